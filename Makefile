@@ -1,0 +1,101 @@
+# Pixiu. `make` lists the targets; `make test` is exactly what continuous integration runs.
+
+SHELL := /bin/sh
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+MAKEFLAGS += --no-print-directory
+
+# A stamp is named after the content it was made from, so a changed lock file, or a checkout that was moved,
+# sets the environment up again, and anything else starts at once.
+hash = $(shell { echo '$(CURDIR)'; cat $(1) 2>/dev/null; } | sha256sum | cut -c1-16)
+BASE_FILES := requirements/base.txt requirements/build.txt pyproject.toml
+BASE := $(VENV)/.base-$(call hash,$(BASE_FILES))
+DEV := $(VENV)/.dev-$(call hash,$(BASE_FILES) requirements/dev.txt)
+FUZZ := $(VENV)/.fuzz-$(call hash,$(BASE_FILES) requirements/fuzz.txt)
+
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help setup serve test check format test-long fuzz bench bench-queue lock docs clean
+
+help: ## list the targets
+	@echo "Pixiu: make TARGET [ARGS='…']"
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(DEV) ## set up .venv with everything that the other targets need
+	@echo "ready: $(BIN)/pixiu --help"
+
+serve: $(BASE) ## set up, then start Pixiu on this machine (ARGS='--port 8400 --data DIR')
+	@exec $(BIN)/pixiu serve --dev $(ARGS)
+
+test: $(DEV) ## lint, types, layer rules and all tests but the long ones (what CI runs)
+	@$(MAKE) check
+	@echo "== tests, two at a time"
+	@$(PYTEST) -q -n 2 -m "not long and not crash and not serial" $(ARGS)
+	@echo "== tests that need the machine to themselves"
+	@$(PYTEST) -q -m "(crash or serial) and not long" $(ARGS)
+	@echo "== all green: lint, types, layers, tests"
+
+check: $(DEV) ## lint, format, types and layer rules, without tests
+	@echo "== lint"
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . || { echo "not formatted; run: make format"; exit 1; }
+	@echo "== types"
+	@$(BIN)/mypy --no-error-summary
+	@echo "== layers"
+	@$(BIN)/lint-imports --no-cache >$(VENV)/layers.txt 2>&1 || { cat $(VENV)/layers.txt; exit 1; }
+
+format: $(DEV) ## format the source and fix what the linter can
+	@$(BIN)/ruff check --quiet --fix . || true
+	@$(BIN)/ruff format --quiet .
+
+test-long: $(DEV) ## the long tests: a thousand kills, thousands of seeds, ten-minute runs
+	@$(PYTEST) -m long --timeout 14400 $(ARGS)
+
+fuzz: $(FUZZ) ## fuzz the wire parser by coverage (ARGS='-max_total_time=600')
+	@$(BIN)/python tools/fuzz_wire.py $(or $(ARGS),-max_total_time=60)
+
+bench: bench-queue ## every benchmark
+
+bench-queue: $(DEV) ## the queue beside Valkey Streams and NATS JetStream, with ratios
+	@$(BIN)/python -m benchmarks.queue $(ARGS)
+
+docs: $(DEV) ## write the generated files: examples/pixiu.toml, tables in docs/, docs/features.md
+	@$(BIN)/python -m tools.make_reference
+	@$(BIN)/python -m tools.make_features
+
+LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	--no-emit-index-url --no-emit-find-links
+
+lock: $(DEV) ## renew the hash-pinned requirements/*.txt from the *.in files
+	@cd requirements && for name in base build dev fuzz; do \
+		echo "locking $$name"; ../$(LOCK) --upgrade $$name.in -o $$name.txt || exit 1; done
+	@! grep -nE 'https?://' requirements/*.txt
+
+clean: ## remove .venv, caches and builds (never data)
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(BASE):
+	@tools/make_venv "$(PYTHON)" $(VENV)
+	@echo "installing what Pixiu needs to run (once; about ten seconds)"
+	@$(PIP) install --require-hashes -r requirements/base.txt -r requirements/build.txt
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@rm -f $(VENV)/.base-*
+	@touch $@
+
+$(DEV): $(BASE)
+	@echo "installing what the tests need (once; about half a minute)"
+	@$(PIP) install --require-hashes -r requirements/dev.txt
+	@rm -f $(VENV)/.dev-*
+	@touch $@
+
+$(FUZZ): $(DEV)
+	@echo "installing the fuzzer (once)"
+	@$(PIP) install --require-hashes -r requirements/fuzz.txt
+	@rm -f $(VENV)/.fuzz-*
+	@touch $@
