@@ -1,0 +1,1 @@
+"""Technologies: one folder each, one file per port that it implements."""

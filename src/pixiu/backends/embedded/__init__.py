@@ -1,0 +1,1 @@
+"""One durable node without any server: RocksDB, derived from the log."""

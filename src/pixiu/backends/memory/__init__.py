@@ -1,0 +1,1 @@
+"""The reference backends: plain Python, no dependencies, nothing survives."""

@@ -1,0 +1,1 @@
+"""Interfaces to the world and to stores: small Protocol classes, no code."""

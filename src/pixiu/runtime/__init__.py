@@ -1,0 +1,1 @@
+"""The real world: sockets, files, the clock, logging, metrics. Everything above it can run in a simulated one."""

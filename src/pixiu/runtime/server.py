@@ -1,0 +1,33 @@
+"""Listening sockets for protocols that are written as callbacks."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+from typing import cast
+
+BACKLOG = 1024
+
+
+async def listen(make_connection: Callable[[], object], host: str, port: int) -> asyncio.Server:
+    """Accept connections; each gets an object with the methods of ``asyncio.Protocol``.
+
+    The queue's connections do not inherit from asyncio, so that they run in the simulated world as well; the loop only
+    asks for the methods.
+    """
+    loop = asyncio.get_running_loop()
+    factory = cast("Callable[[], asyncio.BaseProtocol]", make_connection)
+    return await loop.create_server(factory, host, port, backlog=BACKLOG)
+
+
+def address_of(server: asyncio.Server) -> str:
+    """``HOST:PORT`` of a listening socket, the host in brackets where it has colons."""
+    host, port = server.sockets[0].getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def reset_on_close(transport: asyncio.BaseTransport) -> None:
+    """Make closing drop unsent bytes at once, so that a peer that takes nothing holds no kernel memory of ours."""
+    found = transport.get_extra_info("socket")
+    if found is not None:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -1,0 +1,206 @@
+"""The data directory: formats, the lock, the key."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pixiu.model.errors import CorruptData, NotFound, PixiuError
+from pixiu.runtime.datadir import (
+    FORMAT,
+    DataDirectory,
+    DataDirectoryInUse,
+    FormatRefused,
+    Holder,
+    Progress,
+    Report,
+    find_server,
+    read_node_key,
+)
+
+HOLD = """
+import sys
+from pathlib import Path
+from pixiu.runtime.datadir import DataDirectory
+directory = DataDirectory.open(Path(sys.argv[1]))
+directory.announce(address="127.0.0.1:12301", http="127.0.0.1:8400")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Another process that holds the directory ``tmp_path / "data"``."""
+    command = [sys.executable, "-c", HOLD, str(tmp_path / "data")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_a_new_directory_is_made_with_format_key_and_lock(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "data"
+    with DataDirectory.open(path) as directory:
+        assert json.loads((path / "FORMAT").read_text()) == {"format": FORMAT}
+        assert directory.key == (path / "node.key").read_text().strip() == read_node_key(path)
+        assert len(bytes.fromhex(directory.key)) == 32
+        assert stat.S_IMODE((path / "node.key").stat().st_mode) == 0o600
+        assert sorted(entry.name for entry in path.iterdir()) == ["FORMAT", "LOCK", "node.key"]
+
+
+def test_the_key_stays_the_same_and_differs_between_nodes(tmp_path: Path) -> None:
+    keys = []
+    for name in ("a", "a", "b"):
+        with DataDirectory.open(tmp_path / name) as directory:
+            keys.append(directory.key)
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_a_held_directory_is_refused_with_pid_and_address(tmp_path: Path, holder: "subprocess.Popen[str]") -> None:
+    with pytest.raises(DataDirectoryInUse) as caught:
+        DataDirectory.open(tmp_path / "data")
+    assert str(caught.value) == (
+        f"data directory {tmp_path / 'data'} is in use by pid {holder.pid} (127.0.0.1:12301 and 127.0.0.1:8400)"
+    )
+
+
+def test_other_commands_find_the_server(tmp_path: Path, holder: "subprocess.Popen[str]") -> None:
+    found = find_server(tmp_path / "data")
+    assert found is not None
+    assert (found.pid, found.address, found.http) == (holder.pid, "127.0.0.1:12301", "127.0.0.1:8400")
+    assert found.started_at is not None
+
+
+def test_a_lock_left_by_a_killed_process_holds_nobody_up(tmp_path: Path, holder: "subprocess.Popen[str]") -> None:
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.wait()
+    assert json.loads((tmp_path / "data" / "LOCK").read_text())["pid"] == holder.pid
+    assert find_server(tmp_path / "data") is None
+    DataDirectory.open(tmp_path / "data").close()
+
+
+def test_looking_for_a_server_never_keeps_one_from_starting(tmp_path: Path) -> None:
+    """A look takes a shared lock for a moment; an open in that moment waits for it."""
+    DataDirectory.open(tmp_path).close()
+    looking = "import sys, pathlib\nfrom pixiu.runtime.datadir import find_server\n"
+    looking += "print(flush=True)\nwhile True: find_server(pathlib.Path(sys.argv[1]))"
+    command = [sys.executable, "-c", looking, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            for _ in range(100):
+                DataDirectory.open(tmp_path).close()
+        finally:
+            process.kill()
+
+
+def test_nobody_serves_what_is_not_there_or_was_closed(tmp_path: Path) -> None:
+    assert find_server(tmp_path / "none") is None
+    directory = DataDirectory.open(tmp_path)
+    assert find_server(tmp_path) == Holder(os.getpid())
+    directory.close()
+    directory.close()
+    assert find_server(tmp_path) is None
+
+
+def test_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> None:
+    DataDirectory.open(tmp_path).close()
+    (tmp_path / "FORMAT").write_text('{"format": 7}')
+    with pytest.raises(FormatRefused, match=r"format 7, written by a newer version; .* up to format 1"):
+        DataDirectory.open(tmp_path)
+    assert (tmp_path / "FORMAT").read_text() == '{"format": 7}'
+    assert find_server(tmp_path) is None
+
+
+def test_an_older_format_is_upgraded_step_by_step_with_progress(tmp_path: Path) -> None:
+    DataDirectory.open(tmp_path, format_version=1).close()
+    seen: list[Progress] = []
+
+    def to_two(path: Path, report: Report) -> None:
+        report(1, 2)
+        (path / "two").touch()
+
+    def to_three(path: Path, report: Report) -> None:
+        assert json.loads((path / "FORMAT").read_text()) == {"format": 2}
+        (path / "two").rename(path / "three")
+
+    DataDirectory.open(tmp_path, format_version=3, upgrades={1: to_two, 2: to_three}, progress=seen.append).close()
+    assert (tmp_path / "three").exists()
+    assert json.loads((tmp_path / "FORMAT").read_text()) == {"format": 3}
+    assert seen == [
+        Progress(1, 2, 0, 1),
+        Progress(1, 2, 1, 2),
+        Progress(1, 2, 1, 1),
+        Progress(2, 3, 0, 1),
+        Progress(2, 3, 1, 1),
+    ]
+
+
+def test_an_upgrade_that_fails_keeps_what_is_done_and_goes_on_next_time(tmp_path: Path) -> None:
+    DataDirectory.open(tmp_path, format_version=1).close()
+    done: list[int] = []
+
+    def fails_once(path: Path, report: Report) -> None:
+        done.append(2)
+        if done == [1, 2]:
+            raise OSError(28, "No space left on device")
+
+    upgrades = {1: lambda path, report: done.append(1), 2: fails_once}
+    with pytest.raises(PixiuError, match="No space left"):
+        DataDirectory.open(tmp_path, format_version=3, upgrades=upgrades)
+    assert json.loads((tmp_path / "FORMAT").read_text()) == {"format": 2}
+    DataDirectory.open(tmp_path, format_version=3, upgrades=upgrades).close()
+    assert done == [1, 2, 2]
+
+
+def test_an_upgrade_without_a_step_changes_nothing(tmp_path: Path) -> None:
+    DataDirectory.open(tmp_path, format_version=1).close()
+    ran: list[int] = []
+    with pytest.raises(FormatRefused, match="no upgrade from 2 to 3"):
+        DataDirectory.open(tmp_path, format_version=3, upgrades={1: lambda path, report: ran.append(1)})
+    assert not ran
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": "1"}', '{"format": -1}', '{"form": 1}'])
+def test_a_format_that_makes_no_sense_is_reported(tmp_path: Path, text: str) -> None:
+    DataDirectory.open(tmp_path).close()
+    (tmp_path / "FORMAT").write_text(text)
+    with pytest.raises(CorruptData, match="FORMAT"):
+        DataDirectory.open(tmp_path)
+
+
+def test_somebody_elses_directory_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "thesis.odt").touch()
+    with pytest.raises(FormatRefused, match=r"not empty \(it has thesis\.odt\)"):
+        DataDirectory.open(tmp_path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.odt"]
+
+
+def test_a_creation_cut_short_is_completed(tmp_path: Path) -> None:
+    (tmp_path / "LOCK").touch()
+    (tmp_path / "FORMAT.new").write_text('{"for')
+    DataDirectory.open(tmp_path).close()
+    assert json.loads((tmp_path / "FORMAT").read_text()) == {"format": FORMAT}
+
+
+def test_a_directory_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(PixiuError, match=r"cannot use the data directory .*: "):
+        DataDirectory.open(tmp_path / "file" / "data")
+
+
+def test_a_missing_or_damaged_key_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=r"no node\.key"):
+        read_node_key(tmp_path)
+    (tmp_path / "node.key").write_text("short")
+    with pytest.raises(CorruptData, match="64 hex digits"):
+        read_node_key(tmp_path)
