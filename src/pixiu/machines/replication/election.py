@@ -1,0 +1,118 @@
+"""Who should lead, as one node reads it from the control record: claim, follow or wait.
+
+Pure: the same view gives the same answer on every node. A claim is only a wish; the compare-and-set decides.
+
+With the registry, a leader is replaced only when its session is gone, and only by the smallest live in-sync
+member: any of them holds everything committed, and naming one keeps the others from racing. A leader that comes
+back, or lost its session, also claims a **new** epoch: what it wrote last may have reached a follower and not
+its own disk, so the old epoch's numbers must not be written a second time.
+
+Without a registry the operator decides. A promotion opens the next thousand of epochs and a leader's restart
+only adds one, so that a leader which died, was replaced and is started again by mistake has the smaller epoch
+and is fenced by whoever it meets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from pixiu.machines.replication.events import Control, Election, ReplicaSettings
+
+if TYPE_CHECKING:
+    from pixiu.machines.replication.history import LogState
+
+__all__ = ["Claim", "Decision", "FollowLeader", "View", "Wait", "decide", "next_reign"]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All that the decision depends on."""
+
+    name: str
+    settings: ReplicaSettings
+    log: LogState
+    highest_epoch: int
+    control: Control | None
+    live: frozenset[str]
+    follow: str | None  # manual: whom the operator told this node to follow
+    is_in_sync: bool  # manual: what the leader last said
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Ask for this control record, which makes this node the leader."""
+
+    control: Control
+
+
+@dataclass(frozen=True, slots=True)
+class FollowLeader:
+    """Follow this node."""
+
+    leader: str
+    is_in_sync: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Do nothing; a reason is for the operator's eyes."""
+
+    reason: str = ""
+
+
+Decision: TypeAlias = Claim | FollowLeader | Wait
+
+
+def decide(view: View) -> Decision:
+    """Claim, follow or wait."""
+    if view.settings.election is Election.REGISTRY:
+        return _by_registry(view)
+    return _by_operator(view)
+
+
+def next_reign(epoch: int, settings: ReplicaSettings) -> int:
+    """The epoch that a promotion opens after ``epoch``."""
+    return (epoch // settings.reign_epochs + 1) * settings.reign_epochs
+
+
+def _by_registry(view: View) -> Decision:
+    control = view.control
+    if control is None:
+        return _found(view)
+    if control.leader != view.name:
+        candidates = control.in_sync & view.live
+        if control.leader in view.live or not candidates or view.name != min(candidates):
+            return FollowLeader(control.leader, view.name in control.in_sync)
+    elif view.name not in view.live:
+        return Wait()
+    if view.highest_epoch > control.epoch:
+        return Wait(f"epoch {view.highest_epoch} was seen, but the control record says {control.epoch}")
+    if view.log.tail_event_id == 0 and control.in_sync - {view.name}:
+        return Wait("the journal is empty although the control record says it was in sync")
+    members = (control.in_sync & view.live) | {view.name}
+    return Claim(Control(control.epoch + 1, view.name, members))
+
+
+def _found(view: View) -> Decision:
+    """No control record yet: the smallest live node opens the first epoch, if there is nothing to lose."""
+    if view.highest_epoch > 0 or view.log.tail_event_id > 0:
+        return Wait("there is no control record, but this journal has records: promote a node with --force")
+    if view.live and view.name == min(view.live):
+        return Claim(Control(1, view.name, frozenset({view.name})))
+    return Wait()
+
+
+def _by_operator(view: View) -> Decision:
+    if view.follow is not None:
+        return FollowLeader(view.follow, view.is_in_sync)
+    control = view.control
+    alone = frozenset({view.name})
+    if control is None:
+        is_new = view.highest_epoch == 0 and view.log.tail_event_id == 0
+        return Claim(Control(1 if is_new else next_reign(view.highest_epoch, view.settings), view.name, alone))
+    if control.leader == view.name:
+        return Claim(Control(max(control.epoch, view.highest_epoch) + 1, view.name, alone))
+    if not control.leader:
+        return Wait(f"fenced by epoch {control.epoch}: promote this node or tell it whom to follow")
+    return Wait(f"this node last followed {control.leader}: promote it or tell it whom to follow")

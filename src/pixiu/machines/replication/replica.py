@@ -1,0 +1,389 @@
+"""One node of the replicated journal: the machine itself. The package's docstring has the table of states."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar, assert_never
+
+from pixiu.machines.replication import events as e
+from pixiu.machines.replication.election import Claim, FollowLeader, View, Wait, decide, next_reign
+from pixiu.machines.replication.events import Command, Control, Election, Event, State
+from pixiu.machines.replication.following import NEVER_MS, Following
+from pixiu.machines.replication.history import EpochStart, LogState, Point, common_point
+from pixiu.machines.replication.leadership import Leadership
+
+__all__ = ["Replica"]
+
+
+class Replica(Following):
+    """Decides for one node whom to follow, what to show, when to lead and when to stop."""
+
+    leadership_type: ClassVar[type[Leadership]] = Leadership
+
+    def __init__(self, name: str, settings: e.ReplicaSettings, log: LogState) -> None:
+        super().__init__(name, settings, log)
+        self.epoch = 0  # of our own leading
+        self.leadership: Leadership | None = None
+        self.accepts_writes = False
+        self._version = -1  # of the control record; -1: not seen yet, 0: there is none
+        self._live: frozenset[str] = frozenset()
+        self._lease_until_ms = NEVER_MS
+        self._read_at_ms = NEVER_MS
+        self._beat_at_ms = NEVER_MS
+        self._claim: tuple[int, int] | None = None  # the epoch we asked for, and when
+        self._follow: str | None = None  # manual: whom the operator named
+        self._is_promotion_asked = False
+
+    @property
+    def leader(self) -> str:
+        """The node that leads as far as this one knows, or the empty string."""
+        if self.leadership is not None:
+            return self.name
+        if self._stream is not None:
+            return self._stream.leader
+        if self.control is not None and self.control.leader != self.name:
+            return self.control.leader
+        return ""
+
+    @property
+    def has_claim(self) -> bool:
+        """Whether this node has asked to lead and does not yet know the outcome."""
+        return self._claim is not None
+
+    @property
+    def needed_after(self) -> int:
+        """Retention must keep all records after this event_id, for the in-sync members."""
+        durable = self.log.durable_event_id
+        return durable if self.leadership is None else self.leadership.needed_after(durable)
+
+    def receive(self, now_ms: int, event: Event) -> list[Command]:
+        """Advance by one event. Return what to do, in order."""
+        match event:
+            case e.Ticked():
+                return self._tick(now_ms)
+            case e.Flushed(through):
+                return self._flushed(now_ms, through)
+            case e.FollowerDurable(session, event_id, epoch):
+                return self._follower_durable(now_ms, session, event_id, epoch)
+            case e.FramesArrived():
+                return self._frames_arrived(now_ms, event)
+            case e.StateHeard():
+                return self._state_heard(now_ms, event)
+            case e.Started(follow):
+                self._follow = follow
+                return self._read_control(now_ms)
+            case e.ControlSeen():
+                return self._control_seen(now_ms, event)
+            case e.ControlRefused():
+                self._claim = None
+                return [*self._refuse_promotion("the control record changed: try again"), *self._read_control(now_ms)]
+            case e.SessionLost():
+                return self._session_lost(now_ms)
+            case e.PromoteAsked(force):
+                return self._promote_asked(now_ms, force=force)
+            case e.FollowTold(leader):
+                return self._follow_told(now_ms, leader)
+            case e.Trimmed(oldest_event_id):
+                self.log = replace(self.log, oldest_event_id=oldest_event_id)
+                return []
+            case e.EpochAppended():
+                return self._epoch_appended(now_ms, event)
+            case e.LeadingStopped(log):
+                return self._leading_stopped(now_ms, log)
+            case e.Truncated(log):
+                self.log, self._is_cutting = log, False
+                return self._settle(now_ms)
+            case e.AppendFailed(log):
+                self.log = log
+                return self._restart_stream(now_ms, pause_ms=self.settings.reconnect_ms)
+            case e.SnapshotInstalled(_, log):
+                self.log, self.commit_event_id = log, log.shown_event_id
+                self.highest_epoch = max(self.highest_epoch, log.tail_epoch)
+                return self._snapshot_ended(now_ms, pause_ms=0)
+            case e.SnapshotFailed():
+                return self._snapshot_ended(now_ms, pause_ms=self.settings.reconnect_ms)
+            case e.FollowAsked():
+                return self._follow_asked(now_ms, event)
+            case e.FollowerGone(session):
+                if self.leadership is not None:
+                    self.leadership.leave(session)
+                return []
+            case e.TruncateTold(session, event_id, epoch):
+                return self._truncate_told(now_ms, session, Point(event_id, epoch))
+            case e.TooFarTold(session):
+                return self._full_sync(now_ms) if self._is_current(session) else []
+            case e.StreamEnded(session):
+                if self._is_current(session) and self.state is not State.FULL_SYNC:
+                    return self._restart_stream(now_ms, pause_ms=self.settings.reconnect_ms)
+                return []
+            case _:
+                assert_never(event)
+
+    # --- Time and the disk ---------------------------------------------------------------------------------
+
+    def _tick(self, now_ms: int) -> list[Command]:
+        commands: list[Command] = []
+        may_change = self._version < 0 or self.settings.election is Election.REGISTRY
+        if may_change and now_ms - self._read_at_ms >= self.settings.control_poll_ms:
+            commands += self._read_control(now_ms)
+        if self.leadership is not None:
+            return commands + self._lead_on(now_ms, self.leadership)
+        return commands + self._follow_on(now_ms)
+
+    def _flushed(self, now_ms: int, through: int) -> list[Command]:
+        if self.leadership is not None:
+            tail = max(through, self.log.tail_event_id)
+            self.log = replace(self.log, tail_event_id=tail, durable_event_id=through)
+            return self._advance(now_ms, self.leadership)
+        return self._copied(now_ms, through)
+
+    # --- The control record --------------------------------------------------------------------------------
+
+    def _read_control(self, now_ms: int) -> list[Command]:
+        self._read_at_ms = now_ms
+        return [e.ReadControl(now_ms)]
+
+    def _control_seen(self, now_ms: int, event: e.ControlSeen) -> list[Command]:
+        if event.asked_ms is not None:
+            self._lease_until_ms = max(self._lease_until_ms, event.asked_ms + self.settings.lease_ms)
+        if event.version < self._version:
+            return []
+        is_new = event.version > self._version
+        if self._version < 0 and event.control is not None and event.control.leader == self._follow:
+            self._is_told_in_sync = self.name in event.control.in_sync
+        self._version, self.control, self._live = event.version, event.control, event.live
+        if event.control is not None:
+            self.highest_epoch = max(self.highest_epoch, event.control.epoch)
+        if self.state in (State.LEADING, State.PROMOTING):
+            return self._still_leading(now_ms, is_new=is_new)
+        return self._settle(now_ms)
+
+    def _still_leading(self, now_ms: int, *, is_new: bool) -> list[Command]:
+        control = self.control
+        if control is None or control.leader != self.name or control.epoch != self.epoch:
+            return self._fence("the control record names another leader or epoch")
+        if self.leadership is None:
+            return []
+        if is_new:
+            self.leadership.control_seen(control)
+        return self._advance(now_ms, self.leadership)
+
+    def _change_control(self, now_ms: int, control: Control) -> list[Command]:
+        self._changed_at_ms = now_ms
+        return [e.ChangeControl(max(self._version, 0), control, now_ms)]
+
+    def _session_lost(self, now_ms: int) -> list[Command]:
+        self._lease_until_ms = NEVER_MS
+        self._claim = None
+        self._live -= {self.name}
+        if self.state in (State.LEADING, State.PROMOTING):
+            return self._fence("the registry session was lost")
+        return self._read_control(now_ms)
+
+    # --- Whom to follow, or to lead ------------------------------------------------------------------------
+
+    def _decide(self) -> Claim | FollowLeader | Wait:
+        return decide(
+            View(
+                name=self.name, settings=self.settings, log=self.log, highest_epoch=self.highest_epoch,
+                control=self.control, live=self._live, follow=self._follow, is_in_sync=self._is_told_in_sync,
+            )
+        )  # fmt: skip
+
+    def _settle(self, now_ms: int) -> list[Command]:
+        """Do what the control record asks of a node that does not lead."""
+        if self._version < 0 or self._is_cutting or self.state in (State.FENCED, State.PROMOTING, State.LEADING):
+            return []
+        if self.state is not State.FULL_SYNC and self._is_claim_granted():
+            return self._promote()
+        decision = self._decide()
+        match decision:
+            case FollowLeader(leader, is_in_sync):
+                return self._follow_leader(now_ms, leader, is_in_sync=is_in_sync)
+            case _ if self.state is State.FULL_SYNC:
+                return []
+            case Claim(wanted):
+                return self._claim_control(now_ms, wanted)
+            case Wait(reason):
+                self.state = State.JOINING
+                return [*self._end_stream(), *self._sound(reason)]
+            case _:
+                assert_never(decision)
+
+    def _claim_control(self, now_ms: int, wanted: Control) -> list[Command]:
+        if self._claim is not None and now_ms - self._claim[1] < self.settings.control_retry_ms:
+            return []
+        self._claim = (wanted.epoch, now_ms)
+        return self._change_control(now_ms, wanted)
+
+    def _is_claim_granted(self) -> bool:
+        control, claim = self.control, self._claim
+        return claim is not None and control is not None and (control.leader, control.epoch) == (self.name, claim[0])
+
+    def _promote(self) -> list[Command]:
+        assert self.control is not None
+        commands = self._end_stream()
+        self.state = State.PROMOTING
+        self.epoch = self.control.epoch
+        self._claim = None
+        self._follow = None
+        return [*commands, e.AppendEpoch(self.epoch, self.settings.epoch_event_ids)]
+
+    def _epoch_appended(self, now_ms: int, event: e.EpochAppended) -> list[Command]:
+        if self.state is not State.PROMOTING or event.epoch != self.epoch:
+            return []  # fenced meanwhile: LeadingStopped will tell the whole journal
+        assert self.control is not None
+        assert event.first_event_id == self.log.tail_event_id + 1, "the epoch's record must follow the tail"
+        self.log = replace(
+            self.log, tail_event_id=event.through, durable_event_id=event.through,
+            epochs=(*self.log.epochs, EpochStart(event.epoch, event.first_event_id)),
+        )  # fmt: skip
+        self.state = State.LEADING
+        self.leadership = self.leadership_type(
+            self.name, self.settings,
+            epoch=self.epoch, control=self.control, now_ms=now_ms, durable=event.through,
+        )  # fmt: skip
+        commands: list[Command] = [e.Lead(self.epoch)]
+        if self._is_promotion_asked:
+            self._is_promotion_asked = False
+            commands.append(e.Promoted(self.epoch))
+        return [*commands, *self._advance(now_ms, self.leadership)]
+
+    def _promote_asked(self, now_ms: int, *, force: bool) -> list[Command]:
+        if self.state is State.LEADING:
+            return [e.Promoted(self.epoch)]
+        is_manual = self.settings.election is Election.MANUAL
+        if self.state in (State.PROMOTING, State.FENCED, State.FULL_SYNC) or self._is_cutting or self._version < 0:
+            return [e.PromoteRefused(f"not now: this node is {self.state.value}")]
+        if not force and not is_manual:
+            return [e.PromoteRefused("the registry elects the leader; force takes over from whoever leads")]
+        # A follower started without a leader to follow still knows whether it was in sync with its last one.
+        was_in_sync = self._follow is None and self.control is not None and self.name in self.control.in_sync
+        if not force and self.state is not State.IN_SYNC and not was_in_sync:
+            return [e.PromoteRefused("this node is not in sync and may lack acknowledged records; force accepts that")]
+        known = max(self.highest_epoch, self.control.epoch if self.control else 0)
+        epoch = next_reign(known, self.settings) if is_manual else known + 1
+        self._is_promotion_asked = True
+        self._claim = None
+        return self._claim_control(now_ms, Control(epoch, self.name, frozenset({self.name})))
+
+    def _refuse_promotion(self, reason: str) -> list[Command]:
+        if not self._is_promotion_asked:
+            return []
+        self._is_promotion_asked = False
+        return [e.PromoteRefused(reason)]
+
+    def _follow_told(self, now_ms: int, leader: str) -> list[Command]:
+        self._follow = leader
+        self._is_told_in_sync = False
+        if self.state in (State.LEADING, State.PROMOTING):
+            return self._fence(f"told to follow {leader}")
+        commands = self._end_stream() if self.state is not State.FULL_SYNC else []
+        self._reconnect_at_ms = now_ms
+        return commands + self._settle(now_ms)
+
+    # --- Leading -------------------------------------------------------------------------------------------
+
+    def _follow_asked(self, now_ms: int, event: e.FollowAsked) -> list[Command]:
+        session = event.session
+        if self.state in (State.LEADING, State.PROMOTING) and event.highest_epoch > self.epoch:
+            self.highest_epoch = max(self.highest_epoch, event.highest_epoch)
+            refusal = e.RefuseFollower(session, f"fenced, epoch {event.highest_epoch}")
+            return [refusal, *self._fence(f"{event.name} has seen epoch {event.highest_epoch}")]
+        leadership = self.leadership
+        if leadership is None or event.name == self.name:
+            return [
+                e.RefuseFollower(session, f"not the leader, ask {self.leader}" if self.leader else "not the leader")
+            ]
+        self.log = replace(self.log, tail_event_id=max(self.log.tail_event_id, event.own_tail_event_id))
+        last = Point(event.last_event_id, event.last_epoch)
+        point = self._meeting_point(last)
+        if point.event_id < self.log.oldest_event_id - 1:
+            leadership.forget(event.name)
+            return [e.SendTooFar(session, self.log.oldest_event_id)]
+        if point != last:
+            leadership.forget(event.name)
+            return [e.SendTruncate(session, point.event_id, point.epoch)]
+        replaced = leadership.welcome(session, event.name, now_ms=now_ms, durable=self.log.durable_event_id)
+        commands: list[Command] = [] if replaced in (None, session) else [e.CloseFollower(replaced)]
+        return [*commands, self._state_for(session, leadership), e.StreamAfter(session, last.event_id)]
+
+    def _meeting_point(self, last: Point) -> Point:
+        """How far a follower's journal that ends at ``last`` can be the same as ours."""
+        return common_point(self.log, last)
+
+    def _follower_durable(self, now_ms: int, session: int, event_id: int, epoch: int) -> list[Command]:
+        leadership = self.leadership
+        if leadership is None or epoch < self.epoch:
+            return []
+        if epoch > self.epoch:
+            self.highest_epoch = max(self.highest_epoch, epoch)
+            return self._fence(f"a follower is in epoch {epoch}")
+        if not leadership.note_durable(session, event_id, now_ms=now_ms, durable=self.log.durable_event_id):
+            return []
+        commands = self._advance(now_ms, leadership)
+        if leadership.sessions[session] not in leadership.control.in_sync:
+            commands += self._propose(now_ms, leadership)
+        return commands
+
+    def _lead_on(self, now_ms: int, leadership: Leadership) -> list[Command]:
+        """What a leader does as time passes."""
+        commands: list[Command] = []
+        for session in leadership.stuck(now_ms=now_ms, durable=self.log.durable_event_id):
+            leadership.leave(session)
+            commands.append(e.CloseFollower(session))
+        commands += self._propose(now_ms, leadership)
+        commands += self._advance(now_ms, leadership)
+        if now_ms - self._beat_at_ms >= self.settings.heartbeat_ms:
+            self._beat_at_ms = now_ms
+            commands += [self._state_for(session, leadership) for session in leadership.sessions]
+        return commands
+
+    def _propose(self, now_ms: int, leadership: Leadership) -> list[Command]:
+        wanted = leadership.propose(now_ms=now_ms, commit_event_id=self.commit_event_id)
+        return [] if wanted is None else self._change_control(now_ms, Control(self.epoch, self.name, wanted))
+
+    def _advance(self, now_ms: int, leadership: Leadership) -> list[Command]:
+        """Commit what may be committed, and say whether writes are welcome."""
+        commands: list[Command] = []
+        reason = self._why_not(now_ms, leadership)
+        if not reason:
+            through = leadership.committable(self.log.durable_event_id)
+            if through > self.commit_event_id:
+                self.commit_event_id = through
+                commands.append(e.Committed(through))
+        if self.accepts_writes == bool(reason):
+            self.accepts_writes = not reason
+            commands.append(e.RefuseWrites(reason) if reason else e.AcceptWrites())
+        return commands
+
+    def _why_not(self, now_ms: int, leadership: Leadership) -> str:
+        """Why nothing may be acknowledged now, or the empty string."""
+        if self.settings.election is Election.REGISTRY and now_ms >= self._lease_until_ms:
+            return "the registry has not answered within the lease"
+        if not leadership.has_enough_members:
+            return f"{len(leadership.control.in_sync)} in-sync members, min_isr is {self.settings.min_isr}"
+        return ""
+
+    def _state_for(self, session: int, leadership: Leadership) -> Command:
+        name = leadership.sessions[session]
+        return e.SendState(session, self.epoch, self.commit_event_id, name in leadership.control.in_sync)
+
+    def _fence(self, reason: str) -> list[Command]:
+        """Stop at once. What was appended and not committed may or may not survive: its writers get Unknown."""
+        self.state = State.FENCED
+        self.leadership = None
+        self.accepts_writes = False
+        self._claim = None
+        return [e.StopLeading(reason)]
+
+    def _leading_stopped(self, now_ms: int, log: LogState) -> list[Command]:
+        self.log = log
+        self.state = State.JOINING
+        self._reconnect_at_ms = now_ms
+        commands = self._refuse_promotion("another leader was faster")
+        if self.settings.election is Election.REGISTRY:
+            return [*commands, *self._read_control(now_ms)]
+        if self.highest_epoch > self.epoch:  # manual: a restart must not lead again by itself
+            return commands + self._change_control(now_ms, Control(self.highest_epoch, "", frozenset()))
+        return commands + self._settle(now_ms)

@@ -1,0 +1,128 @@
+"""What one seed puts a replicated journal through: its weather, and a script of blows.
+
+Each seed draws its own weather, since fixed rates hide races. The script is drawn first and is plain data, so a
+shrinker can drop blows from it and everything else stays replayable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pixiu.machines.replication import Acknowledge, Election, ReplicaSettings
+from pixiu.testing.network import Links
+
+if TYPE_CHECKING:
+    import random
+
+__all__ = ["Blow", "Weather", "draw_script", "draw_weather"]
+
+HEARTBEAT_MS = 100
+SESSION_TIMEOUT_MS = 900.0
+LEASE_MS = 500
+NEMESIS_MS = 4_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Blow:
+    """One thing that goes wrong: when, what, to whom, for how long."""
+
+    at_ms: int
+    kind: str
+    nodes: tuple[int, ...]
+    for_ms: int
+
+    def __str__(self) -> str:
+        return f"at {self.at_ms:5d} ms  {self.kind:<10} {self.nodes} for {self.for_ms} ms"
+
+
+@dataclass(slots=True)
+class Weather:
+    """How this seed's world behaves between the blows."""
+
+    node_count: int
+    settings: ReplicaSettings
+    links: Links
+    tick_ms: float
+    flush_ms: tuple[float, float]
+    tear: float
+    append_error: float
+    sends_before_flush: bool
+    write_every_ms: float
+    watch_loss: float
+    watch_delay_ms: float
+    stale_ms: float
+    clock_rates: tuple[float, ...]
+    snapshot_timeout_ms: float = 400.0
+    settle_ms: float = 12_000.0
+    kinds: tuple[str, ...] = field(default=())
+
+    def calm(self) -> None:
+        """The heal phase: links and disks behave; nodes that are up are left alone."""
+        self.links.loss = self.links.repeat = self.links.straggle = 0.0
+        self.links.is_stream = True
+        self.links.delay_ms_max = min(self.links.delay_ms_max, 10.0)
+        self.append_error = 0.0
+        self.watch_loss = 0.0
+
+
+def draw_weather(rng: random.Random) -> Weather:
+    """Weather for one seed."""
+    node_count = rng.choice((1, 2, 3, 3, 3, 3, 3, 3, 3, 3, 5))
+    election = rng.choice((Election.REGISTRY, Election.REGISTRY, Election.REGISTRY, Election.MANUAL))
+    acknowledge = rng.choice((Acknowledge.IN_SYNC, Acknowledge.IN_SYNC, Acknowledge.IN_SYNC, Acknowledge.LOCAL))
+    settings = ReplicaSettings(
+        election=election, acknowledge=acknowledge, min_isr=rng.randint(1, min(2, node_count)),
+        heartbeat_ms=HEARTBEAT_MS, in_sync_timeout_ms=rng.choice((500, 700, 1_000)), silence_ms=rng.choice((350, 500)),
+        reconnect_ms=rng.choice((20, 150)), control_poll_ms=100, control_retry_ms=rng.choice((150, 300)),
+        lease_ms=LEASE_MS, epoch_event_ids=rng.choice((1, 3)),
+    )  # fmt: skip
+    is_stream = election is Election.MANUAL or rng.random() < 0.6
+    slowest = rng.choice((2.0, 8.0, 40.0, 120.0))
+    links = Links(
+        loss=rng.choice((0.0, 0.0, 0.01, 0.05, 0.2)) * (0.2 if is_stream else 1.0),
+        repeat=rng.choice((0.0, 0.1, 0.3)),
+        delay_ms_min=0.5,
+        delay_ms_max=slowest,
+        straggle=rng.choice((0.0, 0.0, 0.02)),
+        reorder=rng.choice((0.02, 0.1, 0.3)),
+        is_stream=is_stream,
+    )
+    return Weather(
+        node_count=node_count,
+        settings=settings,
+        links=links,
+        tick_ms=rng.choice((35.0, 50.0)),
+        flush_ms=rng.choice(((0.2, 1.0), (1.0, 10.0), (5.0, 60.0))),
+        tear=rng.random(),
+        append_error=rng.choice((0.0, 0.0, 0.05)),
+        sends_before_flush=rng.random() < 0.6,
+        write_every_ms=rng.choice((8.0, 25.0, 80.0)),
+        watch_loss=rng.choice((0.0, 0.3, 1.0)),
+        watch_delay_ms=rng.choice((2.0, 50.0, 300.0)),
+        stale_ms=rng.choice((0.0, 0.0, 100.0, 1_500.0)),
+        clock_rates=tuple(rng.uniform(0.95, 1.05) for _ in range(node_count)),
+        kinds=_draw_kinds(rng, election),
+    )
+
+
+def _draw_kinds(rng: random.Random, election: Election) -> tuple[str, ...]:
+    """A mix of blows, different for each seed: some kinds often, some never."""
+    kinds = ["crash", "freeze", "split", "split", "deafen", "slow", "disk", "trim", "crash-all", "bounce", "orphan"]
+    kinds += ["reset", "stumble", "strand"]
+    kinds += ["failover", "failover"] if election is Election.MANUAL else ["outage", "exile", "dethrone", "dethrone"]
+    return tuple(kind for kind in kinds for _ in range(rng.choice((0, 1, 1, 4))))
+
+
+def draw_script(rng: random.Random, weather: Weather) -> tuple[Blow, ...]:
+    """The blows, in order of time."""
+    if not weather.kinds:
+        return ()
+    blows = []
+    for _ in range(rng.choice((0, 3, 6, 9, 12, 15))):
+        kind = rng.choice(weather.kinds)
+        count = rng.randint(1, weather.node_count) if kind in ("split", "exile") else 1
+        nodes = tuple(sorted(rng.sample(range(weather.node_count), count)))
+        at_ms = int(rng.uniform(300, NEMESIS_MS))
+        blows.append(Blow(at_ms, kind, nodes, int(rng.choice((60, 300, 900, 2_000)) * rng.uniform(0.5, 1.5))))
+    return tuple(sorted(blows, key=lambda blow: blow.at_ms))
