@@ -1,0 +1,290 @@
+"""One process: which parts it hosts, on which backends, and how it starts and stops.
+
+This is the composition root: read ``Node.start`` and you know what the process is made of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import resource
+import shutil
+import signal
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from pixiu import __version__
+from pixiu.backends.embedded.keyvalue import RocksKeyValue
+from pixiu.config import Settings
+from pixiu.model.errors import PixiuError
+from pixiu.queue.commands import HANDLERS
+from pixiu.queue.engine import Engine
+from pixiu.queue.metrics import METRICS, snapshot
+from pixiu.queue.replication import Replication
+from pixiu.queue.server import QueueServer
+from pixiu.queue.snapshot import COMPLETE, DUMP_FOLDER, INCOMING, load_dump, snapshot_messages
+from pixiu.runtime.admin import AdminServer, standard_routes
+from pixiu.runtime.clock import SystemClock
+from pixiu.runtime.datadir import DataDirectory
+from pixiu.runtime.files import SystemFiles
+from pixiu.runtime.links import TcpLinks
+from pixiu.runtime.logging import configure_logging
+from pixiu.runtime.metrics import Metrics
+from pixiu.runtime.scheduler import LoopScheduler, NoScheduler
+from pixiu.runtime.server import address_of, listen, reset_on_close
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pixiu.model.metric import Snapshot
+
+log = logging.getLogger(__name__)
+
+DRAIN_SECONDS = 5.0
+DESCRIPTORS_KEPT_BACK = 128
+"""For RocksDB, log files and HTTP: not for clients."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A node that is ready."""
+
+    queue_address: str
+    http_address: str | None
+    data: Path
+
+
+class Node:
+    """The queue, and HTTP for health and metrics, in one event loop."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        directory: DataDirectory,
+        *,
+        http: bool,
+        follow: tuple[str, int] | None,
+        follow_event: int,
+    ) -> None:
+        self._settings = settings
+        self._directory = directory
+        self._with_http = http
+        self._follow = follow
+        self._follow_event = follow_event
+        self._listener: asyncio.Server | None = None
+        self._admin: AdminServer | None = None
+        self._engine: Engine | None = None
+        self._scheduler: LoopScheduler | None = None
+        self._server: QueueServer | None = None
+        self._replication: Replication | None = None
+        self._links: TcpLinks | None = None
+        self._is_stopping = False
+        self.wants_restart = asyncio.Event()
+        """Set when the data was replaced as a whole, and everything has to be opened anew."""
+
+    async def start(self) -> Running:
+        """Recover, then listen. Nothing listens before everything acknowledged is there again."""
+        settings, directory = self._settings, self._directory
+        loop = asyncio.get_running_loop()
+        clock = SystemClock()
+        files = SystemFiles(directory.path, no_cache=settings.queue.no_cache)
+        store = open_store(directory.path)
+        self._scheduler = scheduler = LoopScheduler(loop)
+        self._engine = engine = Engine(settings, files, store, clock, scheduler, key=directory.key)
+        engine.recover(is_follower=self._follow is not None)
+        connections_max = min(settings.queue.connections_max, _descriptors_for_clients(settings))
+        self._server = server = QueueServer(
+            engine, HANDLERS, connections_max=connections_max, reset_on_close=reset_on_close
+        )
+        self._listener = await listen(server.connection, settings.queue.host, settings.queue.port)
+        queue_address = address_of(self._listener)
+        self._links = TcpLinks(loop)
+        self._replication = engine.replication = Replication(
+            engine,
+            name=settings.replication.name or f"node-{sha256(directory.key.encode()).hexdigest()[:8]}",
+            follow=None if self._follow is None else f"{self._follow[0]}:{self._follow[1]}",
+            links=self._links,
+            restart=self.wants_restart.set,
+        )
+        if engine.journal.last_event_id < self._follow_event:
+            log.warning(
+                "this directory ends before --event; copying from where it ends, so that nothing is missing",
+                extra={"last_event_id": engine.journal.last_event_id, "event": self._follow_event},
+            )
+        engine.start()
+        server.start()
+        self._replication.start()
+        http_address = await self._start_http() if self._with_http else None
+        directory.announce(address=queue_address, http=http_address)
+        return Running(queue_address, http_address, directory.path)
+
+    async def _start_http(self) -> str:
+        metrics = Metrics()
+        metrics.add(METRICS, self._metrics)
+        self._admin = AdminServer(standard_routes(reasons=self._problems, metrics=metrics.render, about=self._about))
+        host, port = await self._admin.start(self._settings.http.host, self._settings.http.port)
+        return f"{host}:{port}"
+
+    def _metrics(self) -> Snapshot:
+        assert self._engine is not None and self._server is not None and self._replication is not None
+        return snapshot(self._engine, len(self._server.connections), self._replication.in_sync_count)
+
+    def _problems(self) -> dict[str, str]:
+        """The needed parts that are down, and why."""
+        assert self._engine is not None and self._replication is not None
+        if self._is_stopping:
+            return {"node": "stopping"}
+        reasons = [*self._engine.problems(), *self._replication.problems()]
+        return {"queue": "; ".join(reasons)} if reasons else {}
+
+    def _about(self) -> str:
+        return f"Pixiu {__version__}\n\n/healthz  /readyz  /metrics\n"
+
+    async def stop(self) -> None:
+        """Stop taking requests, finish what was taken, make everything durable, let go."""
+        self._is_stopping = True
+        if self._listener is not None:
+            self._listener.close()
+        if self._replication is not None:
+            self._replication.stop()
+        if self._links is not None:
+            self._links.close()
+        if self._engine is not None and self._server is not None:
+            self._engine.background.log_positions()
+            drained = asyncio.Event()
+            self._engine.writer.when_flushed(drained.set)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(drained.wait(), DRAIN_SECONDS)
+            self._server.close_all()
+            await asyncio.sleep(0)
+        if self._admin is not None:
+            await self._admin.close()
+        if self._engine is not None:
+            self._engine.background.stop()
+        if self._scheduler is not None:
+            self._scheduler.close()
+        if self._engine is not None:
+            self._engine.stop()
+
+
+def _descriptors_for_clients(settings: Settings) -> int:
+    """How many connections fit, with room for the open topic logs (two files, four segments at worst)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+    if soft == resource.RLIM_INFINITY:
+        return 2**31
+    return max(soft - DESCRIPTORS_KEPT_BACK - 2 * settings.queue.open_topics_max, 8)
+
+
+def run_node(
+    settings: Settings,
+    *,
+    data: Path,
+    dev: bool,
+    http: bool,
+    follow: tuple[str, int] | None,
+    follow_event: int,
+    on_ready: Callable[[Running], None],
+) -> int:
+    """Run a node in this process until SIGTERM or SIGINT. Returns the exit code."""
+    configure_logging(settings.log)
+    with DataDirectory.open(data) as directory:
+
+        async def serve() -> int:
+            stop = asyncio.Event()
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, stop.set)
+            ready, present = on_ready, settings
+            while not stop.is_set():
+                node = Node(present, directory, http=http, follow=follow, follow_event=follow_event)
+                running = await _run_once(node, stop, ready)
+                ready, present = _say_nothing, _same_ports(present, running)
+            return 0
+
+        return uvloop.run(serve())
+
+
+async def _run_once(node: Node, stop: asyncio.Event, on_ready: Callable[[Running], None]) -> Running:
+    """One life of a node, until it is told to stop or has to start anew from other data."""
+    try:
+        running = await node.start()
+        on_ready(running)
+        waits = [asyncio.ensure_future(event.wait()) for event in (stop, node.wants_restart)]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        log.info("stopping" if stop.is_set() else "starting anew")
+    except OSError as error:
+        raise PixiuError(f"cannot start: {error.strerror or error}") from error
+    finally:
+        await node.stop()
+    return running
+
+
+def _say_nothing(_running: Running) -> None:
+    """The addresses are the same as before."""
+
+
+def _same_ports(settings: Settings, running: Running) -> Settings:
+    """Settings with the ports that were picked, so that a restart listens where clients look."""
+    queue = replace(settings.queue, port=int(running.queue_address.rpartition(":")[2]))
+    if running.http_address is None:
+        return replace(settings, queue=queue)
+    return replace(
+        settings, queue=queue, http=replace(settings.http, port=int(running.http_address.rpartition(":")[2]))
+    )
+
+
+def open_store(root: Path) -> RocksKeyValue:
+    """The store of a data directory; a snapshot that has arrived whole is moved into place first."""
+    incoming = root / INCOMING
+    if (root / COMPLETE).exists():
+        shutil.rmtree(root / "queue", ignore_errors=True)
+        if (incoming / "queue").exists():
+            (incoming / "queue").rename(root / "queue")
+        (root / COMPLETE).unlink()
+    shutil.rmtree(incoming, ignore_errors=True)
+    dump = root / DUMP_FOLDER
+    if dump.exists():
+        shutil.rmtree(root / "queue" / "state", ignore_errors=True)
+    store = RocksKeyValue(root / "queue" / "state")
+    if dump.exists():
+        for piece in sorted(dump.iterdir()):
+            load_dump(piece.read_bytes(), store)
+        store.flush()
+        shutil.rmtree(dump)
+    return store
+
+
+def rebuild(root: Path) -> None:
+    """Make store, topic logs and indexes of a stopped queue again from its journal."""
+    shutil.rmtree(root / "queue" / "state", ignore_errors=True)
+    shutil.rmtree(root / "queue" / "topics", ignore_errors=True)
+    engine = _engine_without_loop(root)
+    engine.recover()
+    engine.stop()
+
+
+def stopped_snapshot(root: Path) -> Iterator[bytes]:
+    """The messages of a snapshot of a queue that nobody runs; the directory is locked meanwhile."""
+    with DataDirectory.open(root):
+        engine = _engine_without_loop(root)
+        engine.recover()
+        try:
+            yield from snapshot_messages(engine)
+        finally:
+            engine.stop()
+
+
+def _engine_without_loop(root: Path) -> Engine:
+    store = open_store(root)
+    return Engine(Settings(), SystemFiles(root), store, SystemClock(), NoScheduler())

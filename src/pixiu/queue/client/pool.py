@@ -1,0 +1,211 @@
+"""How a request travels: which connection, which server, and what to do when that one will not do."""
+
+import asyncio
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from pixiu.machines.queue_wire import Kind, Response
+from pixiu.machines.queue_wire.commands import CODE_REFUSED
+from pixiu.machines.queue_wire.requests import encode_authorize
+from pixiu.model.errors import LocalProtocolError, NotLeader, PixiuError, Unavailable
+from pixiu.queue.client.connection import Connection
+from pixiu.queue.client.errors import FateUnknown, error_of
+from pixiu.queue.client.line import Line
+from pixiu.queue.client.servers import Address, Backoff, Servers
+from pixiu.queue.client.stream import SubscribeConnection
+
+__all__ = ["SILENCE_S_MAX", "Pool", "PoolOptions"]
+
+SAFE_ATTEMPTS = 3
+"""How often a request that is safe to repeat is sent before its caller hears of it."""
+
+SILENCE_S_MAX = 35.0
+"""Servers send a keep-alive every 30 seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolOptions:
+    """What ``Client`` was given."""
+
+    addresses: tuple[Address, ...]
+    connections: int
+    key: bytes | None
+    patience_s: float
+    response_timeout_s: float
+    connect_timeout_s: float
+    silence_s_max: float
+    in_flight_max: int
+    waiting_bytes_max: int
+    answer_bytes_max: int
+    backoff_first_s: float
+    backoff_cap_s: float
+
+    def __post_init__(self) -> None:
+        if self.connections < 1 or self.in_flight_max < 1:
+            raise LocalProtocolError("pool and in_flight_max are at least 1")
+
+
+class Pool:
+    """The lines to the queue. Everything about one topic goes over one of them, so order is kept."""
+
+    def __init__(self, options: PoolOptions, *, random: Random) -> None:
+        self._options = options
+        self._random = random
+        self.servers = Servers(options.addresses, connect_timeout_s=options.connect_timeout_s)
+        self._lines: list[Line] = []
+        self._is_closed = False
+
+    def new_backoff(self) -> Backoff:
+        """A backoff of its own for whoever retries."""
+        options = self._options
+        return Backoff(first_s=options.backoff_first_s, cap_s=options.backoff_cap_s, random=self._random)
+
+    async def read(self, request: bytes, about: str) -> bytes:
+        """Ask for something that changes nothing; returns the body of the answer."""
+        return (await self.ask("", request, about, kind=Kind.SIZED, is_safe=True)).body
+
+    async def ask(
+        self,
+        topic: str,
+        request: bytes,
+        about: str,
+        *,
+        kind: Kind = Kind.DONE,
+        is_safe: bool = False,
+        moves_on: bool = True,
+    ) -> Response:
+        """Send, and return the answer or raise what it says; go elsewhere where that can help."""
+        line = self._line(topic)
+        call = line.submit(request, kind)
+        try:
+            response = await call.future
+            if response.code != CODE_REFUSED:
+                return response
+            error: PixiuError = error_of(response.text, about)
+        except FateUnknown as lost:
+            error = lost
+        if not moves_on:
+            raise error
+        retry = _Retry(self, error, call.address, is_safe=is_safe)
+        while True:
+            await retry.prepare()
+            call = line.submit(request, kind)
+            try:
+                response = await call.future
+            except FateUnknown as lost:
+                retry.failed(lost, call.address)
+                continue
+            if response.code != CODE_REFUSED:
+                return response
+            retry.failed(error_of(response.text, about), call.address)
+
+    def leave(self, address: Address | None) -> None:
+        """Not the leader: everyone goes to the next."""
+        if address is not None and len(self.servers) > 1:
+            self.servers.move_on(address)
+            for line in self._lines:
+                line.leave(address)
+
+    @property
+    def patience_s(self) -> float:
+        """How long to look for a server that will do."""
+        return self._options.patience_s
+
+    async def close(self) -> None:
+        """Close every connection. Whatever is outstanding fails."""
+        self._is_closed = True
+        connecting = [task for line in self._lines if (task := line.close()) is not None]
+        if connecting:
+            await asyncio.wait(connecting)
+        await asyncio.sleep(0)  # Let the loop close the sockets.
+
+    def _line(self, topic: str) -> Line:
+        if self._is_closed:
+            raise Unavailable("this client is closed")
+        if not self._lines:
+            self._lines = [self._new_line() for _ in range(self._options.connections)]
+        if not topic:
+            return min(self._lines, key=lambda line: line.load)
+        return self._lines[zlib.crc32(topic.encode()) % len(self._lines)]
+
+    def _new_line(self) -> Line:
+        return Line(
+            self._connect,
+            backoff=self.new_backoff(),
+            patience_s=self._options.patience_s,
+            waiting_bytes_max=self._options.waiting_bytes_max,
+            stale_s=self._options.response_timeout_s,
+        )
+
+    async def _connect(self, on_progress: Callable[[], None], on_lost: Callable[[Connection], None]) -> Connection:
+        def new_connection(address: Address) -> Connection:
+            return Connection(
+                address,
+                in_flight_max=self._options.in_flight_max,
+                response_timeout_s=self._options.response_timeout_s,
+                body_bytes_max=self._options.answer_bytes_max,
+                on_progress=on_progress,
+                on_lost=on_lost,
+            )
+
+        connection = await self.servers.connect(new_connection)
+        if self._options.key is not None:
+            await connection.authorize(self._options.key)
+        return connection
+
+    async def connect_stream(self) -> SubscribeConnection:
+        """A connection of its own for a subscription."""
+        if self._is_closed:
+            raise Unavailable("this client is closed")
+
+        def new_connection(address: Address) -> SubscribeConnection:
+            return SubscribeConnection(
+                address,
+                batch_bytes_max=self._options.answer_bytes_max,
+                silence_s_max=self._options.silence_s_max,
+            )
+
+        connection = await self.servers.connect(new_connection)
+        if self._options.key is not None:
+            try:
+                await connection.ask(encode_authorize(self._options.key), "authorizing")
+            except BaseException:
+                connection.abort()
+                raise
+        return connection
+
+
+class _Retry:
+    """What one request does after its first failure, and when it gives up."""
+
+    def __init__(self, pool: Pool, error: PixiuError, address: Address | None, *, is_safe: bool) -> None:
+        self._pool = pool
+        self._is_safe = is_safe
+        self._backoff = pool.new_backoff()
+        self._loop = asyncio.get_running_loop()
+        self._give_up_s = self._loop.time() + pool.patience_s
+        self._refusals = 0
+        self._losses = 0
+        self.failed(error, address)
+
+    def failed(self, error: PixiuError, address: Address | None) -> None:
+        """Another try failed; raises if a further one cannot help."""
+        self._error = error
+        if isinstance(error, FateUnknown):
+            self._losses += 1
+            if not self._is_safe or self._losses >= SAFE_ATTEMPTS:
+                raise error
+        elif isinstance(error, NotLeader) and len(self._pool.servers) > 1:
+            self._refusals += 1
+            self._pool.leave(address)
+        else:
+            raise error
+
+    async def prepare(self) -> None:
+        """Wait when every server has been asked; raises when that has gone on for too long."""
+        if self._refusals and self._refusals % len(self._pool.servers) == 0:
+            if self._loop.time() >= self._give_up_s:
+                raise self._error
+            await asyncio.sleep(self._backoff.next_s())

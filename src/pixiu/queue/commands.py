@@ -1,0 +1,441 @@
+"""What each command of the wire does. Checks come in smss's order, with smss's texts."""
+
+from __future__ import annotations
+
+import json
+from hmac import compare_digest
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from pixiu import __version__
+from pixiu.machines.queue_wire import commands as wire
+from pixiu.machines.queue_wire.messages import split_messages
+from pixiu.model.errors import Conflict, Gone, NotAllowed, NotFound, NotLeader, RequestError
+from pixiu.queue.answers import ALIVE, OK, error_frame, json_frame, numbers_frame, ok_with
+from pixiu.queue.background import end_topic
+from pixiu.queue.delays import HEAD, Delayed
+from pixiu.queue.keys import Numbers
+from pixiu.queue.messages import numbered
+from pixiu.queue.positions import pack_rows
+from pixiu.queue.record import Kind
+from pixiu.queue.replica_stream import ReplicaStream
+from pixiu.queue.retention import is_outdated
+from pixiu.queue.snapshot import SnapshotStream
+from pixiu.queue.subscriptions import Subscription
+from pixiu.queue.topics import check_name, topic_json
+from pixiu.queue.writer import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pixiu.queue.batch import Batch
+    from pixiu.queue.engine import Engine
+    from pixiu.queue.server import Connection, Request
+    from pixiu.queue.topics import Topic
+
+KEY_BYTES_MAX = 512
+DELAYS_LISTED_MAX = 10_000
+ACK_TIMEOUT_MS_MAX = 7 * 86_400_000
+
+_I64 = Struct("<q")
+_U32 = Struct("<I")
+_U16 = Struct("<H")
+_SUBSCRIBE = Struct("<BqBqH")
+_FOLLOW = Struct("<qIIB")
+
+
+def create_topic(engine: Engine, connection: Connection, request: Request) -> None:
+    """CreateTopic: name, leader, expiry, existence."""
+    check_name(request.name)
+    engine.check_reserved(request.name, connection.is_node)
+    if not engine.is_leader:
+        raise NotLeader(wire.LEADER_MANAGES_TOPICS)
+    (expires_at,) = _I64.unpack(request.part)
+    name, ask = request.name, request.flags == wire.FLAG_WANT_EVENT_ID
+
+    def sequence(batch: Batch) -> bytes:
+        engine.topics.check_new(name, expires_at, batch.now_ms)
+        event_id = batch.change(Kind.CREATE, name, request.part)
+        engine.topics.create(name, event_id, batch.now_ms, expires_at, batch.changes)
+        batch.changes.on_commit(lambda: engine.background.topic_created(expires_at))
+        return ok_with(event_id) if ask else OK
+
+    connection.submit(Change(connection, sequence), block=True)
+
+
+def delete_topic(engine: Engine, connection: Connection, request: Request) -> None:
+    """DeleteTopic: leader, existence. An expired topic that is not collected yet can be deleted."""
+    engine.check_reserved(request.name, connection.is_node)
+    if not engine.is_leader:
+        raise NotLeader(wire.LEADER_MANAGES_TOPICS)
+    name, ask = request.name, request.flags == wire.FLAG_WANT_EVENT_ID
+
+    def sequence(batch: Batch) -> bytes:
+        topic = engine.topics.get(name)
+        if topic is None:
+            raise NotFound(wire.TOPIC_NOT_EXIST)
+        event_id = end_topic(engine, topic, batch)
+        return ok_with(event_id) if ask else OK
+
+    connection.submit(Change(connection, sequence), block=True)
+
+
+def delay(engine: Engine, connection: Connection, request: Request) -> None:
+    """Delay: leader, size, time, format, topic."""
+    if not engine.is_leader:
+        raise NotLeader(wire.LEADER_PUBLISHES)
+    if len(request.part) <= 16:
+        raise RequestError(wire.BAD_DELAY)
+    (delay_ms,) = _I64.unpack_from(request.part)
+    if delay_ms < wire.DELAY_MS_MIN:
+        raise RequestError(wire.DELAY_TOO_SHORT)
+    payload = request.part[8:]
+    if split_messages(payload) is None:
+        raise RequestError(wire.BAD_DELAY)
+    engine.check_reserved(request.name, connection.is_node)
+    due_ms = engine.background.steady.now_ms() + delay_ms
+    name, ask = request.name, request.flags == wire.FLAG_WANT_EVENT_ID
+    if due_ms >= 2**62:
+        raise RequestError(wire.BAD_DELAY)
+
+    def sequence(batch: Batch) -> bytes:
+        topic = engine.topics.live(name, batch.now_ms)
+        batch.close_run()  # its messages take their event ids first
+        head = HEAD.pack(due_ms, batch.next_event_id)
+        event_id = batch.change(Kind.DELAY, name, head + payload, topic_id=topic.create_event_id)
+        engine.state.delays.add(Delayed(due_ms, event_id, name, payload), batch.changes)
+        batch.changes.on_commit(lambda: engine.background.delay_added(due_ms))
+        return ok_with(event_id) if ask else OK
+
+    connection.submit(Change(connection, sequence, size=len(request.part)))
+
+
+def alive(_engine: Engine, connection: Connection, _request: Request) -> None:
+    """Alive."""
+    connection.answer(ALIVE)
+
+
+def topic_info(engine: Engine, connection: Connection, request: Request) -> None:
+    """TopicInfo."""
+    if not request.name:
+        raise RequestError(wire.TOPIC_NAME_REQUIRED)
+    engine.check_reserved(request.name, connection.is_node)
+    topic = engine.topics.stored(request.name)
+    if topic is None:
+        raise NotFound(wire.TOPIC_NOT_EXIST)
+    connection.answer(json_frame(topic_json(topic)))
+
+
+def list_topics(engine: Engine, connection: Connection, _request: Request) -> None:
+    """List."""
+    connection.answer(_json_list([topic_json(topic) for topic in engine.topics.listed()]))
+
+
+def list_valid(engine: Engine, connection: Connection, request: Request) -> None:
+    """ValidList: without deleted and expired topics."""
+    (event_id,) = _I64.unpack(request.part)
+    topics = engine.topics.listed(engine.now_ms(), event_id)
+    connection.answer(_json_list([topic_json(topic) for topic in topics]))
+
+
+def _json_list(objects: list[str]) -> bytes:
+    return json_frame(f"[{','.join(objects)}]" if objects else "")
+
+
+def sub(engine: Engine, connection: Connection, request: Request) -> None:
+    """Sub, as smss has it."""
+    has_timeout = request.header[4] == 1
+    (event_id,) = _I64.unpack_from(request.part)
+    timeout_ns = _I64.unpack_from(request.part, 8)[0] if has_timeout else 0
+    name = request.part[20 if has_timeout else 12 :]
+    default_us = engine.settings.ack_timeout_default_ms * 1000
+    topic = engine.topic_to_read(request.name, connection.is_node)
+    subscription = Subscription(
+        engine.subscriptions,
+        connection,
+        topic,
+        name,
+        batch=request.header[3],
+        ack_timeout_us=min(max(timeout_ns // 1000, 1), ACK_TIMEOUT_MS_MAX * 1000) if timeout_ns > 0 else default_us,
+        remember=False,
+        find_start=lambda: find_start(engine, topic, event_id),
+    )
+    subscription.start(take_over=False)
+    connection.begin_stream(subscription)
+
+
+def find_start(engine: Engine, topic: Topic, event_id: int) -> tuple[int, int]:
+    """Where the message behind ``event_id`` is; 0 is the oldest that retention keeps."""
+    logs = engine.topics.log_of(topic)
+    days = engine.all_settings.topics.retention_days
+    if event_id < 0 and logs.numbers:
+        raise NotFound(wire.EVENT_ID_NOT_FOUND)
+    number, position = logs.find(max(event_id, 0))
+    if days and logs.numbers:
+        outdated = [n for n in logs.numbers[:-1] if is_outdated(engine, logs.path(n), days)]
+        if outdated and event_id == 0:
+            return outdated[-1] + 1, 0
+        if number in outdated:
+            raise Gone(wire.EVENT_ID_EXPIRED)
+    return number, position
+
+
+def subscribe(engine: Engine, connection: Connection, request: Request) -> None:
+    """Subscribe, with a start, take-over and a remembered position."""
+    if len(request.part) < _SUBSCRIBE.size:
+        raise RequestError(wire.BAD_EXTENSION_PART)
+    start, value, batch, timeout_ms, name_bytes = _SUBSCRIBE.unpack_from(request.part)
+    name = request.part[_SUBSCRIBE.size :]
+    if len(name) != name_bytes or start > wire.START_TIME:
+        raise RequestError(wire.BAD_EXTENSION_PART)
+    topic = engine.topic_to_read(request.name, connection.is_node)
+    timeout_ms = min(timeout_ms, ACK_TIMEOUT_MS_MAX) if timeout_ms > 0 else engine.settings.ack_timeout_default_ms
+
+    def place() -> tuple[int, int]:
+        if start == wire.START_NOW:
+            return engine.topics.log_of(topic).end
+        if start == wire.START_TIME:
+            return engine.topics.log_of(topic).find_time(value)
+        stored = engine.state.positions.get(topic, name) if start == wire.START_STORED else None
+        return find_start(engine, topic, value if stored is None else stored)
+
+    subscription = Subscription(
+        engine.subscriptions,
+        connection,
+        topic,
+        name,
+        batch=batch,
+        ack_timeout_us=timeout_ms * 1000,
+        remember=bool(request.flags & wire.FLAG_REMEMBER),
+        find_start=place,
+    )
+    subscription.start(take_over=bool(request.flags & wire.FLAG_TAKE_OVER))
+    connection.begin_stream(subscription)
+
+
+def append(engine: Engine, connection: Connection, request: Request) -> None:
+    """Append: numbered, and only once per key."""
+    if not engine.is_leader:
+        raise NotLeader(wire.LEADER_DECIDES)
+    part = request.part
+    if len(part) < 10:
+        raise RequestError(wire.BAD_EXTENSION_PART)
+    (unless_after,) = _I64.unpack_from(part)
+    (key_bytes,) = _U16.unpack_from(part, 8)
+    key, message = part[10 : 10 + key_bytes], part[10 + key_bytes :]
+    messages = split_messages(message)
+    if len(key) != key_bytes or key_bytes > KEY_BYTES_MAX or messages is None or len(messages) != 1:
+        raise RequestError(wire.BAD_EXTENSION_PART)
+    engine.check_reserved(request.name, connection.is_node)
+
+    def sequence(batch: Batch) -> bytes:
+        topic = engine.topics.live(request.name, batch.now_ms)
+        try:
+            before = engine.keys.find(key, unless_after)
+        except LookupError as error:
+            raise Conflict(f"{wire.BEHIND}: {error}") from None
+        if before is not None:
+            return numbers_frame(*before, is_repeat=True)
+        message_id = engine.snowflakes.next(batch.now_ms)
+        event_id = batch.append(topic, numbered(message, message_id, key))
+        earlier = engine.keys.add(key, Numbers(event_id, message_id))
+        engine.state.last_message_id = message_id
+        batch.changes.on_undo(lambda: engine.keys.forget(key, earlier))
+        return numbers_frame(event_id, message_id, is_repeat=False)
+
+    connection.submit(Change(connection, sequence, size=len(part)))
+
+
+def positions(engine: Engine, connection: Connection, request: Request) -> None:
+    """Positions of a topic's named subscribers."""
+    topic = engine.topic_to_read(request.name, connection.is_node)
+    stored = dict(engine.state.positions.of_topic(topic))
+    for (each, name), event_id in engine.state.positions.moved.items():
+        if each is topic:
+            stored[name] = event_id
+    rows = [
+        {
+            "subscriber": name.decode(errors="replace"),
+            "event_id": stored.get(name, 0),
+            "live": name in topic.subscriptions,
+        }
+        for name in sorted({*stored, *topic.subscriptions})
+    ]
+    connection.answer(_json(rows))
+
+
+def set_position(engine: Engine, connection: Connection, request: Request) -> None:
+    """SetPosition: put a named subscriber somewhere, or forget it."""
+    if not engine.is_leader:
+        raise NotLeader(wire.LEADER_DECIDES)
+    (size,) = _U16.unpack_from(request.part) if len(request.part) >= 10 else (-1,)
+    if size < 0 or len(request.part) != 10 + size:
+        raise RequestError(wire.BAD_EXTENSION_PART)
+    name = request.part[2 : 2 + size]
+    (event_id,) = _I64.unpack_from(request.part, 2 + size)
+    topic = engine.topic_to_read(request.name, connection.is_node)
+
+    def sequence(batch: Batch) -> bytes:
+        if topic.is_deleted:
+            raise NotFound(wire.TOPIC_NOT_EXIST)
+        payload = pack_rows([(name, event_id)])
+        engine.state.positions.moved.pop((topic, name), None)
+        batch.change(Kind.POSITION, topic.name, payload, topic_id=topic.create_event_id)
+        engine.state.positions.apply(topic, payload, batch.changes)
+        return OK
+
+    connection.submit(Change(connection, sequence), block=True)
+
+
+def list_delays(engine: Engine, connection: Connection, request: Request) -> None:
+    """Delays that wait, by event id."""
+    if len(request.part) != 12:
+        raise RequestError(wire.BAD_EXTENSION_PART)
+    (after,) = _I64.unpack_from(request.part)
+    limit = min(_U32.unpack_from(request.part, 8)[0] or DELAYS_LISTED_MAX, DELAYS_LISTED_MAX)
+    rows: list[dict[str, object]] = []
+    for delayed in engine.state.delays.after(after):
+        if len(rows) >= limit:
+            break
+        if delayed.topic.startswith(wire.RESERVED_PREFIX) and not connection.is_node:
+            continue
+        if request.name and delayed.topic != request.name:
+            continue
+        messages = split_messages(delayed.payload) or []
+        topic = delayed.topic.decode(errors="replace")
+        rows.append(
+            {
+                "event_id": delayed.event_id,
+                "topic": topic,
+                "due": delayed.due_ms,
+                "count": len(messages),
+                "bytes": len(delayed.payload),
+            }
+        )
+    connection.answer(_json(rows))
+
+
+def cancel_delay(engine: Engine, connection: Connection, request: Request) -> None:
+    """CancelDelay: it will not come."""
+    if not engine.is_leader:
+        raise NotLeader(wire.LEADER_DECIDES)
+    if len(request.part) != 8:
+        raise RequestError(wire.BAD_EXTENSION_PART)
+    (event_id,) = _I64.unpack(request.part)
+
+    def sequence(batch: Batch) -> bytes:
+        if not engine.background.cancel_delay(event_id, batch):
+            raise NotFound(wire.DELAYED_NOT_EXIST)
+        return OK
+
+    connection.submit(Change(connection, sequence), block=True)
+
+
+def authorize(engine: Engine, connection: Connection, request: Request) -> None:
+    """Authorize: show the node's key."""
+    if not engine.node_key or not compare_digest(request.part, engine.node_key.encode()):
+        raise NotAllowed(wire.WRONG_KEY)
+    connection.is_node = True
+    connection.answer(OK)
+
+
+def flush(engine: Engine, connection: Connection, _request: Request) -> None:
+    """Flush: answered when everything accepted so far is on disk."""
+    connection.block()
+
+    def done() -> None:
+        reason = engine.writer.poisoned
+        connection.answered(OK if reason is None else error_frame(reason))
+
+    engine.writer.when_flushed(done)
+
+
+def hello(engine: Engine, connection: Connection, _request: Request) -> None:
+    """Hello: who is this, and what does it speak?"""
+    connection.answer(
+        _json(
+            {
+                "version": wire.EXTENSION_VERSION,
+                "server": f"pixiu {__version__}",
+                "role": "leader" if engine.is_leader else "follower",
+                "epoch": engine.state.epoch,
+                "last_event_id": engine.journal.last_event_id,
+                "commit_event_id": engine.commit_event_id,
+            }
+        )
+    )
+
+
+def follow(engine: Engine, connection: Connection, request: Request) -> None:
+    """Follow: the journal as Pixiu's followers read it."""
+    part = request.part
+    (size,) = _U16.unpack_from(part) if len(part) >= 2 else (0,)
+    if engine.replication is None or len(part) != 2 + size + _FOLLOW.size:
+        raise RequestError(wire.BAD_EXTENSION_PART)
+    name = part[2 : 2 + size].decode(errors="replace")
+    last_event_id, last_epoch, highest_epoch, _ = _FOLLOW.unpack_from(part, 2 + size)
+    engine.replication.follow_asked(connection, name, last_event_id, last_epoch, highest_epoch)
+
+
+def promote(engine: Engine, connection: Connection, request: Request) -> None:
+    """Promote: this node shall lead."""
+    if engine.replication is None or len(request.part) != 1:
+        raise RequestError(wire.BAD_EXTENSION_PART)
+    engine.replication.promote(connection, force=request.part != b"\0")
+
+
+def status(engine: Engine, connection: Connection, _request: Request) -> None:
+    """Status: what a person wants to know of this node."""
+    if engine.replication is None:
+        raise RequestError(wire.DONT_SUPPORT_ACTION)
+    counts = {"topics": sum(1 for _ in engine.topics.listed()), "subscribers": engine.counters.subscribers}
+    connection.answer(_json({"server": f"pixiu {__version__}", **engine.replication.status(), **counts}))
+
+
+def snapshot(engine: Engine, connection: Connection, _request: Request) -> None:
+    """Snapshot: a copy of everything, at one event id."""
+    stream = SnapshotStream(engine, connection)
+    connection.begin_stream(stream)
+    stream.start()
+
+
+def replica(engine: Engine, connection: Connection, request: Request) -> None:
+    """Replica: the journal as smss's followers read it."""
+    if not engine.is_leader:
+        raise NotLeader(wire.DONT_SUPPORT_ACTION)
+    (event_id,) = _I64.unpack(request.part)
+    if event_id < 0:
+        raise RequestError(wire.BAD_REPLICA_EVENT_ID)
+    stream = ReplicaStream(engine, connection, event_id)
+    connection.begin_stream(stream)
+    stream.start()
+
+
+def _json(value: object) -> bytes:
+    return json_frame(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
+
+
+HANDLERS: dict[int, Callable[[Engine, Connection, Request], None]] = {
+    wire.SUB: sub,
+    wire.CREATE_TOPIC: create_topic,
+    wire.DELETE_TOPIC: delete_topic,
+    wire.DELAY: delay,
+    wire.ALIVE: alive,
+    wire.REPLICA: replica,
+    wire.TOPIC_INFO: topic_info,
+    wire.VALID_LIST: list_valid,
+    wire.LIST: list_topics,
+    wire.HELLO: hello,
+    wire.APPEND: append,
+    wire.SUBSCRIBE: subscribe,
+    wire.POSITIONS: positions,
+    wire.SET_POSITION: set_position,
+    wire.DELAYS: list_delays,
+    wire.CANCEL_DELAY: cancel_delay,
+    wire.FOLLOW: follow,
+    wire.PROMOTE: promote,
+    wire.STATUS: status,
+    wire.SNAPSHOT: snapshot,
+    wire.AUTHORIZE: authorize,
+    wire.FLUSH: flush,
+}

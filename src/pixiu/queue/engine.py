@@ -1,0 +1,393 @@
+"""The queue without its network: journal, derived state, writer, background work.
+
+``Engine`` puts the parts together and keeps three promises between them: nothing is shown before the writer has
+committed it, derived state is made durable by checkpoints so that a restart replays little, and background work
+(delays, lifetimes, retention) changes things only through the writer, as records.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from pixiu.machines.queue_wire import commands as wire
+from pixiu.model.errors import NotAllowed, NotFound, NotLeader, PixiuError
+from pixiu.model.ids import Snowflakes
+from pixiu.queue.background import Background
+from pixiu.queue.changes import Changes
+from pixiu.queue.journal import Journal
+from pixiu.queue.keys import Numbers, RecentKeys
+from pixiu.queue.messages import number_and_key
+from pixiu.queue.metrics import QueueCounters
+from pixiu.queue.record import Kind, decode_block, read_frames
+from pixiu.queue.recovery import find_end
+from pixiu.queue.segment import entries_of
+from pixiu.queue.state import State, epoch_payload
+from pixiu.queue.subscriptions import Subscriptions
+from pixiu.queue.topics import Topic, Topics
+from pixiu.queue.windows import Windows
+from pixiu.queue.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pixiu.config import Settings
+    from pixiu.ports.clock import Clock
+    from pixiu.ports.files import Files
+    from pixiu.ports.keyvalue import KeyValue
+    from pixiu.ports.scheduler import Scheduler
+    from pixiu.queue.batch import Batch
+    from pixiu.queue.replication import Replication
+
+log = logging.getLogger(__name__)
+
+SPACE_LOOK_MS = 200
+INDEX_WRITE_BYTES = 256 * 1024
+
+
+class Engine:
+    """One queue."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        files: Files,
+        store: KeyValue,
+        clock: Clock,
+        scheduler: Scheduler,
+        *,
+        key: str = "",
+    ) -> None:
+        self.all_settings = settings
+        self.settings = settings.queue
+        self.files = files
+        self.clock = clock
+        self.scheduler = scheduler
+        self.node_key = key
+        self.counters = QueueCounters()
+        self.journal = Journal(files, segment_bytes=settings.journal.segment_bytes)
+        self.topics = Topics(
+            files, store, segment_bytes=settings.topics.segment_bytes, open_max=settings.queue.open_topics_max
+        )
+        self.state = State(store, self.topics)
+        self.windows = Windows(limit_bytes=settings.queue.read_cache_bytes)
+        self.subscriptions = Subscriptions(
+            self.topics, self.windows, self.state.positions, clock, scheduler, self.counters,
+            keep_alive_ms=settings.queue.keep_alive_ms,
+        )  # fmt: skip
+        self.keys = RecentKeys(limit=settings.queue.keys_max, read_back=self._keys_between)
+        self.snowflakes = Snowflakes(settings.queue.node_id)
+        self.writer = Writer(
+            self.journal, clock, scheduler, self.counters,
+            flush=settings.journal.flush, flush_interval_ms=settings.journal.flush_interval_ms,
+            pending_bytes_max=settings.queue.pending_bytes_max, sample_every=settings.log.sample,
+            commit=self._commit, flushed=self._flushed, refusal=self._refusal,
+        )  # fmt: skip
+        self.background = Background(self)
+        self.replication: Replication | None = None
+        self.is_leader = True
+        self.refuse_writes: str | None = None
+        """Why a leader takes no writes at the moment."""
+        self.commit_event_id = 0
+        self.topics.on_ended = self.subscriptions.topic_ended
+        self._arriving: dict[bytes, int] = {}
+        self.flushed_hook: Callable[[int], int] | None = None
+        """Replication: told what is flushed, says what is committed."""
+        self.committed_hooks: list[Callable[[], object]] = []
+        """Whoever streams the journal: told that there is more of it."""
+        self.retention_holds: list[Callable[[], int]] = []
+        """Followers and others: the oldest event id that each still needs."""
+        self._behind: dict[int, Topic] = {}
+        self._low_space: str | None = None
+        self._space_looked_us = -SPACE_LOOK_MS * 1000
+        self._is_stopping = False
+
+    # Starting and stopping.
+
+    def recover(self, *, is_follower: bool = False, progress: Callable[[int, int], object] | None = None) -> None:
+        """Find the end of the journal, and bring topic logs and store up to it.
+
+        A follower does not know how much of its journal is committed: it shows what its last checkpoint covers, and
+        the rest when its leader says so.
+        """
+        state = self.state
+        applied = state.applied
+        found = find_end(self.journal, applied)
+        self.topics.durable_through = applied
+        self.topics.recovered_through = found.last_event_id
+        through = applied if is_follower else found.last_event_id
+        replayed = self._replay(applied, through, progress)
+        self.commit_event_id = self.writer.committed_through = through
+        self.keys.start(found.last_event_id)
+        self.snowflakes.observe(state.last_message_id)
+        self.writer.epoch = state.epoch
+        extra = {"last_event_id": found.last_event_id, "replayed": replayed, "cut_bytes": found.cut_bytes}
+        log.info("recovered", extra=extra)
+
+    def _replay(self, applied: int, through: int, progress: Callable[[int, int], object] | None) -> int:
+        """Apply every record behind the checkpoint again, and write the tail's index entries again."""
+        replayed = 0
+        tail = self.journal.tail if not self.journal.is_empty else None
+        pending: list[bytes] = []
+        index_at = 0 if tail is None else tail.index.size()
+        for segment, position, frame in self.journal.scan_after(applied):
+            record = decode_block(frame.block)
+            number = self._topic_number(record.topic)
+            if record.event_id <= through:
+                self.state.apply(record, frame)
+                replayed += frame.count
+            elif record.kind == Kind.CREATE:
+                self._arriving[record.topic] = record.event_id
+            if segment is tail:
+                if number == 0 or record.kind == Kind.CREATE:
+                    number = self._topic_number(record.topic)
+                if number > record.event_id:
+                    number = 0  # the store is ahead: it knows a later topic of this name
+                pending.append(entries_of(record, frame, position, number))
+                if len(pending) >= 1024:
+                    index_at = self._write_index(pending, index_at)
+            if progress is not None:
+                progress(record.event_id, self.journal.last_event_id)
+        if pending:
+            self._write_index(pending, index_at)
+        return replayed
+
+    def _write_index(self, pending: list[bytes], at: int) -> int:
+        data = b"".join(pending)
+        pending.clear()
+        self.journal.tail.index.write(data, at)
+        return at + len(data)
+
+    def start(self) -> None:
+        """Begin background work."""
+        self.background.start()
+
+    def stop(self) -> None:
+        """Make everything durable and let go. The writer must be idle."""
+        self._is_stopping = True
+        self.background.stop()
+        try:
+            self.journal.close()
+            self.topics.close()
+            if self.writer.poisoned is None and not self._behind:
+                self.state.save_checkpoint(self.commit_event_id)
+            self.state.store.flush()
+        finally:
+            self.state.store.close()
+
+    # Committing.
+
+    def _flushed(self, through: int) -> int:
+        return through if self.flushed_hook is None else self.flushed_hook(through)
+
+    def _commit(self, batch: Batch) -> None:
+        """A batch is committed: store, topic logs, then everyone who waits for it."""
+        changes = batch.changes
+        if not changes.is_empty:
+            self.state.store.write(changes.puts, changes.deletes)
+        for run in batch.runs:
+            topic = run.topic
+            if topic.is_deleted:
+                continue
+            if topic.create_event_id in self._behind:
+                continue
+            try:
+                window = self.topics.log_of(topic).append(run.first_event_id, run.messages, batch.now_ms)
+            except (OSError, PixiuError) as error:
+                self._fell_behind(topic, error)
+                continue
+            self.topics.dirty[topic.create_event_id] = topic
+            if topic.subscriptions:
+                self.subscriptions.published(topic, window)
+        changes.committed()
+        self.counters.events += batch.last_event_id - self.commit_event_id
+        self.commit_event_id = batch.last_event_id
+        for call in self.committed_hooks:
+            call()
+        self.background.written()
+
+    def _fell_behind(self, topic: Topic, error: Exception) -> None:
+        """The message is safe in the journal; its topic log is not writable now. Catch up when it is."""
+        log.warning("topic log is behind", extra={"topic": topic.name.decode(errors="replace"), "reason": str(error)})
+        self._behind[topic.create_event_id] = topic
+        self.scheduler.after(1000, lambda: self._catch_up(topic))
+
+    def _catch_up(self, topic: Topic) -> None:
+        if topic.is_deleted or self._is_stopping:
+            self._behind.pop(topic.create_event_id, None)
+            return
+        try:
+            after = max(self.topics.log_of(topic).last_event_id, topic.create_event_id)
+            for _, _, frame in self.journal.scan_after(after):
+                record = decode_block(frame.block)
+                if record.event_id > self.commit_event_id:
+                    break
+                if record.topic == topic.name and record.kind in (Kind.PUBLISH, Kind.APPEND, Kind.FIRE):
+                    self.state.apply(record, frame)
+        except (OSError, PixiuError) as error:
+            log.warning("topic log is still behind", extra={"reason": str(error)})
+            self.scheduler.after(1000, lambda: self._catch_up(topic))
+            return
+        del self._behind[topic.create_event_id]
+        for subscription in list(topic.waiting):
+            del topic.waiting[subscription]
+            subscription.wake()
+
+    @property
+    def behind_count(self) -> int:
+        """Topic logs that lag behind the journal."""
+        return len(self._behind)
+
+    # Leading and following.
+
+    def lead(self, epoch: int) -> None:
+        """From now on this node's records carry ``epoch``."""
+        self.writer.epoch = epoch
+        self.keys.start(self.journal.last_event_id)
+        self.snowflakes.observe(self.state.last_message_id)
+        changes = Changes()
+        self.state.begin_epoch(epoch, self.journal.last_event_id + 1, changes)
+        self.state.store.write(changes.puts, changes.deletes)
+
+    def open_epoch(self, epoch: int, event_ids: int, name: str) -> None:
+        """Write the record that opens an epoch, leaving room for ids that may have been given elsewhere."""
+        changes = Changes()
+        self.state.begin_epoch(epoch, self.writer.next_event_id, changes)
+        self.writer.open_epoch(epoch, event_ids, epoch_payload(epoch, name))
+        self.state.store.write(changes.puts, changes.deletes)
+
+    def stop_leading(self, reason: str) -> None:
+        """Take no more writes; those that wait are answered with what is known: nothing."""
+        self.is_leader = False
+        self.writer.fail_uncommitted(reason)
+        self.keys.start(self.journal.last_event_id)
+
+    def append_frames(self, frames: bytes) -> None:
+        """A leader's frames, as they came: to the journal, and to disk as the flush level asks."""
+        position: int | None = None
+        entries: list[bytes] = []
+        last = 0
+        for at, frame in read_frames(frames):
+            record = decode_block(frame.block)
+            if position is None:
+                position = self.journal.begin(record.event_id)
+            if record.kind == Kind.CREATE:
+                self._arriving[record.topic] = record.event_id
+            entries.append(entries_of(record, frame, position + at, self._topic_number(record.topic)))
+            if frame.epoch > self.state.epoch:
+                changes = Changes()
+                self.state.begin_epoch(frame.epoch, record.event_id, changes)
+                self.state.store.write(changes.puts, changes.deletes)
+            last = frame.last_event_id
+        self.journal.append(frames, b"".join(entries), last)
+        self.counters.bytes_written += len(frames)
+        self.writer.copied()
+
+    def _topic_number(self, name: bytes) -> int:
+        number = self._arriving.get(name)
+        if number is None and name:
+            topic = self.topics.get(name)
+            number = 0 if topic is None else topic.create_event_id
+        return number or 0
+
+    def apply_through(self, event_id: int) -> None:
+        """Everything through here is committed: show it."""
+        for _, _, frame in self.journal.scan_after(self.commit_event_id):
+            if frame.last_event_id > event_id:
+                break
+            shown = self.state.apply(decode_block(frame.block), frame)
+            if shown is not None:
+                self.subscriptions.published(*shown)
+            self.counters.events += frame.count
+            self.commit_event_id = frame.last_event_id
+        self.writer.committed_through = self.commit_event_id
+        if self.commit_event_id == self.journal.last_event_id:
+            self._arriving.clear()
+        self.background.written()
+
+    def truncate_after(self, event_id: int) -> None:
+        """Forget records that the leader does not have; none of them was ever shown."""
+        assert event_id >= self.commit_event_id, (event_id, self.commit_event_id)
+        self.journal.truncate_after(event_id)
+        self.state.cut_epochs(event_id)
+        self._arriving.clear()
+
+    # What requests need.
+
+    def now_ms(self) -> int:
+        """The wall clock."""
+        return self.clock.now_ms()
+
+    def topic_to_publish(self, name: bytes, is_node: bool) -> Topic:
+        """The topic of a publish, checked as smss does: leader first, then the topic."""
+        if not self.is_leader:
+            raise NotLeader(wire.LEADER_PUBLISHES)
+        return self.topic_to_use(name, is_node)
+
+    def topic_to_use(self, name: bytes, is_node: bool) -> Topic:
+        """A live topic that this connection may name."""
+        self.check_reserved(name, is_node)
+        return self.topics.live(name, self.clock.now_ms())
+
+    def topic_to_read(self, name: bytes, is_node: bool) -> Topic:
+        """A live topic whose creation is committed."""
+        topic = self.topic_to_use(name, is_node)
+        if not topic.is_committed:
+            raise NotFound(wire.TOPIC_NOT_EXIST)
+        return topic
+
+    def check_reserved(self, name: bytes, is_node: bool) -> None:
+        """Names of Pixiu's own are for connections that showed the node's key."""
+        if not is_node and name.startswith(wire.RESERVED_PREFIX):
+            raise NotAllowed(wire.TOPIC_RESERVED)
+
+    def _refusal(self) -> str | None:
+        """Why nothing can be written now; None if it can."""
+        if not self.is_leader:
+            return wire.LEADER_PUBLISHES
+        if self.refuse_writes is not None:
+            return self.refuse_writes
+        now_us = self.clock.monotonic_us()
+        if now_us - self._space_looked_us >= SPACE_LOOK_MS * 1000:
+            self._space_looked_us = now_us
+            free, floor = self.files.free_bytes(), self.all_settings.journal.free_bytes_min
+            full = free < floor
+            if full != (self._low_space is not None):
+                log.warning("disk is almost full" if full else "disk has space again", extra={"free_bytes": free})
+            self._low_space = (
+                f"{wire.DISK_FULL}: {free >> 20} MiB free, {floor >> 20} MiB are kept in reserve" if full else None
+            )
+        return self._low_space
+
+    def retained_from(self) -> int:
+        """The oldest event id that someone still needs from the journal."""
+        needed = [self.background.checkpoint_event_id + 1, *(hold() for hold in self.retention_holds)]
+        for delayed in self.state.delays.after(0):
+            needed.append(delayed.event_id)
+            break
+        return min(needed)
+
+    def problems(self) -> list[str]:
+        """Why this queue is not ready; none if it is."""
+        reasons = []
+        if self.writer.poisoned:
+            reasons.append(self.writer.poisoned)
+        if self.writer.stalled:
+            reasons.append(self.writer.stalled)
+        if self._low_space:
+            reasons.append(self._low_space)
+        if self._behind:
+            reasons.append(f"{len(self._behind)} topic logs are behind the journal")
+        return reasons
+
+    def _keys_between(self, after: int, through: int) -> Iterator[tuple[bytes, Numbers]]:
+        """Keys of appends behind ``after``, read back from the journal, whose frames are checked."""
+        if after < self.journal.first_event_id - 1:
+            raise LookupError(f"events up to {self.journal.first_event_id - 1} are no longer in the journal")
+        for _, _, frame in self.journal.scan_after(after):
+            record = decode_block(frame.block)
+            if record.event_id > through:
+                return
+            if record.kind == Kind.APPEND:
+                message_id, key = number_and_key(record.payload)
+                yield key, Numbers(record.event_id, message_id)

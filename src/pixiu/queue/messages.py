@@ -1,0 +1,53 @@
+"""The number and the key that Pixiu puts in front of an appended message.
+
+An appended message begins with two headers of ours, ``pixiu.id`` (8 bytes) and ``pixiu.key``, so that the number and
+the key travel with the message through topics, followers and old clients alike.
+"""
+
+from hashlib import blake2b
+from struct import Struct
+
+from pixiu.machines.queue_wire.commands import HEADER_KEY, HEADER_MESSAGE_ID, MESSAGE_HEADER_BYTES
+
+KEY_DIGEST_BYTES = 16
+
+_HEAD = Struct("<II")
+_ID_PREFIX = Struct(f"<II I{len(HEADER_MESSAGE_ID)}s I q I{len(HEADER_KEY)}s I")
+_FIRST_64 = Struct("<Q")
+
+
+def numbered(message: bytes, message_id: int, key: bytes) -> bytes:
+    """The message with its id and key as its first two headers."""
+    content, headers = _HEAD.unpack_from(message)
+    extra = _ID_PREFIX.size - _HEAD.size + len(key)
+    prefix = _ID_PREFIX.pack(
+        content + extra,
+        headers + 2,
+        len(HEADER_MESSAGE_ID),
+        HEADER_MESSAGE_ID,
+        8,
+        message_id,
+        len(HEADER_KEY),
+        HEADER_KEY,
+        len(key),
+    )
+    return b"".join((prefix, key, message[MESSAGE_HEADER_BYTES:]))
+
+
+def number_and_key(message: bytes) -> tuple[int, bytes]:
+    """The id and the key of a message made by ``numbered``."""
+    fields = _ID_PREFIX.unpack_from(message)
+    if fields[3] != HEADER_MESSAGE_ID or fields[7] != HEADER_KEY:
+        raise ValueError("message carries no number")
+    return fields[5], message[_ID_PREFIX.size : _ID_PREFIX.size + fields[8]]
+
+
+def key_digest(key: bytes) -> bytes:
+    """What the writer remembers of a key: 128 bits, so that two keys never pass for one."""
+    return blake2b(key, digest_size=KEY_DIGEST_BYTES).digest()
+
+
+def hoisted(message: bytes) -> tuple[int, int]:
+    """The message id and the key's first 64 digest bits, for the index."""
+    message_id, key = number_and_key(message)
+    return message_id, _FIRST_64.unpack_from(key_digest(key))[0] if key else 0

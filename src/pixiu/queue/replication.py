@@ -1,0 +1,434 @@
+"""Leader and followers of one queue: the driver around ``machines.replication``.
+
+The machine decides; this performs. Leading, it is told of every group commit and streams the journal's frames, as they
+are on disk, to whoever follows. Following, it appends those frames unchanged, flushes, says how far it is, and applies
+what is committed. Payloads never pass through the machine.
+
+A standalone queue runs the same code: a leader with nobody to wait for.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+from pixiu.machines import replication as machine
+from pixiu.machines.queue_wire.commands import NOT_IN_SYNC
+from pixiu.machines.queue_wire.follow import FramesSent, StateTold, TooFarBehind, TruncateTold
+from pixiu.machines.queue_wire.requests import encode_follow, encode_follow_progress
+from pixiu.machines.queue_wire.streams import Refused
+from pixiu.machines.replication import Control, EpochStart, LogState, Replica, State
+from pixiu.model.errors import PixiuError
+from pixiu.queue.answers import error_frame, ok_with
+from pixiu.queue.follow_stream import FollowStream
+from pixiu.queue.leader_link import CONNECT_TIMEOUT_MS, LeaderLink, arrival
+from pixiu.queue.snapshot import SnapshotFetch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pixiu.ports.transport import Links
+    from pixiu.queue.engine import Engine
+    from pixiu.queue.server import Connection
+
+log = logging.getLogger(__name__)
+
+CONTROL_PATH = "control"
+TICKS_PER_HEARTBEAT = 4
+
+
+class Replication:
+    """Performs what the replica machine decides."""
+
+    def __init__(
+        self, engine: Engine, *, name: str, follow: str | None, links: Links, restart: Callable[[], object]
+    ) -> None:
+        self._engine = engine
+        self._links = links
+        self._follow = follow
+        self._restart = restart
+        settings = engine.all_settings.replication
+        self._tick_ms = settings.heartbeat_ms / TICKS_PER_HEARTBEAT
+        self._replica = Replica(
+            name,
+            machine.ReplicaSettings(
+                acknowledge=machine.Acknowledge(settings.acknowledge),
+                min_isr=settings.min_isr,
+                heartbeat_ms=settings.heartbeat_ms,
+                in_sync_timeout_ms=settings.in_sync_timeout_ms,
+                silence_ms=max(5 * settings.heartbeat_ms, 3000),
+                reconnect_ms=settings.reconnect_ms,
+            ),
+            self._log_state(),
+        )
+        self._events: deque[machine.Event] = deque()
+        self._is_busy = False
+        self._is_stopped = False
+        self._has_followed = follow is not None
+        self._lead_from = 0
+        self._streams: dict[int, FollowStream] = {}
+        self._next_session = 1
+        self._link: LeaderLink | None = None
+        self._fetch: SnapshotFetch | None = None
+        self._arrived = b""
+        self._promoting: list[Connection] = []
+        self._is_telling = False
+        self._alarm = ""
+        engine.flushed_hook = self._flushed
+        engine.retention_holds.append(lambda: self._replica.needed_after + 1)
+        engine.is_leader = False
+
+    # What the node and the commands ask.
+
+    def start(self) -> None:
+        """Find out what this node is."""
+        self._feed(machine.Started(self._follow))
+        self._tick()
+
+    def stop(self) -> None:
+        """Say nothing more to anyone."""
+        self._is_stopped = True
+        if self._link is not None:
+            self._link.close()
+        if self._fetch is not None:
+            self._fetch.close()
+
+    @property
+    def name(self) -> str:
+        """This node, as others know it."""
+        return self._replica.name
+
+    @property
+    def in_sync_count(self) -> int:
+        """Members of the in-sync set, as far as this node knows."""
+        control = self._replica.control
+        return len(control.in_sync) if control is not None else 0
+
+    def problems(self) -> list[str]:
+        """Why this node is not ready, as replication sees it."""
+        if self._engine.refuse_writes:
+            return [self._engine.refuse_writes]
+        if self._replica.state in (State.JOINING, State.FENCED, State.FULL_SYNC, State.PROMOTING):
+            return [self._alarm or f"replication is {self._replica.state.value}"]
+        return []
+
+    def status(self) -> dict[str, object]:
+        """What ``pixiu queue status`` shows."""
+        replica, engine = self._replica, self._engine
+        control = replica.control
+        last = engine.journal.last_event_id
+        return {
+            "name": replica.name,
+            "role": "leader" if engine.is_leader else "follower",
+            "state": replica.state.value,
+            "epoch": replica.epoch if replica.state is State.LEADING else replica.log.tail_epoch,
+            "leader": replica.leader,
+            "in_sync": sorted(control.in_sync) if control is not None else [],
+            "acknowledge": engine.all_settings.replication.acknowledge,
+            "last_event_id": last,
+            "commit_event_id": engine.commit_event_id,
+            "flushed_event_id": engine.journal.flushed_through,
+            "first_event_id": engine.journal.first_event_id,
+            "flush": engine.all_settings.journal.flush,
+            "followers": [stream.status(last) for stream in self._streams.values()],
+            "journal_bytes": engine.journal.size,
+            "problem": "; ".join(self.problems()),
+        }
+
+    def follow_asked(
+        self, connection: Connection, name: str, last_event_id: int, last_epoch: int, highest_epoch: int
+    ) -> None:
+        """A follower has connected."""
+        session = self._next_session
+        self._next_session += 1
+        stream = FollowStream(self._engine, connection, name, self._stream_heard(session), self._stream_gone(session))
+        self._streams[session] = stream
+        connection.begin_stream(stream)
+        self._engine.counters.followers += 1
+        self._feed(machine.Trimmed(self._engine.journal.first_event_id))
+        own_tail = self._engine.journal.last_event_id
+        self._feed(machine.FollowAsked(session, name, last_event_id, last_epoch, highest_epoch, own_tail))
+
+    def promote(self, connection: Connection, *, force: bool) -> None:
+        """The operator wants this node to lead."""
+        connection.block()
+        self._promoting.append(connection)
+        self._feed(machine.PromoteAsked(force))
+
+    # The machine's turn.
+
+    def _tick(self) -> None:
+        if not self._is_stopped:
+            self._feed(machine.Ticked())
+            self._engine.scheduler.after(self._tick_ms, self._tick)
+
+    def _feed(self, event: machine.Event) -> None:
+        """Give the machine an event and do what it says; events that this causes come after."""
+        self._events.append(event)
+        if self._is_busy:
+            return
+        self._is_busy = True
+        try:
+            while self._events:
+                now_ms = self._engine.clock.monotonic_us() // 1000
+                for command in self._replica.receive(now_ms, self._events.popleft()):
+                    if not self._is_stopped:
+                        self._perform(command)
+        finally:
+            self._is_busy = False
+
+    def _perform(self, command: machine.Command) -> None:
+        match command:
+            case machine.Committed(through):
+                self._committed(through)
+            case machine.Append():
+                self._append()
+            case machine.SendDurable(session, event_id, epoch):
+                self._to_leader(session, encode_follow_progress(durable_event_id=event_id, epoch=epoch))
+            case machine.SendState() | machine.SendTruncate() | machine.SendTooFar() | machine.StreamAfter():
+                self._to_follower(command)
+            case machine.RefuseFollower(session, reason):
+                self._end_stream(session, error_frame(reason))
+            case machine.CloseFollower(session):
+                stream = self._streams.get(session)
+                if stream is not None:
+                    stream.cut()
+            case machine.ReadControl(asked_ms):
+                self._events.append(machine.ControlSeen(*self._read_control(), asked_ms=asked_ms))
+            case machine.ChangeControl(expected_version, control, asked_ms):
+                self._change_control(expected_version, control, asked_ms)
+            case machine.Follow():
+                self._connect(command)
+            case machine.Unfollow(session):
+                self._unfollow(session)
+            case machine.Truncate(through):
+                self._truncate(through)
+            case machine.FetchSnapshot(session, leader):
+                self._fetch_snapshot(session, leader)
+            case machine.Alarm(text):
+                self._alarm = text
+                log.warning("replication", extra={"alarm": text})
+            case _:
+                self._perform_leading(command)
+
+    def _perform_leading(self, command: machine.Command) -> None:
+        engine = self._engine
+        match command:
+            case machine.AppendEpoch(epoch, event_ids):
+                self._append_epoch(epoch, event_ids)
+            case machine.Lead(epoch):
+                self._lead_from = engine.writer.next_event_id
+                engine.lead(epoch)
+                log.info("leading", extra={"epoch": epoch, "from_event_id": self._lead_from})
+            case machine.AcceptWrites():
+                engine.is_leader = True
+                engine.refuse_writes = None
+            case machine.RefuseWrites(reason):
+                engine.refuse_writes = f"{NOT_IN_SYNC}: {reason}"
+                log.warning("writes refused", extra={"reason": reason})
+            case machine.StopLeading(reason):
+                log.warning("leading no more", extra={"reason": reason})
+                engine.stop_leading(f"this node leads no more ({reason}); whether this was kept is unknown")
+                self._events.append(machine.LeadingStopped(self._log_state()))
+            case machine.Promoted(epoch):
+                self._answer_promotion(ok_with(epoch))
+            case machine.PromoteRefused(reason):
+                self._answer_promotion(error_frame(reason))
+            case _:
+                raise AssertionError(f"nobody performs {command}")
+
+    def _answer_promotion(self, answer: bytes) -> None:
+        waiting, self._promoting = self._promoting, []
+        for connection in waiting:
+            connection.answered(answer)
+
+    def _log_state(self) -> LogState:
+        engine = self._engine
+        journal = engine.journal
+        return LogState(
+            oldest_event_id=journal.first_event_id,
+            tail_event_id=journal.last_event_id,
+            durable_event_id=journal.last_event_id,
+            shown_event_id=engine.commit_event_id,
+            epochs=tuple(EpochStart(epoch, first) for epoch, first in engine.state.epochs),
+        )
+
+    # The control record: without a registry, a file of this node's own.
+
+    def _read_control(self) -> tuple[int, Control | None]:
+        try:
+            file = self._engine.files.open(CONTROL_PATH)
+        except FileNotFoundError:
+            return 0, None
+        try:
+            found = json.loads(file.read(0, file.size()))
+        finally:
+            file.close()
+        return found["version"], Control(found["epoch"], found["leader"], frozenset(found["in_sync"]))
+
+    def _change_control(self, expected_version: int, control: Control, asked_ms: int) -> None:
+        version, _ = self._read_control()
+        if version != expected_version:
+            self._events.append(machine.ControlRefused(expected_version))
+            return
+        row = {"epoch": control.epoch, "leader": control.leader, "in_sync": sorted(control.in_sync)}
+        self._engine.files.replace(CONTROL_PATH, json.dumps({"version": version + 1, **row}).encode() + b"\n")
+        self._events.append(machine.ControlSeen(version + 1, control, asked_ms=asked_ms))
+
+    # Leading.
+
+    def _append_epoch(self, epoch: int, event_ids: int) -> None:
+        """Open an epoch. A node that followed leaves room for ids that its old leader may have given unseen."""
+        writer = self._engine.writer
+        first = writer.next_event_id
+        if self._has_followed:
+            self._engine.open_epoch(epoch, event_ids, self.name)
+        self._events.append(machine.EpochAppended(epoch, first, self._engine.journal.last_event_id))
+
+    def _flushed(self, through: int) -> int:
+        """A group commit is on disk here; is it committed?"""
+        self._feed(machine.Flushed(through))
+        if self._streams:
+            self._tell_soon()
+        return self._replica.commit_event_id
+
+    def _committed(self, through: int) -> None:
+        engine = self._engine
+        if self._replica.leadership is None:
+            engine.apply_through(through)
+            return
+        if engine.commit_event_id < self._lead_from - 1:
+            engine.apply_through(min(through, self._lead_from - 1))
+        engine.writer.committed(through)
+        if self._streams:
+            self._tell_soon()
+
+    def _tell_soon(self) -> None:
+        if not self._is_telling:
+            self._is_telling = True
+            self._engine.scheduler.soon(self._tell)
+
+    def _tell(self) -> None:
+        self._is_telling = False
+        for stream in list(self._streams.values()):
+            stream.send()
+
+    def _to_follower(
+        self, command: machine.SendState | machine.SendTruncate | machine.SendTooFar | machine.StreamAfter
+    ) -> None:
+        stream = self._streams.get(command.session)
+        if stream is None:
+            return
+        match command:
+            case machine.SendState(_, epoch, commit_event_id, in_sync):
+                stream.tell_state(epoch, commit_event_id, in_sync=in_sync, leader=self.name)
+            case machine.SendTruncate(session, event_id, epoch):
+                self._end_stream(session, stream.truncate_message(event_id, epoch))
+            case machine.SendTooFar(session, oldest):
+                self._end_stream(session, stream.too_far_message(oldest))
+            case machine.StreamAfter(_, event_id):
+                stream.begin_after(event_id)
+
+    def _end_stream(self, session: int, last_words: bytes) -> None:
+        stream = self._streams.pop(session, None)
+        if stream is not None:
+            stream.end(last_words)
+
+    def _stream_heard(self, session: int) -> Callable[[int, int], None]:
+        return lambda event_id, epoch: self._feed(machine.FollowerDurable(session, event_id, epoch))
+
+    def _stream_gone(self, session: int) -> Callable[[], None]:
+        def gone() -> None:
+            self._streams.pop(session, None)
+            self._engine.counters.followers -= 1
+            self._feed(machine.FollowerGone(session))
+
+        return gone
+
+    # Following.
+
+    def _connect(self, command: machine.Follow) -> None:
+        self._has_followed = True
+        request = encode_follow(
+            self.name.encode(),
+            last_event_id=command.last_event_id,
+            last_epoch=command.last_epoch,
+            highest_epoch=command.highest_epoch,
+        )
+        self._link = LeaderLink(self, command.session, request)
+        self._link.open(self._links, command.leader)
+
+    def _unfollow(self, session: int) -> None:
+        if self._link is not None and self._link.session == session:
+            self._link.close()
+            self._link = None
+        if self._fetch is not None:
+            self._fetch.close()
+            self._fetch = None
+            self._events.append(machine.SnapshotFailed(session))
+
+    def _to_leader(self, session: int, data: bytes) -> None:
+        if self._link is not None and self._link.session == session:
+            self._link.write(data)
+
+    def leader_said(self, session: int, event: object) -> None:
+        """One message of the leader's stream."""
+        match event:
+            case FramesSent(commit_event_id, frames):
+                self._arrived = frames
+                self._feed(arrival(session, frames, commit_event_id, self._engine.state.epoch))
+                self._arrived = b""
+            case StateTold(epoch, commit_event_id, in_sync, leader):
+                self._feed(machine.StateHeard(session, epoch, commit_event_id, in_sync, leader))
+            case TruncateTold(event_id, epoch):
+                self._feed(machine.TruncateTold(session, event_id, epoch))
+            case TooFarBehind(oldest_event_id):
+                self._feed(machine.TooFarTold(session, oldest_event_id))
+            case Refused(text):
+                log.warning("leader refused to be followed", extra={"reason": text})
+                self.leader_lost(session, text)
+            case _:
+                pass  # a keep-alive
+
+    def leader_lost(self, session: int, reason: str) -> None:
+        """The stream is over."""
+        if self._link is not None and self._link.session == session:
+            self._link = None
+        if not self._is_stopped:
+            log.info("leader lost", extra={"reason": reason})
+            self._feed(machine.StreamEnded(session))
+
+    def _append(self) -> None:
+        """Write what arrived, exactly as it came, and make it durable."""
+        try:
+            self._engine.append_frames(self._arrived)
+        except (OSError, PixiuError) as error:
+            log.error("cannot copy from the leader", extra={"reason": str(error)})
+            self._events.append(machine.AppendFailed(self._log_state()))
+            return
+        self._events.append(machine.Flushed(self._engine.journal.last_event_id))
+
+    def _truncate(self, through: int) -> None:
+        log.warning("cutting what the leader does not have", extra={"after_event_id": through})
+        self._engine.truncate_after(through)
+        self._events.append(machine.Truncated(self._log_state()))
+
+    def _fetch_snapshot(self, session: int, leader: str) -> None:
+        """Copy everything, then start again from it."""
+        log.warning("fetching a snapshot", extra={"leader": leader})
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+        def done(error: str | None) -> None:
+            self._fetch = None
+            if error is None:
+                self._restart()
+                return
+            log.error("snapshot failed", extra={"reason": error})
+            self._feed(machine.SnapshotFailed(session))
+
+        self._fetch = SnapshotFetch(self._engine.files, done)
+        self._fetch.open(self._links, leader, CONNECT_TIMEOUT_MS)

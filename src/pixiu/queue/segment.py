@@ -1,0 +1,207 @@
+"""One file of the journal and its index: ``<first event_id>.log`` and ``.idx``.
+
+*event_id* is a record's number, *position* is a byte in the file. Every event id from the segment's first to its last
+has one index entry, so the entry of event N is entry ``N - first``. Not safe for threads, except that ``flush`` may
+run beside appends.
+"""
+
+from collections.abc import Iterator
+from itertools import accumulate
+
+from pixiu.machines.queue_wire.messages import split_messages
+from pixiu.model.errors import CorruptData
+from pixiu.ports.files import File, Files
+from pixiu.queue.index import ENTRY_BYTES, Entry, pack_entries, unpack_entry
+from pixiu.queue.messages import hoisted
+from pixiu.queue.record import MESSAGE_KINDS, Damage, Frame, Kind, Record, decode_block, read_frame
+
+READ_BYTES = 256 * 1024
+
+
+def segment_name(first_event_id: int) -> str:
+    """File name without ending; sorts as its number."""
+    return f"{first_event_id:020d}"
+
+
+class Segment:
+    """Frames in a file, with the index beside it."""
+
+    __slots__ = ("_files", "_folder", "_index", "_log", "first_event_id", "last_event_id", "size")
+
+    def __init__(self, files: Files, folder: str, first_event_id: int, *, create: bool = False) -> None:
+        self._files = files
+        self._folder = folder
+        self.first_event_id = first_event_id
+        self._log: File | None = None
+        self._index: File | None = None
+        self.last_event_id = first_event_id - 1
+        if create:
+            self._log = files.open(self.path, create=True)
+            self._index = files.open(self.index_path, create=True)
+            self._log.truncate(0)
+            self._index.truncate(0)
+            self.size = 0
+        else:
+            self.size = self.log.size()
+
+    @property
+    def path(self) -> str:
+        """The file of frames."""
+        return f"{self._folder}/{segment_name(self.first_event_id)}.log"
+
+    @property
+    def index_path(self) -> str:
+        """The file of index entries."""
+        return f"{self._folder}/{segment_name(self.first_event_id)}.idx"
+
+    @property
+    def log(self) -> File:
+        """The open file of frames."""
+        if self._log is None:
+            self._log = self._files.open(self.path)
+        return self._log
+
+    @property
+    def index(self) -> File:
+        """The open file of index entries."""
+        if self._index is None:
+            self._index = self._files.open(self.index_path, create=True)
+        return self._index
+
+    def append(self, frames: bytes, entries: bytes, last_event_id: int) -> None:
+        """Write whole frames and their index entries at the end. On an error nothing counts as written."""
+        self.log.write(frames, self.size)
+        self.index.write(entries, (self.last_event_id + 1 - self.first_event_id) * ENTRY_BYTES)
+        self.size += len(frames)
+        self.last_event_id = last_event_id
+
+    def flush(self) -> None:
+        """Return when the frames are on disk. The index is derived and not waited for."""
+        self.log.flush()
+
+    def entry(self, event_id: int) -> Entry:
+        """Where ``event_id`` is. Rebuilds the index if it does not answer."""
+        damage: Damage | None = None
+        for attempt in range(2):
+            data = self.index.read((event_id - self.first_event_id) * ENTRY_BYTES, ENTRY_BYTES)
+            if len(data) == ENTRY_BYTES:
+                entry = unpack_entry(data)
+                if entry.event_id == event_id:
+                    return entry
+            if attempt == 0:
+                damage = self.rebuild_index()
+        if damage is not None:
+            raise CorruptData(f"{self.path} byte {damage.position}: {damage.reason}")
+        raise CorruptData(f"{self.path}: event {event_id} should be here and is not; run: pixiu queue verify")
+
+    def entries(self, after: int, count: int) -> list[Entry]:
+        """Up to ``count`` entries behind ``after``."""
+        start = max(after + 1, self.first_event_id) - self.first_event_id
+        data = self.index.read(start * ENTRY_BYTES, count * ENTRY_BYTES)
+        return [unpack_entry(data, at) for at in range(0, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES)]
+
+    def scan(self, position: int = 0) -> Iterator[tuple[int, Frame | Damage]]:
+        """Frames from ``position`` on, each with its position; ends after the first damage."""
+        buffer = self.log.read(position, READ_BYTES)
+        at = 0
+        while position + at < self.size:
+            result = read_frame(buffer, at)
+            if isinstance(result, int):
+                position, at = position + at, 0
+                buffer = self.log.read(position, max(READ_BYTES, len(buffer) + result))
+                result = read_frame(buffer, 0)
+            if isinstance(result, int):
+                yield position, Damage(position, "cut off")
+                return
+            yield position + at, result
+            if isinstance(result, Damage):
+                return
+            at += result.size
+
+    def read_bytes(self, position: int, size_max: int) -> bytes:
+        """Whole, checked frames from ``position``, at least one, at most ``size_max`` bytes beyond the first."""
+        buffer = self.log.read(position, min(size_max, self.size - position))
+        end = 0
+        while end < len(buffer):
+            result = read_frame(buffer, end)
+            if isinstance(result, int) and end == 0:
+                buffer = self.log.read(position, len(buffer) + result)
+                result = read_frame(buffer, 0)
+            if isinstance(result, Damage) or (isinstance(result, int) and end == 0):
+                reason = result.reason if isinstance(result, Damage) else "cut off"
+                raise CorruptData(f"{self.path} byte {position + end}: {reason}")
+            if isinstance(result, int):
+                break
+            end += result.size
+        return buffer[:end]
+
+    def frame_at(self, position: int) -> Frame:
+        """The one frame that begins at ``position``. Raises ``CorruptData``."""
+        for _, frame in self.scan(position):
+            if isinstance(frame, Damage):
+                raise CorruptData(f"{self.path} byte {frame.position}: {frame.reason}")
+            return frame
+        raise CorruptData(f"{self.path} byte {position}: nothing here")
+
+    def truncate(self, size: int, last_event_id: int) -> None:
+        """Forget what follows."""
+        self.log.truncate(size)
+        self.index.truncate((last_event_id + 1 - self.first_event_id) * ENTRY_BYTES)
+        self.size = size
+        self.last_event_id = last_event_id
+
+    def rebuild_index(self, topic_of: dict[bytes, int] | None = None) -> Damage | None:
+        """Make the index anew from the frames, up to the first damage, which is returned."""
+        topics = dict(topic_of or {})
+        self.index.truncate(0)
+        at = 0
+        for position, frame in self.scan():
+            if isinstance(frame, Damage):
+                return frame
+            record = decode_block(frame.block)
+            if record.kind == Kind.CREATE:
+                topics[record.topic] = record.event_id
+            entries = entries_of(record, frame, position, topics.get(record.topic, 0))
+            self.index.write(entries, at)
+            at += len(entries)
+        return None
+
+    def close(self) -> None:
+        """Give descriptors back; the next use opens them again."""
+        for file in (self._log, self._index):
+            if file is not None:
+                file.close()
+        self._log = self._index = None
+
+    def remove(self) -> None:
+        """Delete both files."""
+        self.close()
+        self._files.remove(self.path)
+        self._files.remove(self.index_path)
+
+
+def entries_of(record: Record, frame: Frame, position: int, topic: int) -> bytes:
+    """The index entries of a record read back from the journal at ``position``."""
+    payload_at = position + frame.size - len(frame.block) + record.payload_offset
+    message_id = key = 0
+    starts, lengths = [payload_at] * frame.count, [len(record.payload)] * frame.count
+    if record.kind in MESSAGE_KINDS:
+        skip = 16 if record.kind == Kind.FIRE else 0
+        messages = split_messages(record.payload[skip:])
+        if messages is None or len(messages) != frame.count:
+            raise CorruptData(f"event {record.event_id}: its payload is not {frame.count} messages")
+        lengths = list(map(len, messages))
+        starts = list(accumulate(lengths, initial=payload_at + skip))
+        if record.kind == Kind.APPEND:
+            message_id, key = hoisted(record.payload)
+    return pack_entries(
+        record.event_id,
+        starts,
+        lengths,
+        time_ms=record.write_ms,
+        frame=position,
+        topic=topic,
+        kind=record.kind,
+        message_id=message_id,
+        key=key,
+    )

@@ -1,0 +1,141 @@
+"""The derived state: what the journal's records mean for topics, delays, positions and epochs.
+
+The writer changes this state as it numbers; a follower and recovery change it by reading records back. Both come to the
+same result, and applying a record twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from pixiu.machines.queue_wire.messages import split_messages
+from pixiu.model.errors import CorruptData
+from pixiu.queue.changes import Changes
+from pixiu.queue.delays import HEAD, Delayed, Delays
+from pixiu.queue.messages import number_and_key
+from pixiu.queue.positions import Positions
+from pixiu.queue.record import MESSAGE_KINDS, Frame, Kind, Record
+
+if TYPE_CHECKING:
+    from pixiu.ports.keyvalue import KeyValue
+    from pixiu.queue.topic_log import Window
+    from pixiu.queue.topics import Topic, Topics
+
+APPLIED_KEY = b"m/applied"
+MESSAGE_ID_KEY = b"m/message_id"
+_EPOCH_PREFIX = b"e"
+_I64 = Struct("<q")
+_BIG = Struct(">q")
+_EPOCH = Struct("<I")
+
+
+class State:
+    """Everything but the journal."""
+
+    def __init__(self, store: KeyValue, topics: Topics) -> None:
+        self.store = store
+        self.topics = topics
+        self.delays = Delays(store)
+        self.positions = Positions(store)
+        self.epochs: list[tuple[int, int]] = [
+            (_BIG.unpack(key[1:])[0], _I64.unpack(value)[0]) for key, value in store.scan(b"e", b"f")
+        ]
+        """(epoch, its first event id), oldest first."""
+        self.last_message_id = self.number(MESSAGE_ID_KEY)
+
+    @property
+    def epoch(self) -> int:
+        """The newest epoch in this log."""
+        return self.epochs[-1][0] if self.epochs else 0
+
+    @property
+    def applied(self) -> int:
+        """The event id that the last checkpoint covers."""
+        return self.number(APPLIED_KEY)
+
+    def number(self, key: bytes) -> int:
+        """A stored number, 0 if there is none."""
+        value = self.store.get(key)
+        return 0 if value is None else int(_I64.unpack(value)[0])
+
+    def begin_epoch(self, epoch: int, event_id: int, changes: Changes) -> None:
+        """A new leader's log begins here."""
+        if epoch > self.epoch:
+            self.epochs.append((epoch, event_id))
+        changes.put(_EPOCH_PREFIX + _BIG.pack(epoch), _I64.pack(event_id))
+
+    def cut_epochs(self, event_id: int) -> None:
+        """Forget epochs that began behind ``event_id``."""
+        gone = [each for each in self.epochs if each[1] > event_id]
+        self.epochs = [each for each in self.epochs if each[1] <= event_id]
+        self.store.write([], [_EPOCH_PREFIX + _BIG.pack(epoch) for epoch, _ in gone])
+
+    def save_checkpoint(self, through: int) -> None:
+        """Everything through here is durable in topic logs and store: replay begins behind it."""
+        rows = [(APPLIED_KEY, _I64.pack(through)), (MESSAGE_ID_KEY, _I64.pack(self.last_message_id))]
+        self.store.write(rows)
+
+    def apply(self, record: Record, frame: Frame) -> tuple[Topic, Window] | None:
+        """Do what a record says. Returns the topic and its new messages, if it brought any."""
+        changes = Changes()
+        shown: tuple[Topic, Window] | None = None
+        if frame.epoch > self.epoch:
+            self.begin_epoch(frame.epoch, record.event_id, changes)
+        name = record.topic
+        topic = self.topics.get(name) if name else None
+        if topic is not None and topic.create_event_id > record.event_id:
+            topic = None
+        if record.kind in MESSAGE_KINDS:
+            shown = self._apply_messages(record, topic, changes)
+        elif record.kind == Kind.CREATE:
+            if topic is None or topic.create_event_id != record.event_id:
+                (expires_at,) = _I64.unpack(record.payload)
+                self.topics.create(name, record.event_id, record.write_ms, expires_at, changes)
+        elif record.kind == Kind.DELETE:
+            if topic is not None:
+                self.delete_topic(topic, changes)
+                self.topics.remove_files(topic)
+        elif record.kind == Kind.DELAY:
+            due_ms, event_id = HEAD.unpack_from(record.payload)
+            self.delays.add(Delayed(due_ms, event_id, name, record.payload[HEAD.size :]), changes)
+        elif record.kind == Kind.CANCEL:
+            due_ms, event_id = HEAD.unpack(record.payload)
+            self.delays.remove(due_ms, event_id, changes)
+        elif record.kind == Kind.POSITION and topic is not None:
+            self.positions.apply(topic, record.payload, changes)
+        if not changes.is_empty:
+            self.store.write(changes.puts, changes.deletes)
+        changes.committed()
+        return shown
+
+    def _apply_messages(self, record: Record, topic: Topic | None, changes: Changes) -> tuple[Topic, Window] | None:
+        payload = record.payload
+        if record.kind == Kind.FIRE:
+            due_ms, event_id = HEAD.unpack_from(payload)
+            self.delays.remove(due_ms, event_id, changes)
+            payload = payload[HEAD.size :]
+        messages = split_messages(payload)
+        if messages is None:
+            raise CorruptData(f"event {record.event_id}: its payload is not messages")
+        if record.kind == Kind.APPEND:
+            self.last_message_id = max(self.last_message_id, number_and_key(messages[0])[0])
+        if topic is None:
+            return None
+        log = self.topics.log_of(topic)
+        self.topics.dirty[topic.create_event_id] = (
+            topic  # also what is there: an earlier process may not have flushed it
+        )
+        if log.last_event_id >= record.event_id:
+            return None
+        return topic, log.append(record.event_id, messages, record.write_ms)
+
+    def delete_topic(self, topic: Topic, changes: Changes) -> None:
+        """Forget a topic and what belongs to it."""
+        self.topics.delete(topic, changes)
+        self.positions.drop_topic(topic, changes)
+
+
+def epoch_payload(epoch: int, leader: str) -> bytes:
+    """What an EPOCH record says."""
+    return _EPOCH.pack(epoch) + leader.encode()

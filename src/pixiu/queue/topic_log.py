@@ -1,0 +1,412 @@
+"""One topic's messages, stored as the bytes that its subscribers receive.
+
+A segment file ``<number>.log`` is wire items back to back, nothing else, so reading is slicing::
+
+    item := i64 time | i64 event_id | i64 file of the next | i64 position of the next | message
+
+Items are appended in chunks, one per group commit; the sidecar ``<number>.idx`` has one 32-byte line per chunk::
+
+    i64 first event_id | i64 last event_id | i64 position | u32 length | u32 crc
+
+That is where checksums live and how an event id or a position is found in O(log n). Topic logs are derived: a chunk
+that is missing or damaged at the tail is cut and made again from the journal. Segments are numbered from 0, not named
+by event id, because the wire's items name the file of the next message before that message exists.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain, pairwise, repeat
+from struct import Struct
+from zlib import crc32
+
+from pixiu.model.errors import CorruptData, Gone, NotFound
+from pixiu.ports.files import File, Files
+
+ITEM_HEADER_BYTES = 32
+CHUNK_BYTES = 32
+WINDOW_BYTES = 128 * 1024
+OPEN_SEGMENTS_MAX = 4
+
+_ITEM = Struct("<qqqq")
+_CHUNK = Struct("<qqqII")
+_CONTENT = Struct("<I")
+_EVENT_ID = Struct("<q")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One line of the sidecar."""
+
+    first_event_id: int
+    last_event_id: int
+    position: int
+    length: int
+    crc: int
+
+    @property
+    def end(self) -> int:
+        """The position behind it."""
+        return self.position + self.length
+
+
+class Window:
+    """A checked stretch of one segment, ready to be sliced into pushes. Shared by all who read there."""
+
+    __slots__ = (
+        "__weakref__",
+        "data",
+        "file_number",
+        "frames",
+        "next_file_number",
+        "next_position",
+        "starts",
+    )
+
+    def __init__(self, file_number: int, data: bytes, starts: Sequence[int], following: tuple[int, int]) -> None:
+        self.file_number = file_number
+        self.data = data
+        self.starts = starts
+        """Position in the file of each item, and of the end: one more than there are items."""
+        self.next_file_number, self.next_position = following
+        self.frames: dict[tuple[int, int], bytes] = {}
+        """Pushes made of this window, by (first item, count): made once, written to many."""
+
+    @property
+    def count(self) -> int:
+        """How many items."""
+        return len(self.starts) - 1
+
+    def items(self, first: int, count: int) -> bytes:
+        """The bytes of some items."""
+        base = self.starts[0]
+        return self.data[self.starts[first] - base : self.starts[first + count] - base]
+
+    def event_id(self, item: int) -> int:
+        """The event id of one item."""
+        return int(_EVENT_ID.unpack_from(self.data, self.starts[item] - self.starts[0] + 8)[0])
+
+
+class TopicLog:
+    """The segments of one topic."""
+
+    def __init__(self, files: Files, folder: str, *, segment_bytes: int) -> None:
+        self._files = files
+        self._folder = folder
+        self._segment_bytes = segment_bytes
+        self._open: dict[int, tuple[File, File]] = {}
+        self.numbers = sorted(int(name[:-4]) for name in files.names(folder) if name.endswith(".log"))
+        self.file_number = 0
+        self.size = 0
+        self._chunk_count = 0
+        self.last_event_id = 0
+        if self.numbers:
+            self._load_tail()
+
+    def _load_tail(self) -> None:
+        self.file_number = self.numbers[-1]
+        log, index = self._segment(self.file_number)
+        self._chunk_count = index.size() // CHUNK_BYTES
+        self.size = log.size()
+        self.last_event_id = 0
+        if self._chunk_count:
+            last = self._chunk(self.file_number, self._chunk_count - 1)
+            self.last_event_id = last.last_event_id
+            self.size = last.end
+        elif len(self.numbers) > 1:
+            before = self.numbers[-2]
+            self.last_event_id = self._chunk(before, self._chunks_in(before) - 1).last_event_id
+        self._roll_if_full()
+
+    def path(self, number: int, ending: str = "log") -> str:
+        """The path of one segment file."""
+        return f"{self._folder}/{number:010d}.{ending}"
+
+    def _segment(self, number: int, *, create: bool = False) -> tuple[File, File]:
+        pair = self._open.get(number)
+        if pair is None:
+            if len(self._open) >= OPEN_SEGMENTS_MAX:
+                self._close_segment(next(n for n in self._open if n != self.file_number))
+            try:
+                log = self._files.open(self.path(number), create=create)
+            except FileNotFoundError:
+                raise Gone("can't find event id,because file not exist") from None
+            try:
+                pair = log, self._files.open(self.path(number, "idx"), create=True)
+            except OSError:
+                log.close()
+                raise
+            self._open[number] = pair
+        return pair
+
+    def _close_segment(self, number: int) -> None:
+        for file in self._open.pop(number, ()):
+            file.close()
+
+    def _chunk(self, number: int, at: int) -> Chunk:
+        data = self._segment(number)[1].read(at * CHUNK_BYTES, CHUNK_BYTES)
+        if len(data) != CHUNK_BYTES:
+            raise CorruptData(f"{self.path(number, 'idx')}: entry {at} is missing")
+        return Chunk(*_CHUNK.unpack(data))
+
+    def _chunks_in(self, number: int) -> int:
+        if number == self.file_number:
+            return self._chunk_count
+        return self._segment(number)[1].size() // CHUNK_BYTES
+
+    def append(self, first_event_id: int, messages: Sequence[bytes], time_ms: int) -> Window:
+        """Store messages with consecutive event ids. On ``OSError`` nothing counts as stored."""
+        if not self.numbers:
+            self._files.make_folder(self._folder)
+        number = self.file_number
+        log, index = self._segment(number, create=True)
+        if not self.numbers or self.numbers[-1] != number:
+            self.numbers.append(number)
+        start = self.size
+        count = len(messages)
+        nexts = list(accumulate(map(ITEM_HEADER_BYTES.__add__, map(len, messages)), initial=start))
+        end = nexts[-1]
+        is_full = end >= self._segment_bytes
+        heads = map(
+            _ITEM.pack,
+            repeat(time_ms),
+            range(first_event_id, first_event_id + count),
+            repeat(number),
+            nexts[1:],
+        )
+        data = b"".join(chain.from_iterable(zip(heads, messages, strict=True)))
+        if is_full:
+            at = nexts[-2] - start
+            head = _ITEM.pack(time_ms, first_event_id + count - 1, number + 1, 0)
+            data = b"".join((data[:at], head, data[at + ITEM_HEADER_BYTES :]))
+        last_event_id = first_event_id + count - 1
+        log.write(data, start)
+        chunk = _CHUNK.pack(first_event_id, last_event_id, start, end - start, crc32(data))
+        index.write(chunk, self._chunk_count * CHUNK_BYTES)
+        self.size = end
+        self._chunk_count += 1
+        self.last_event_id = last_event_id
+        self._roll_if_full()
+        return Window(number, data, nexts, (self.file_number, self.size))
+
+    def _roll_if_full(self) -> None:
+        if self.size >= self._segment_bytes:
+            self._flush_segment(self.file_number)
+            self._files.flush_folder(self._folder)
+            self.file_number += 1
+            self.size = 0
+            self._chunk_count = 0
+
+    def _flush_segment(self, number: int) -> None:
+        for file in self._segment(number):
+            file.flush()
+
+    def flush(self) -> None:
+        """Return when what was appended is on disk, names included."""
+        self._files.flush_paths(self.flushable())
+
+    def size_of(self, number: int, ending: str = "log") -> int:
+        """Bytes of one segment file that count: what a failed write may have left behind does not."""
+        if number == self.file_number:
+            return self.size if ending == "log" else self._chunk_count * CHUNK_BYTES
+        return self._segment(number)[0 if ending == "log" else 1].size()
+
+    def flushable(self) -> list[str]:
+        """Paths that may hold unflushed appends: full segments were flushed when they filled."""
+        if not self.numbers:
+            return []
+        number = self.numbers[-1]
+        folders = list(accumulate(self._folder.split("/"), "{}/{}".format))
+        return [self.path(number), self.path(number, "idx"), *reversed(folders)]
+
+    @property
+    def start(self) -> tuple[int, int]:
+        """Where the oldest kept message is, or will be."""
+        return (self.numbers[0], 0) if self.numbers else (0, 0)
+
+    @property
+    def end(self) -> tuple[int, int]:
+        """Where the next message will be."""
+        return self.file_number, self.size
+
+    def read(self, number: int, position: int) -> Window | None:
+        """A window that begins with the item at ``position``; None at the end. Never serves a damaged byte."""
+        if (number, position) == self.end:
+            return None
+        at = self._last_at_most(number, 2, position)
+        chunks = self._chunks(number, at)
+        if not chunks or position >= chunks[0].end:
+            following = self._following(number)
+            return None if following is None else self.read(following, 0)
+        begin, end = chunks[0].position, chunks[-1].end
+        data = self._segment(number)[0].read(begin, end - begin)
+        for chunk in chunks:
+            self._check(number, data, chunk, begin)
+        starts = _walk(data, position - begin, begin)
+        if starts[-1] != end:
+            raise CorruptData(f"{self.path(number)} byte {starts[-1]}: items do not fill their chunk")
+        following = self._following(number) if end >= self._segment_bytes else None
+        after = (number, end) if following is None else (following, 0)
+        return Window(number, data[position - begin :], starts, after)
+
+    def _chunks(self, number: int, at: int) -> list[Chunk]:
+        """Chunks from the ``at``-th on: as many as fill a window, at least one."""
+        room = self._chunks_in(number) - at
+        data = self._segment(number)[1].read(at * CHUNK_BYTES, min(room, 512) * CHUNK_BYTES)
+        chunks: list[Chunk] = []
+        total = 0
+        for fields in _CHUNK.iter_unpack(data[: len(data) // CHUNK_BYTES * CHUNK_BYTES]):
+            chunk = Chunk(*fields)
+            total += chunk.length
+            if chunks and total > WINDOW_BYTES:
+                break
+            chunks.append(chunk)
+        return chunks
+
+    def _check(self, number: int, data: bytes, chunk: Chunk, begin: int) -> None:
+        part = memoryview(data)[chunk.position - begin : chunk.end - begin]
+        if len(part) != chunk.length or crc32(part) != chunk.crc:
+            raise CorruptData(
+                f"{self.path(number)} byte {chunk.position}: checksum does not match; run: pixiu queue verify --repair"
+            )
+
+    def _following(self, number: int) -> int | None:
+        """The next segment number that exists or is being written; None if ``number`` is the last."""
+        for candidate in self.numbers:
+            if candidate > number:
+                return candidate
+        return self.file_number if self.file_number > number else None
+
+    def _last_at_most(self, number: int, field: int, value: int) -> int:
+        """The last chunk whose field (0 first event_id, 2 position) is at most ``value``; 0 if none is."""
+        low, high = 0, self._chunks_in(number)
+        index = self._segment(number)[1]
+        while low < high:
+            middle = (low + high) // 2
+            entry = _CHUNK.unpack(index.read(middle * CHUNK_BYTES, CHUNK_BYTES))
+            if entry[field] <= value:
+                low = middle + 1
+            else:
+                high = middle
+        return max(low - 1, 0)
+
+    def find(self, event_id: int) -> tuple[int, int]:
+        """Where the message behind ``event_id`` is. The id must be one of this topic: ``NotFound``, ``Gone``."""
+        if event_id == 0 or not self.numbers:
+            return self.start
+        if event_id > self.last_event_id:
+            raise NotFound("EOF")
+        number = self._segment_of(event_id)
+        at = self._last_at_most(number, 0, event_id)
+        chunk = self._chunk(number, at)
+        data = self._segment(number)[0].read(chunk.position, chunk.length)
+        self._check(number, data, chunk, chunk.position)
+        starts = _walk(data, 0, chunk.position)
+        for start, following in pairwise(starts):
+            if _EVENT_ID.unpack_from(data, start - chunk.position + 8)[0] == event_id:
+                is_end = following == chunk.end >= self._segment_bytes and number < self.file_number
+                return (number + 1, 0) if is_end else (number, following)
+        raise NotFound("EOF")
+
+    def _segment_of(self, event_id: int) -> int:
+        found = -1
+        for number in self.numbers:
+            if self._chunks_in(number) and self._chunk(number, 0).first_event_id <= event_id:
+                found = number
+            else:
+                break
+        if found < 0:
+            if self.numbers[0] > 0:
+                raise Gone("can't find event id,because file not exist")
+            raise NotFound("can't find event id")
+        return found
+
+    def find_time(self, time_ms: int) -> tuple[int, int]:
+        """Where the first message written at or after ``time_ms`` is."""
+        place = self.start
+        while (window := self.read(*place)) is not None:
+            times = (_EVENT_ID.unpack_from(window.data, s - window.starts[0])[0] for s in window.starts[:-1])
+            for start, at in zip(window.starts, times, strict=False):
+                if at >= time_ms:
+                    return window.file_number, start
+            place = window.next_file_number, window.next_position
+        return self.end
+
+    def check_tail(self, durable_through: int) -> None:
+        """After a crash: cut the first chunk behind ``durable_through`` that is not whole, and all behind it."""
+        while self.numbers:
+            number = self.numbers[-1]
+            log, index = self._segment(number)
+            keep = self._good_chunks(number, log, index, durable_through)
+            if keep or number == self.numbers[0]:
+                self._cut(number, keep)
+                return
+            self._close_segment(number)
+            self._files.remove(self.path(number))
+            self._files.remove(self.path(number, "idx"))
+            self.numbers.pop()
+
+    def _good_chunks(self, number: int, log: File, index: File, durable_through: int) -> int:
+        count = index.size() // CHUNK_BYTES
+        keep = count
+        following: Chunk | None = None
+        for at in range(count - 1, -1, -1):
+            chunk = Chunk(*_CHUNK.unpack(index.read(at * CHUNK_BYTES, CHUNK_BYTES)))
+            if following is not None and chunk.end != following.position:
+                keep = at + 1
+            if 0 < chunk.last_event_id <= durable_through:
+                break
+            data = log.read(chunk.position, chunk.length) if 0 <= chunk.position <= log.size() else b""
+            if not data or len(data) != chunk.length or crc32(data) != chunk.crc:
+                keep = at
+            following = chunk
+        return keep
+
+    def _cut(self, number: int, keep: int) -> None:
+        self.file_number = number
+        log, index = self._segment(number)
+        end = self._chunk(number, keep - 1).end if keep else 0
+        index.truncate(keep * CHUNK_BYTES)
+        log.truncate(end)
+        self._load_tail()
+
+    def cut_after(self, event_id: int) -> None:
+        """Forget chunks that hold anything behind ``event_id``; the journal makes the rest of them again."""
+        while self.numbers and self.last_event_id > event_id:
+            number = self.numbers[-1]
+            keep = self._chunks_in(number)
+            while keep and self._chunk(number, keep - 1).last_event_id > event_id:
+                keep -= 1
+            if keep or len(self.numbers) == 1:
+                self._cut(number, keep)
+                return
+            self._close_segment(number)
+            self._files.remove(self.path(number))
+            self._files.remove(self.path(number, "idx"))
+            self.numbers.pop()
+            self._load_tail()
+
+    def drop_oldest(self) -> bool:
+        """Remove the oldest segment unless it is the last. True if one went."""
+        if len(self.numbers) < 2:
+            return False
+        number = self.numbers.pop(0)
+        self._close_segment(number)
+        self._files.remove(self.path(number))
+        self._files.remove(self.path(number, "idx"))
+        return True
+
+    def close(self) -> None:
+        """Give descriptors back; the next use opens them again."""
+        for number in list(self._open):
+            self._close_segment(number)
+
+
+def _walk(data: bytes, offset: int, base: int) -> list[int]:
+    """Positions of the items from ``offset`` on, and of the end; ``base`` is the position of ``data`` in the file."""
+    starts = [base + offset]
+    end = len(data)
+    unpack = _CONTENT.unpack_from
+    while offset + ITEM_HEADER_BYTES + 8 <= end:
+        offset += ITEM_HEADER_BYTES + 8 + unpack(data, offset + ITEM_HEADER_BYTES)[0]
+        starts.append(base + offset)
+    return starts

@@ -1,0 +1,288 @@
+"""Topics: their names, lifetimes and logs.
+
+What a topic *is* lives in the key-value store (derived from the journal); what it *says* lives in its log. A topic's
+folder is named by its create event id, never by its name: no name can reach outside the store, and a re-created topic
+can never serve what its namesake left behind. Two levels of 256 folders keep every folder small.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from pixiu.machines.queue_wire.commands import (
+    BAD_EXPIRY,
+    BAD_TOPIC_NAME,
+    LIFETIME_MS_MIN,
+    RESERVED_PREFIX,
+    TOPIC_EXIST,
+    TOPIC_NAME_BYTES_MAX,
+    TOPIC_NOT_EXIST,
+)
+from pixiu.model.errors import Conflict, NotFound, RequestError
+from pixiu.queue.topic_log import TopicLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pixiu.ports.files import Files
+    from pixiu.ports.keyvalue import KeyValue
+    from pixiu.queue.changes import Changes
+    from pixiu.queue.subscriptions import Subscription
+
+FOLDER = "queue/topics"
+LOADED_MAX = 20_000
+
+_TOPIC_PREFIX = b"t"
+_LIFETIME_PREFIX = b"x"
+_META = Struct("<qqqqqB")
+_BIG = Struct(">q")
+
+
+class Topic:
+    """One topic, from its creation to its end. A name that is created again is another topic."""
+
+    __slots__ = (
+        "create_event_id", "create_ms", "expires_at", "folder", "is_committed", "is_deleted", "log", "name",
+        "subscriptions", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, name: bytes, create_event_id: int, create_ms: int, expires_at: int) -> None:
+        self.name = name
+        self.create_event_id = create_event_id
+        self.create_ms = create_ms
+        self.expires_at = expires_at
+        self.is_deleted = False
+        self.is_committed = True
+        self.log: TopicLog | None = None
+        self.subscriptions: dict[bytes, Subscription] = {}
+        """By name: whoever reads, or waits for the name to become free."""
+        self.waiting: dict[Subscription, None] = {}
+        """Those at the end of the log, to be told of the next message."""
+        low, high = create_event_id & 0xFF, create_event_id >> 8 & 0xFF
+        self.folder = f"{FOLDER}/{low:02x}/{high:02x}/{create_event_id}"
+
+    def is_gone(self, now_ms: int) -> bool:
+        """Deleted, or past its lifetime and waiting to be collected."""
+        return self.is_deleted or 0 < self.expires_at <= now_ms
+
+    @property
+    def is_reserved(self) -> bool:
+        """Does it belong to Pixiu itself?"""
+        return self.name.startswith(RESERVED_PREFIX)
+
+    def meta(self) -> bytes:
+        """The stored form: smss's five numbers and a state."""
+        at, event_id = self.create_ms, self.create_event_id
+        return _META.pack(at, self.expires_at, event_id, at, event_id, 0)
+
+
+def topic_from(name: bytes, meta: bytes) -> Topic:
+    """Read back what ``meta`` stored."""
+    create_ms, expires_at, create_event_id, _, _, _ = _META.unpack(meta)
+    return Topic(name, create_event_id, create_ms, expires_at)
+
+
+class Topics:
+    """All topics of one queue."""
+
+    def __init__(self, files: Files, store: KeyValue, *, segment_bytes: int, open_max: int) -> None:
+        self._files = files
+        self._store = store
+        self._segment_bytes = segment_bytes
+        self._open_max = open_max
+        self._loaded: dict[bytes, Topic] = {}
+        self._open: OrderedDict[int, Topic] = OrderedDict()
+        """Topics whose log holds descriptors, least recently used first."""
+        self.dirty: dict[int, Topic] = {}
+        """Topics written since the last checkpoint."""
+        self.on_ended: Callable[[Topic], object] = lambda topic: None
+        """Told of every topic whose end is committed."""
+        self._ending: dict[bytes, Topic] = {}
+        """Deleted, but not yet in the store: it still has them."""
+        self._checked: set[int] = set()
+        self.durable_through = self.recovered_through = 0
+        """What was surely on disk, and what the journal still held, when this process began."""
+
+    def get(self, name: bytes) -> Topic | None:
+        """The topic of that name, expired or not."""
+        topic = self._loaded.get(name)
+        if topic is None:
+            if name in self._ending:
+                return None
+            meta = self._store.get(_TOPIC_PREFIX + name)
+            if meta is None:
+                return None
+            if len(self._loaded) >= LOADED_MAX:
+                self._unload()
+            topic = self._loaded[name] = topic_from(name, meta)
+        return topic
+
+    def live(self, name: bytes, now_ms: int) -> Topic:
+        """The topic of that name, if it can be used. Raises ``NotFound``."""
+        topic = self.get(name)
+        if topic is None or topic.is_gone(now_ms):
+            raise NotFound(TOPIC_NOT_EXIST)
+        return topic
+
+    def _unload(self) -> None:
+        """Forget topics nobody uses; they are read back from the store when needed."""
+        for name, topic in list(self._loaded.items()):
+            idle = topic.is_committed and not topic.subscriptions and topic.create_event_id not in self._open
+            if idle and topic.create_event_id not in self.dirty:
+                del self._loaded[name]
+
+    def check_new(self, name: bytes, expires_at: int, now_ms: int) -> None:
+        """May this be created? Raises with smss's text, in smss's order of checks."""
+        if expires_at < 0 or 0 < expires_at < now_ms + LIFETIME_MS_MIN:
+            raise RequestError(BAD_EXPIRY)
+        if self.get(name) is not None:
+            raise Conflict(TOPIC_EXIST)
+
+    def create(self, name: bytes, event_id: int, now_ms: int, expires_at: int, changes: Changes) -> Topic:
+        """A new topic, visible to the writer at once and to others when ``changes`` is committed."""
+        topic = Topic(name, event_id, now_ms, expires_at)
+        topic.is_committed = False
+        before = self._loaded.get(name)
+        self._loaded[name] = topic
+        changes.put(_TOPIC_PREFIX + name, topic.meta())
+        if expires_at:
+            changes.put(_LIFETIME_PREFIX + _BIG.pack(expires_at) + name, b"")
+        changes.on_undo(lambda: self._restore(name, before))
+        changes.on_commit(lambda: setattr(topic, "is_committed", True))
+        return topic
+
+    def delete(self, topic: Topic, changes: Changes) -> None:
+        """The end of a topic: gone for the writer at once, told to its subscribers when committed."""
+        topic.is_deleted = True
+        name, before = topic.name, self._ending.get(topic.name)
+        self._ending[name] = topic
+        changes.on_undo(lambda: self._end_settled(name, topic, before))
+        changes.on_commit(lambda: self._end_settled(name, topic, None))
+        if self._loaded.get(topic.name) is topic:
+            del self._loaded[topic.name]
+            changes.on_undo(lambda: self._restore(topic.name, topic))
+        changes.delete(_TOPIC_PREFIX + topic.name)
+        if topic.expires_at:
+            changes.delete(_LIFETIME_PREFIX + _BIG.pack(topic.expires_at) + topic.name)
+        changes.on_commit(lambda: self._discard(topic))
+
+    def _end_settled(self, name: bytes, topic: Topic, before: Topic | None) -> None:
+        if self._ending.get(name) is topic:
+            del self._ending[name]
+            if before is not None:
+                self._ending[name] = before
+
+    def _restore(self, name: bytes, topic: Topic | None) -> None:
+        if topic is None:
+            self._loaded.pop(name, None)
+        else:
+            topic.is_deleted = False
+            self._loaded[name] = topic
+
+    def _discard(self, topic: Topic) -> None:
+        self.on_ended(topic)
+        for subscription in list(topic.subscriptions.values()):
+            subscription.topic_ended()
+        self._open.pop(topic.create_event_id, None)
+        self.dirty.pop(topic.create_event_id, None)
+        if topic.log is not None:
+            topic.log.close()
+            topic.log = None
+
+    def log_of(self, topic: Topic) -> TopicLog:
+        """The topic's log, opened if need be; closes the least recently used beyond the bound."""
+        number = topic.create_event_id
+        log = topic.log
+        if log is None:
+            log = topic.log = self._open_log(topic)
+        if number in self._open:
+            self._open.move_to_end(number)
+        else:
+            self._open[number] = topic
+            while len(self._open) > self._open_max:
+                _, oldest = self._open.popitem(last=False)
+                if oldest.log is not None:
+                    oldest.log.close()
+        return log
+
+    def _open_log(self, topic: Topic) -> TopicLog:
+        """Open a log; the first time since the start, cut what a crash left: torn, or unknown to the journal."""
+        log = TopicLog(self._files, topic.folder, segment_bytes=self._segment_bytes)
+        if topic.create_event_id not in self._checked:
+            log.check_tail(self.durable_through)
+            log.cut_after(self.recovered_through)
+            self._checked.add(topic.create_event_id)
+        return log
+
+    def remove_files(self, topic: Topic) -> None:
+        """Delete a dead topic's folder. Safe to repeat."""
+        self._files.remove_folder(topic.folder)
+
+    def listed(self, now_ms: int | None = None, through_event_id: int = 0) -> Iterator[Topic]:
+        """Committed topics by name, without reserved ones; with ``now_ms`` only those that can be used."""
+        for key, meta in self._store.scan(_TOPIC_PREFIX, bytes([_TOPIC_PREFIX[0] + 1])):
+            topic = topic_from(key[1:], meta)
+            if topic.is_reserved or (now_ms is not None and topic.is_gone(now_ms)):
+                continue
+            if through_event_id > 0 and topic.create_event_id > through_event_id:
+                continue
+            yield topic
+
+    def stored_topics(self) -> list[Topic]:
+        """Every topic, reserved and expired ones included."""
+        rows = self._store.scan(_TOPIC_PREFIX, bytes([_TOPIC_PREFIX[0] + 1]))
+        return [topic for key, _ in list(rows) if (topic := self.get(key[1:])) is not None]
+
+    def stored(self, name: bytes) -> Topic | None:
+        """A topic as committed, without loading it."""
+        meta = self._store.get(_TOPIC_PREFIX + name)
+        return None if meta is None else topic_from(name, meta)
+
+    def expired(self, now_ms: int) -> Iterator[bytes]:
+        """Names whose lifetime is over, earliest first."""
+        for key, _ in self._store.scan(_LIFETIME_PREFIX, _LIFETIME_PREFIX + _BIG.pack(now_ms + 1)):
+            yield key[9:]
+
+    def next_expiry(self) -> int | None:
+        """When the next lifetime ends."""
+        for key, _ in self._store.scan(_LIFETIME_PREFIX, bytes([_LIFETIME_PREFIX[0] + 1])):
+            return int(_BIG.unpack_from(key, 1)[0])
+        return None
+
+    def close(self) -> None:
+        """Flush and let go of every log."""
+        unflushed = [topic.log.flushable() for topic in self.dirty.values() if topic.log is not None]
+        self._files.flush_paths(list(dict.fromkeys(path for paths in unflushed for path in paths)))
+        for topic in self._open.values():
+            if topic.log is not None:
+                topic.log.close()
+
+
+def check_name(name: bytes) -> None:
+    """The names that smss allows, less those that cannot be told apart from nothing."""
+    if not name or len(name) > TOPIC_NAME_BYTES_MAX or any(mark in name for mark in (b" ", b"\n", b"\t", b"\0")):
+        raise RequestError(BAD_TOPIC_NAME)
+
+
+def topic_json(topic: Topic) -> str:
+    """TopicInfo's object, keys and escapes as smss's encoder writes them."""
+    return (
+        f'{{"name":{go_string(topic.name)},"createTimeStamp":{topic.create_ms},"expireAt":{topic.expires_at},'
+        f'"createEventId":{topic.create_event_id},"stateChangeTime":{topic.create_ms},'
+        f'"stateChangeEventId":{topic.create_event_id},"state":0,'
+        f'"topicRoot":{go_string(topic.folder.removeprefix(FOLDER).encode())}}}'
+    )
+
+
+_ESCAPES = {
+    '"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "<": "\\u003c", ">": "\\u003e", "&": "\\u0026",
+    "\u2028": "\\u2028", "\u2029": "\\u2029",
+}  # fmt: skip
+
+
+def go_string(text: bytes) -> str:
+    """A JSON string with the escapes of Go's encoder."""
+    decoded = text.decode("utf-8", errors="replace")
+    return '"' + "".join(_ESCAPES.get(c) or (f"\\u{ord(c):04x}" if c < " " else c) for c in decoded) + '"'

@@ -1,0 +1,455 @@
+"""The one writer: it alone numbers and appends.
+
+Requests that arrive in one turn of the loop are committed together: numbered, encoded, written with one call, flushed
+with one fdatasync, answered at once. While a slow disk flushes, the next batch fills. Nothing is shown to subscribers
+or answered before the journal holds it as durably as the flush level asks::
+
+    parse -> submit -> [ number -> write -> flush -> (in-sync followers) ] -> topic logs, store, answers, wake-ups
+
+Bounds: what waits is at most ``pending_bytes_max`` bytes; beyond that connections are not read from until it drains.
+After a failed write the batch is cut away and refused, and the next is tried; after a failed *flush* nothing more is
+accepted until a restart, since nobody can know what the disk holds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+from pixiu.machines.queue_wire.commands import TOPIC_NOT_EXIST
+from pixiu.model.errors import PixiuError
+from pixiu.queue.answers import OK, error_frame, ok_with
+from pixiu.queue.batch import RUN_COUNT_MAX, Batch
+from pixiu.queue.record import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pixiu.ports.clock import Clock
+    from pixiu.ports.scheduler import Scheduler
+    from pixiu.queue.journal import Journal
+    from pixiu.queue.metrics import QueueCounters
+    from pixiu.queue.server import Connection
+    from pixiu.queue.topics import Topic
+
+log = logging.getLogger(__name__)
+
+INLINE_FLUSH_MS_MAX = 2.0
+"""A flush that takes longer than this on average runs beside the loop."""
+
+STALL_MS = 1000
+"""How soon to try again what the store refused."""
+
+_MISSING = error_frame(TOPIC_NOT_EXIST)
+_REFUSED = _MISSING[:2]
+
+
+PlainPublish = tuple["Connection", bytes, "Topic", "bytes | list[bytes]"]
+"""The frequent case, as cheap as Python has it: who, the answer, which topic, one message or several requests' ones."""
+
+
+class Publish:
+    """One request with several messages, large ones, or a wish to know its event id."""
+
+    __slots__ = ("ask", "connection", "messages", "topic")
+
+    def __init__(self, connection: Connection, topic: Topic, messages: list[bytes], *, ask: bool) -> None:
+        self.connection = connection
+        self.topic = topic
+        self.messages = messages
+        self.ask = ask
+
+
+class Change:
+    """Any other request: ``sequence`` numbers it within a batch and returns the answer."""
+
+    __slots__ = ("connection", "failed", "sequence", "size")
+
+    def __init__(
+        self,
+        connection: Connection | None,
+        sequence: Callable[[Batch], bytes],
+        *,
+        size: int = 64,
+        failed: Callable[[], object] | None = None,
+    ) -> None:
+        self.connection = connection
+        self.sequence = sequence
+        self.size = size
+        self.failed = failed
+        """Called when it was not, and will not be, written; for changes that nobody waits to be answered."""
+
+
+class Answer:
+    """An answer that must not overtake the ones that wait for the disk."""
+
+    __slots__ = ("connection", "data")
+
+    def __init__(self, connection: Connection, data: bytes) -> None:
+        self.connection = connection
+        self.data = data
+
+
+Operation = PlainPublish | Publish | Change | Answer
+
+
+class Writer:
+    """Drains what waits, once per turn of the loop."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        clock: Clock,
+        scheduler: Scheduler,
+        counters: QueueCounters,
+        *,
+        flush: str,
+        flush_interval_ms: int,
+        pending_bytes_max: int,
+        sample_every: int,
+        commit: Callable[[Batch], None],
+        flushed: Callable[[int], int],
+        refusal: Callable[[], str | None],
+    ) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._scheduler = scheduler
+        self._counters = counters
+        self._is_always = flush == "always"
+        self._is_interval = flush == "interval"
+        self._flush_interval_ms = flush_interval_ms
+        self._pending_bytes_max = pending_bytes_max
+        self._sample_every = sample_every
+        self._commit_batch = commit
+        self._flushed_hook = flushed
+        self._refusal = refusal
+        self.epoch = 0
+        self.committed_through = 0
+        self._operations: list[Operation] = []
+        self._pending_bytes = 0
+        self._is_scheduled = False
+        self._is_flushing = False
+        self._flush_timer_set = False
+        self._flush_ms = 0.0
+        self._uncommitted: deque[Batch] = deque()
+        self._paused: list[Connection] = []
+        self.poisoned: str | None = None
+        """Why nothing is accepted any more."""
+        self.stalled: str | None = None
+        """Why nothing is accepted for now: what is durable cannot be shown."""
+
+    @property
+    def next_event_id(self) -> int:
+        """The id that the next record gets."""
+        return max(self._journal.last_event_id, self._uncommitted[-1].last_event_id if self._uncommitted else 0) + 1
+
+    @property
+    def pending_bytes(self) -> int:
+        """What waits for its turn."""
+        return self._pending_bytes
+
+    def submit(self, operation: Operation, size: int) -> None:
+        """Take an operation into the next batch."""
+        self._operations.append(operation)
+        self._pending_bytes += size
+        if self._pending_bytes > self._pending_bytes_max:
+            connection = operation[0] if isinstance(operation, tuple) else operation.connection
+            if connection is not None and connection.pause():
+                self._paused.append(connection)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._scheduler.soon(self._run)
+
+    def _run(self) -> None:
+        self._is_scheduled = False
+        if self._is_flushing or not self._operations:
+            return
+        operations, self._operations = self._operations, []
+        self._pending_bytes = 0
+        if self._paused:
+            paused, self._paused = self._paused, []
+            for connection in paused:
+                connection.resume()
+        reason = self.poisoned or self.stalled or self._refusal()
+        if reason is not None and not all(type(operation) is Answer for operation in operations):
+            self._refuse(operations, reason)
+            return
+        next_event_id = self.next_event_id
+        try:
+            if self._journal.is_full:
+                self._journal.flush()
+        except OSError as error:
+            self._operations = operations
+            self._flush_failed(error)
+            return
+        try:
+            position = self._journal.begin(next_event_id)
+        except OSError as error:
+            self._refuse(operations, f"cannot write: {error}")
+            return
+        batch = Batch(
+            next_event_id=next_event_id,
+            position=position,
+            epoch=self.epoch,
+            flushed_through=self._journal.flushed_through,
+            now_ms=self._clock.now_ms(),
+        )
+        self._number(operations, batch)
+        if batch.is_empty:
+            self._uncommitted.append(batch)
+            self._release(self.committed_through)
+            return
+        self._write(operations, batch)
+
+    def _number(self, operations: list[Operation], batch: Batch) -> None:
+        """Give every operation its event ids and its answer, in order."""
+        now_ms = batch.now_ms
+        replies = batch.replies
+        topic: Topic | None = None
+        messages: list[bytes] = []
+        for operation in operations:
+            if type(operation) is tuple:
+                if operation[2] is not topic or len(messages) >= RUN_COUNT_MAX:
+                    topic = operation[2]
+                    if topic.is_gone(now_ms):
+                        replies.append((operation[0], _MISSING * (len(operation[1]) // len(OK))))
+                        topic = None
+                        continue
+                    messages = batch.run_of(topic)
+                message = operation[3]
+                if type(message) is bytes:
+                    messages.append(message)
+                elif type(message) is list:
+                    messages += message
+                replies.append(operation)
+            else:
+                topic = None
+                self._number_one(operation, batch)
+        batch.close_run()
+
+    def _number_one(self, operation: Operation, batch: Batch) -> None:
+        """Any operation but the plainest."""
+        replies = batch.replies
+        if type(operation) is Publish:
+            if operation.topic.is_gone(batch.now_ms):
+                replies.append((operation.connection, _MISSING))
+                return
+            event_id = batch.publish(operation.topic, operation.messages)
+            replies.append((operation.connection, ok_with(event_id) if operation.ask else OK))
+        elif type(operation) is Change:
+            batch.request_count += 1
+            try:
+                reply = operation.sequence(batch)
+            except (PixiuError, OSError) as error:
+                self._counters.refused += 1
+                reply = error_frame(str(error))
+            if operation.connection is not None:
+                replies.append((operation.connection, reply))
+        elif type(operation) is Answer:
+            replies.append((operation.connection, operation.data))
+
+    def _write(self, operations: list[Operation], batch: Batch) -> None:
+        frames = batch.frames()
+        try:
+            self._journal.append(frames, batch.entries(), batch.last_event_id)
+        except OSError as error:
+            batch.changes.undone()
+            log.error("journal write failed", extra={"reason": str(error), "bytes": len(frames)})
+            if self._journal.is_torn:
+                self._operations = operations
+                self._flush_failed(error)
+            else:
+                self._refuse(operations, f"cannot write: {error.strerror or error}")
+            return
+        counters = self._counters
+        counters.batches += 1
+        counters.bytes_written += len(frames)
+        self._log_sample(batch)
+        self._uncommitted.append(batch)
+        if not self._is_always and batch.changes.is_empty:
+            # What changes the store is flushed first at every level: after a power cut the store may hold less than the
+            # journal, never more.
+            self._release_flushed(batch.last_event_id)
+            if self._is_interval:
+                self._flush_later()
+        elif self._flush_ms <= INLINE_FLUSH_MS_MAX:
+            self._flush_inline(batch.last_event_id)
+        else:
+            self._flush_beside(batch.last_event_id)
+
+    def _flush_inline(self, through: int) -> None:
+        started = self._clock.monotonic_us()
+        try:
+            self._journal.flush()
+        except OSError as error:
+            self._flush_failed(error)
+            return
+        self._measure_flush(started)
+        self._release_flushed(through)
+
+    def _flush_beside(self, through: int) -> None:
+        self._is_flushing = True
+        started = self._clock.monotonic_us()
+        segment = self._journal.tail
+
+        def done(error: BaseException | None) -> None:
+            self._is_flushing = False
+            if error is not None:
+                self._flush_failed(error)
+                return
+            self._journal.flush_ended(through)
+            self._measure_flush(started)
+            self._release_flushed(through)
+            if self._operations and not self._is_scheduled:
+                self._run()
+
+        self._scheduler.offload(segment.flush, done)
+
+    def _flush_on_time(self) -> None:
+        """Flush level "interval": everything written is on disk at most one interval later."""
+        if self._is_flushing or self.poisoned:
+            self._flush_timer_set = False
+            return
+        through = self._journal.last_event_id
+        started = self._clock.monotonic_us()
+        segment = self._journal.tail
+
+        def done(error: BaseException | None) -> None:
+            self._flush_timer_set = False
+            if error is not None:
+                self._flush_failed(error)
+                return
+            self._journal.flush_ended(through)
+            self._measure_flush(started)
+            if self._journal.last_event_id > through:
+                self._flush_later()
+
+        self._scheduler.offload(segment.flush, done)
+
+    def _measure_flush(self, started_us: int) -> None:
+        took_ms = (self._clock.monotonic_us() - started_us) / 1000
+        self._flush_ms += (took_ms - self._flush_ms) / 16
+        self._counters.flush_seconds.observe(took_ms / 1000)
+
+    def _flush_failed(self, error: BaseException) -> None:
+        """Nobody knows what the disk holds now: accept nothing, answer everyone, wait for a person."""
+        self.poisoned = f"the disk failed while flushing ({error}); restart the queue once the disk is well"
+        log.error("journal flush failed", extra={"reason": str(error)})
+        self._answer_all(self._uncommitted, self.poisoned)
+        self._uncommitted.clear()
+        operations, self._operations = self._operations, []
+        self._refuse(operations, self.poisoned)
+
+    def _answer_all(self, batches: Iterable[Batch], reason: str) -> None:
+        """Answer every request of these batches with one error; one that was refused already stays refused."""
+        frame = error_frame(reason)
+        for batch in batches:
+            for reply in batch.replies:
+                answer = frame * (len(reply[1]) // len(OK)) if len(reply) == 4 else frame
+                reply[0].answered(reply[1] if reply[1].startswith(_REFUSED) else answer)
+
+    def _refuse(self, operations: list[Operation], reason: str) -> None:
+        """Answer every operation with one error; answers that were ready stay as they are."""
+        frame = error_frame(reason)
+        for operation in operations:
+            if type(operation) is tuple:
+                operation[0].answered(frame * (len(operation[1]) // len(OK)))
+            elif type(operation) is Publish:
+                operation.connection.answered(frame)
+            elif type(operation) is Answer:
+                operation.connection.answered(operation.data)
+            elif type(operation) is Change:
+                if operation.failed is not None:
+                    operation.failed()
+                if operation.connection is not None:
+                    operation.connection.answered(frame)
+
+    def _release_flushed(self, through: int) -> None:
+        """The journal holds everything through here as asked; is it committed, or do followers come first?"""
+        self._release(self._flushed_hook(through))
+
+    def _release(self, through: int) -> None:
+        """Show and answer every batch that is committed."""
+        if through > self.committed_through:
+            self.committed_through = through
+        uncommitted = self._uncommitted
+        while uncommitted and uncommitted[0].last_event_id <= through:
+            batch = uncommitted[0]
+            try:
+                self._commit_batch(batch)
+            except PixiuError as error:
+                self._stall(error)
+                return
+            uncommitted.popleft()
+            for reply in batch.replies:
+                reply[0].answered(reply[1])
+
+    def _stall(self, error: PixiuError) -> None:
+        """The store takes nothing, most likely for want of space: keep what waits, accept nothing, try again."""
+        log.error("cannot commit, will try again", extra={"reason": str(error)})
+        self.stalled = f"cannot write: {error}"
+
+        def again() -> None:
+            self.stalled = None
+            self._release(self.committed_through)
+
+        self._scheduler.after(STALL_MS, again)
+
+    def committed(self, through: int) -> None:
+        """Followers have it too (or it is settled that they need not)."""
+        self._release(through)
+
+    def fail_uncommitted(self, reason: str) -> None:
+        """This node leads no more: what waited for followers may or may not have happened."""
+        failed, self._uncommitted = self._uncommitted, deque()
+        for batch in reversed(failed):
+            batch.changes.undone()
+        self._answer_all(failed, reason)
+
+    def open_epoch(self, epoch: int, event_ids: int, payload: bytes) -> None:
+        """Append and flush the record that opens an epoch. It takes up ``event_ids`` ids."""
+        next_event_id = self.next_event_id
+        batch = Batch(
+            next_event_id=next_event_id,
+            position=self._journal.begin(next_event_id),
+            epoch=epoch,
+            flushed_through=self._journal.flushed_through,
+            now_ms=self._clock.now_ms(),
+        )
+        batch.change(Kind.EPOCH, b"", payload, count=event_ids)
+        self._journal.append(batch.frames(), batch.entries(), batch.last_event_id)
+        self._journal.flush()
+        self._uncommitted.append(batch)
+
+    def copied(self) -> None:
+        """Frames of a leader were appended: flush them as the level asks."""
+        if self._is_always:
+            self._journal.flush()
+        elif self._is_interval:
+            self._flush_later()
+
+    def _flush_later(self) -> None:
+        if not self._flush_timer_set:
+            self._flush_timer_set = True
+            self._scheduler.after(self._flush_interval_ms, self._flush_on_time)
+
+    def when_flushed(self, call: Callable[[], object]) -> None:
+        """Run ``call`` when everything accepted so far is on disk, whatever the flush level."""
+        if self._operations or self._is_flushing or self._uncommitted:
+            self._scheduler.after(1, lambda: self.when_flushed(call))
+            return
+        if self._journal.is_dirty:
+            try:
+                self._journal.flush()
+            except OSError as error:
+                self._flush_failed(error)
+        call()
+
+    def _log_sample(self, batch: Batch) -> None:
+        before = self._counters.requests
+        self._counters.requests = after = before + batch.request_count
+        every = self._sample_every
+        if every and after // every != before // every:
+            extra = {"requests": after, "last_event_id": batch.last_event_id, "batch": batch.request_count}
+            log.info("written", extra=extra)
