@@ -1,0 +1,1 @@
+"""The commands: one file per verb, each with a typer application named ``app``."""

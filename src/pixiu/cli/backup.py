@@ -1,0 +1,55 @@
+"""``pixiu backup``: a copy of a queue, running or not, with checksums."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pixiu.cli.queue.asking import DEFAULT_DATA, Json
+from pixiu.cli.queue.output import bytes_text, print_json, progress
+from pixiu.model.errors import ConfigError, NotFound
+from pixiu.runtime.backup import Backup, backup_running, backup_stopped, check
+from pixiu.runtime.datadir import find_server
+
+__all__ = ["app", "print_backup"]
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@app.command()
+def backup(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder for the backup.")],
+    data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Back up this data directory.")] = None,
+    url: Annotated[str | None, typer.Option("--url", metavar="HOST:PORT", help="Back up the queue there.")] = None,
+    json: Json = False,
+) -> None:
+    """Copy a queue to a folder while it runs, or from its files when it does not, and check the copy."""
+    if data is not None and url is not None:
+        raise ConfigError("say what to back up once: --data or --url")
+    directory = data or DEFAULT_DATA
+    holder = None if url is not None else find_server(directory)
+    address = url if holder is None else holder.address
+    with progress("copying", None) as bar:
+        if address is not None:
+            backup_running(address, folder, bar.advance)
+        elif (directory / "queue").is_dir():
+            from pixiu.node import stopped_snapshot
+
+            backup_stopped(stopped_snapshot(directory), folder, bar.advance)
+        else:
+            raise NotFound(f"there is no queue in {directory}; name its data directory with --data")
+    with progress("checking", None) as bar:
+        found = check(folder, bar.advance)
+    print_backup("backed up", found, str(folder), as_json=json)
+
+
+def print_backup(verb: str, found: Backup, where: str, *, as_json: bool) -> None:
+    """What was done, in one line."""
+    if as_json:
+        row = {"event_id": found.event_id, "epoch": found.epoch, "files": found.files, "bytes": found.bytes}
+        print_json({**row, "folder": where, "verified": True})
+        return
+    print(
+        f"{verb} everything through event {found.event_id}: "
+        f"{found.files} files, {bytes_text(found.bytes)}, every checksum right, in {where}"
+    )

@@ -1,0 +1,90 @@
+"""The command ``pixiu``: find the verb, run it, and turn what goes wrong into one line and an exit code.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or wrong settings, 130 interrupted. A verb's file is imported only
+when the verb is used, so that ``pixiu --version`` and the start of a server wait for nothing they do not use.
+"""
+
+import importlib
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from pixiu import __version__
+from pixiu.model.errors import ConfigError, PixiuError
+
+__all__ = ["app", "main"]
+
+# A verb is the typer application `app` of the module pixiu.cli.<verb>.
+VERBS = ("serve", "queue", "backup", "restore")
+
+
+class Verbs(TyperGroup):
+    """The verbs, each imported when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Every verb, in the order of the help page."""
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import a verb."""
+        if cmd_name not in VERBS:
+            return None
+        command = typer.main.get_command(importlib.import_module(f"pixiu.cli.{cmd_name}").app)
+        command.name = cmd_name
+        return command
+
+
+app = typer.Typer(
+    cls=Verbs,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pixiu {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def pixiu(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Pixiu takes in every message, loses none, and can prove it."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one command and exit. The only place where an error ends the process."""
+    debug = os.environ.get("PIXIU_DEBUG", "") not in ("", "0")
+    try:
+        app(args=arguments, prog_name="pixiu")
+    except ConfigError as error:
+        _fail(error, str(error), code=2, debug=debug)
+    except PixiuError as error:
+        _fail(error, str(error), code=1, debug=debug)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read our output has had enough (`pixiu queue dump | head`): not an error worth a word.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:  # noqa: BLE001 - the command line is one of the three doors
+        text = f"{type(error).__name__}: {error} (PIXIU_DEBUG=1 shows where)"
+        _fail(error, text, code=1, debug=debug)
+
+
+def _fail(error: Exception, text: str, *, code: int, debug: bool) -> None:
+    if debug:
+        raise error
+    sys.stdout.flush()
+    print(f"pixiu: {text}", file=sys.stderr)
+    sys.exit(code)

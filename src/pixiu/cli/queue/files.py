@@ -1,0 +1,229 @@
+"""``pixiu queue dump | tail | verify``: the files of a queue, without a server."""
+
+import base64
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pixiu.cli.queue.asking import DEFAULT_DATA, Json
+from pixiu.cli.queue.output import bytes_text, moment_text, print_json, print_rows, progress
+from pixiu.machines.queue_wire.messages import Message, split_messages
+from pixiu.model.errors import ConfigError, NotFound, Unavailable
+from pixiu.queue.delays import HEAD
+from pixiu.queue.journal import FOLDER
+from pixiu.queue.record import MESSAGE_KINDS, Damage, Frame, Kind, Record, decode_block
+from pixiu.queue.segment import Segment
+from pixiu.queue.verify import Report, Verifier
+from pixiu.runtime.datadir import DataDirectory, find_server
+from pixiu.runtime.files import SystemFiles
+
+__all__ = ["register"]
+
+POLL_SECONDS = 0.2
+TAIL_DEFAULT = 10
+TEXT_SHOWN = 100
+
+Directory = Annotated[Path, typer.Option("--data", metavar="DIR", help="The data directory.")]
+After = Annotated[int, typer.Option("--after", metavar="EVENT", help="Begin behind this event id.", min=0)]
+OfTopic = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="Only records of this topic.")]
+
+
+def dump(
+    data: Directory = DEFAULT_DATA,
+    after: After = 0,
+    limit: Annotated[int, typer.Option("--limit", help="At most so many records; 0 is all.", min=0)] = 0,
+    topic: OfTopic = None,
+    json: Json = False,
+) -> None:
+    """Print the journal's records, oldest first. The queue may run meanwhile."""
+    shown = 0
+    for record, frame in _records(data, after):
+        if topic is not None and record.topic.decode(errors="replace") != topic:
+            continue
+        _print_record(record, frame, as_json=json)
+        shown += 1
+        if shown == limit:
+            return
+
+
+def tail(
+    data: Directory = DEFAULT_DATA,
+    count: Annotated[int, typer.Option("--count", "-n", help="How many of the newest records.", min=0)] = TAIL_DEFAULT,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as more are written.")] = False,
+    topic: OfTopic = None,
+    json: Json = False,
+) -> None:
+    """Print the journal's newest records, and with -f those to come."""
+    newest: list[tuple[Record, Frame]] = []
+    for each in _records(data, 0):
+        if topic is None or each[0].topic.decode(errors="replace") == topic:
+            newest = [*newest[-count + 1 :], each] if count else []
+    last = 0
+    for record, frame in newest:
+        _print_record(record, frame, as_json=json)
+    last = _last_event_id(data)
+    while follow:
+        time.sleep(POLL_SECONDS)
+        for record, frame in _records(data, last):
+            last = frame.last_event_id
+            if topic is None or record.topic.decode(errors="replace") == topic:
+                _print_record(record, frame, as_json=json)
+
+
+def verify(
+    data: Directory = DEFAULT_DATA,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Make indexes and topic logs again from the journal.")
+    ] = False,
+    cut: Annotated[
+        bool, typer.Option("--cut", help="Give up what follows damage in the journal. Loses messages.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Read everything, check every checksum, and compare topic logs with the journal."""
+    _require_queue(data)
+    if repair or cut:
+        _mend(data, cut=cut)
+    is_running = find_server(data) is not None
+    files = SystemFiles(data)
+    sizing = Verifier(files, lambda count: None)
+    with progress("checking", sizing.total_bytes()) as bar:
+        report = Verifier(files, bar.advance).run()
+    if json:
+        print_json({**asdict(report), "sound": report.is_sound, "running": is_running})
+    else:
+        _print_report(report, is_running=is_running)
+    if not report.is_sound:
+        raise typer.Exit(1)
+
+
+def _print_report(report: Report, *, is_running: bool) -> None:
+    span = f"events {report.first_event_id} to {report.last_event_id}" if report.records else "no events"
+    print(f"journal  {report.segments} segments, {report.records} records, {span}")
+    print(f"topics   {report.topics}, with {report.topic_messages} messages")
+    print(f"read     {bytes_text(report.bytes)}")
+    if report.unfinished_bytes:
+        why = "is being written" if is_running else "was not finished, and is cut at the next start"
+        print(f"         {report.unfinished_bytes} bytes at the end: a write that {why}")
+    if report.is_sound:
+        print("sound    nothing is damaged")
+        return
+    print_rows(("file", "byte", "damage"), [(fault.file, fault.position, fault.reason) for fault in report.faults])
+    print(
+        "Damage in topics or an index: pixiu queue verify --repair makes them again from the journal.\n"
+        "Damage in the journal: restore a backup (pixiu restore), or copy from a follower (pixiu queue serve --follow)."
+    )
+
+
+def _mend(data: Path, *, cut: bool) -> None:
+    """With the directory locked: cut the journal at damage if asked, and let the next start rebuild the rest."""
+    holder = find_server(data)
+    if holder is not None:
+        raise Unavailable(f"a queue runs on {data} (pid {holder.pid}); stop it first")
+    with DataDirectory.open(data):
+        files = SystemFiles(data)
+        if cut:
+            _cut_journal(files)
+        for segment in _segments(files):
+            files.remove(segment.index_path)
+        from pixiu.node import rebuild
+
+        rebuild(data)
+
+
+def _cut_journal(files: SystemFiles) -> None:
+    segments = _segments(files)
+    for number, segment in enumerate(segments):
+        for _, frame in segment.scan():
+            if isinstance(frame, Damage):
+                segment.log.truncate(frame.position)
+                segment.log.flush()
+                print(f"cut {segment.path} at byte {frame.position}: {frame.reason}")
+                for gone in segments[number + 1 :]:
+                    gone.remove()
+                    print(f"removed {gone.path}")
+                return
+
+
+def _segments(files: SystemFiles) -> list[Segment]:
+    names = [name for name in files.names(FOLDER) if name.endswith(".log")]
+    return [Segment(files, FOLDER, int(name[:-4])) for name in sorted(names)]
+
+
+def _require_queue(data: Path) -> None:
+    if not (data / FOLDER).is_dir():
+        raise NotFound(f"there is no queue in {data}; name its data directory with --data")
+
+
+def _records(data: Path, after: int) -> Iterator[tuple[Record, Frame]]:
+    """Every record behind ``after``. Stops at an unfinished end; raises at damage."""
+    _require_queue(data)
+    segments = _segments(SystemFiles(data))
+    for number, segment in enumerate(segments):
+        is_last = number + 1 == len(segments)
+        if not is_last and segments[number + 1].first_event_id <= after + 1:
+            continue
+        for _, frame in segment.scan():
+            if isinstance(frame, Damage):
+                if is_last and frame.reason == "cut off":
+                    return
+                raise ConfigError(f"{segment.path} byte {frame.position}: {frame.reason}; run: pixiu queue verify")
+            if frame.last_event_id > after:
+                yield decode_block(frame.block), frame
+        segment.close()
+
+
+def _last_event_id(data: Path) -> int:
+    last = 0
+    for _, frame in _records(data, 0):
+        last = frame.last_event_id
+    return last
+
+
+def _print_record(record: Record, frame: Frame, *, as_json: bool) -> None:
+    kind = Kind(record.kind).name.lower() if record.kind in Kind._value2member_map_ else str(record.kind)
+    topic = record.topic.decode(errors="replace")
+    messages = []
+    if record.kind in MESSAGE_KINDS or record.kind == Kind.DELAY:
+        skip = 0 if record.kind in (Kind.PUBLISH, Kind.APPEND) else HEAD.size
+        messages = [Message.decode(each) for each in split_messages(record.payload[skip:]) or []]
+    if as_json:
+        rows = [{"headers": _headers(message), "body": _text(message.body)} for message in messages]
+        print_json(
+            {
+                "event_id": record.event_id,
+                "count": frame.count,
+                "epoch": frame.epoch,
+                "kind": kind,
+                "topic": topic,
+                "time": record.write_ms,
+                "messages": rows,
+            }
+        )
+        return
+    print(f"{record.event_id}  {moment_text(record.write_ms)}  {kind}  {topic}")
+    for message in messages:
+        text = _text(message.body)
+        print(f"    {text[:TEXT_SHOWN]}{'…' if len(text) > TEXT_SHOWN else ''}")
+
+
+def _headers(message: Message) -> dict[str, str]:
+    return {_text(name): _text(value) for name, value in message.headers}
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return "base64:" + base64.b64encode(data).decode()
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("dump")(dump)
+    app.command("tail")(tail)
+    app.command("verify")(verify)

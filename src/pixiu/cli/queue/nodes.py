@@ -1,0 +1,93 @@
+"""``pixiu queue positions | status | promote``."""
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from pixiu.cli.queue.asking import Data, Json, Port, TopicName, Url, Where, ask
+from pixiu.cli.queue.output import print_json, print_rows
+from pixiu.queue.client import Client, Position
+
+__all__ = ["register"]
+
+
+def positions(
+    topic: TopicName,
+    forget: Annotated[str | None, typer.Option("--forget", metavar="NAME", help="Forget this subscriber.")] = None,
+    url: Url = None,
+    port: Port = None,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """List the named subscribers of a topic, and how far they are."""
+
+    async def work(client: Client) -> list[Position]:
+        if forget is not None:
+            await client.set_position(topic, forget, -1)
+        return await client.positions(topic)
+
+    found = ask(Where(url, port, data), work, topic=topic)
+    if json:
+        for position in found:
+            print_json(asdict(position))
+        return
+    rows = [(position.subscriber, position.event_id, position.live) for position in found]
+    print_rows(("subscriber", "event", "connected"), rows, empty=f"no subscriber of {topic} has a position")
+
+
+def status(url: Url = None, port: Port = None, data: Data = None, json: Json = False) -> None:
+    """Tell the role of a queue, its followers, and how much it holds."""
+    found = ask(Where(url, port, data), Client.status)
+    if json:
+        print_json(found)
+        return
+    tables = {key: value for key, value in found.items() if _is_table(value)}
+    print_rows(("", ""), [(key, _flat(value)) for key, value in found.items() if key not in tables])
+    for key, rows in tables.items():
+        columns = list(rows[0])
+        print(f"{key}:")
+        print_rows(columns, [[_flat(row.get(column)) for column in columns] for row in rows])
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
+
+
+def _flat(value: Any) -> str | int | float | bool | None:
+    if isinstance(value, list):
+        return ", ".join(str(_flat(item)) for item in value) or "-"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_flat(item)}" for key, item in value.items()) or "-"
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return str(value)
+
+
+def promote(
+    force: Annotated[
+        bool, typer.Option("--force", help="Also if it may lack messages that the old leader answered.")
+    ] = False,
+    url: Url = None,
+    port: Port = None,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Make a follower the leader. The old leader is fenced: it can answer no more publishes."""
+
+    async def work(client: Client) -> int:
+        return await client.promote(force=force)
+
+    where = Where(url, port, data)
+    epoch = ask(where, work)
+    if json:
+        print_json({"epoch": epoch})
+    else:
+        print(f"{where.address} leads now, in epoch {epoch}")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("positions")(positions)
+    app.command("status")(status)
+    app.command("promote")(promote)

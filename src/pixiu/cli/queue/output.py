@@ -1,0 +1,118 @@
+"""How commands print: tables on a terminal, plain lines for other programs, JSON where asked for."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+__all__ = ["Progress", "bytes_text", "moment_text", "print_json", "print_rows", "progress", "until_text"]
+
+Cell = str | int | float | bool | None
+
+
+def print_json(value: object) -> None:
+    """One value on one line."""
+    print(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, empty: str = "") -> None:
+    """A table for people; tab-separated lines without a head for pipes."""
+    lines = [[_text(cell) for cell in row] for row in rows]
+    if not sys.stdout.isatty():
+        for line in lines:
+            print("\t".join(line))
+        return
+    if not lines:
+        print(empty)
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for number, column in enumerate(columns):
+        numbers = all(line[number].replace(",", "").lstrip("-").isdigit() for line in lines)
+        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
+    for line in lines:
+        table.add_row(*(cell.replace("[", "\\[") for cell in line))
+    Console().print(table)
+
+
+def _text(cell: Cell) -> str:
+    if cell is None:
+        return "-"
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    return str(cell)
+
+
+def moment_text(unix_ms: int) -> str:
+    """A time as a person reads it, in this machine's zone on a terminal and in UTC elsewhere."""
+    moment = datetime.fromtimestamp(unix_ms / 1000, UTC)
+    if sys.stdout.isatty():
+        return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def until_text(unix_ms: int) -> str:
+    """When something ends; 0 is never."""
+    return moment_text(unix_ms) if unix_ms else "never"
+
+
+def bytes_text(count: float) -> str:
+    """12.3 MiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            break
+        count /= 1024
+    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+
+
+class Progress(Protocol):
+    """A bar that moves, or nothing."""
+
+    def advance(self, count: int) -> None:
+        """So many more are done."""
+        ...
+
+
+class _NoProgress:
+    def advance(self, count: int) -> None:
+        pass
+
+
+class _Bar:
+    def __init__(self, bar: Any, task: Any) -> None:
+        self._bar = bar
+        self._task = task
+
+    def advance(self, count: int) -> None:
+        self._bar.update(self._task, advance=count)
+
+
+class _BarContext(AbstractContextManager[Progress]):
+    def __init__(self, what: str, total: int | None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bars
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bars = Bars(*columns, console=Console(stderr=True), transient=True)
+        self._what = what
+        self._total = total
+
+    def __enter__(self) -> Progress:
+        self._bars.start()
+        return _Bar(self._bars, self._bars.add_task(self._what, total=self._total))
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+
+def progress(what: str, total: int | None) -> AbstractContextManager[Progress]:
+    """A progress bar on stderr where that is a terminal; otherwise nothing."""
+    if not sys.stderr.isatty():
+        return nullcontext(_NoProgress())
+    return _BarContext(what, total)

@@ -1,0 +1,106 @@
+"""``pixiu queue topics | create | delete | info``."""
+
+from typing import Annotated, Any
+
+import typer
+
+from pixiu.cli.queue.asking import Data, Json, Port, TopicName, Url, Where, ask, parse_duration_ms
+from pixiu.cli.queue.output import moment_text, print_json, print_rows, until_text
+from pixiu.queue.client import Client, Topic
+
+__all__ = ["register"]
+
+
+def list_topics(url: Url = None, port: Port = None, data: Data = None, json: Json = False) -> None:
+    """List all topics."""
+    topics = ask(Where(url, port, data), Client.topics)
+    if json:
+        for topic in topics:
+            print_json(_as_json(topic))
+        return
+    rows = [
+        (
+            topic.name,
+            topic.create_event_id,
+            moment_text(topic.created_at_ms),
+            until_text(topic.expires_at_ms),
+        )
+        for topic in topics
+    ]
+    empty = "no topics yet; create one with: pixiu queue create NAME"
+    print_rows(("topic", "event", "created", "ends"), rows, empty=empty)
+
+
+def create(
+    topic: TopicName,
+    lifetime: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Delete it by itself after 10s, 1h, 2d …")
+    ] = None,
+    url: Url = None,
+    port: Port = None,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Create a topic."""
+    lifetime_ms = None if lifetime is None else parse_duration_ms(lifetime)
+    if lifetime_ms is not None and lifetime_ms <= 10_000:
+        raise typer.BadParameter("a topic lives for more than 10s", param_hint="--lifetime")
+
+    async def work(client: Client) -> int:
+        return await client.create_topic(topic, lifetime=lifetime_ms)
+
+    event_id = ask(Where(url, port, data), work, topic=topic)
+    if json:
+        print_json({"topic": topic, "event_id": event_id})
+    else:
+        print(f"created topic {topic} (event {event_id})")
+
+
+def delete(topic: TopicName, url: Url = None, port: Port = None, data: Data = None, json: Json = False) -> None:
+    """Delete a topic and all its messages; its subscribers are told."""
+
+    async def work(client: Client) -> int:
+        return await client.delete_topic(topic)
+
+    event_id = ask(Where(url, port, data), work, topic=topic)
+    if json:
+        print_json({"topic": topic, "event_id": event_id})
+    else:
+        print(f"deleted topic {topic} (event {event_id})")
+
+
+def info(topic: TopicName, url: Url = None, port: Port = None, data: Data = None, json: Json = False) -> None:
+    """Tell about one topic."""
+
+    async def work(client: Client) -> Topic:
+        return await client.topic_info(topic)
+
+    found = ask(Where(url, port, data), work, topic=topic)
+    if json:
+        print_json(_as_json(found))
+    else:
+        rows: list[tuple[str, str | int]] = [
+            ("topic", found.name),
+            ("created", moment_text(found.created_at_ms)),
+            ("created by event", found.create_event_id),
+            ("ends", until_text(found.expires_at_ms)),
+        ]
+        print_rows(("", ""), rows)
+
+
+def _as_json(topic: Topic) -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "created_at_ms": topic.created_at_ms,
+        "create_event_id": topic.create_event_id,
+        "expires_at_ms": topic.expires_at_ms,
+    }
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("topics")(list_topics)
+    app.command("list", hidden=True)(list_topics)
+    app.command("create")(create)
+    app.command("delete")(delete)
+    app.command("info")(info)

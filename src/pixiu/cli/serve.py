@@ -1,0 +1,139 @@
+"""``pixiu serve``: everything in one process, and the words it says when it is ready."""
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pixiu import __version__
+from pixiu.config import Settings, load_settings, parse_assignment
+from pixiu.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pixiu.node import Running
+
+__all__ = ["app", "read_settings", "run_server"]
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Where everything is kept.")]
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", envvar="PIXIU_CONFIG", help="A file of settings (TOML)."),
+]
+Assignments = Annotated[
+    list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting; repeatable.")
+]
+Flush = Annotated[
+    str | None,
+    typer.Option(metavar="none|interval|always", help="When records reach the disk.  [default: always]"),
+]
+Follow = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Copy that leader instead of leading.")]
+Event = Annotated[int, typer.Option(metavar="N", min=0, help="With --follow: the last event id that is here already.")]
+
+
+@app.command()
+def serve(
+    data: Data = Path("pixiu-data"),
+    port: Annotated[int | None, typer.Option("--port", help="HTTP port; 0 picks a free one.  [default: 8400]")] = None,
+    queue_port: Annotated[
+        int | None, typer.Option("--queue-port", help="Queue port; 0 picks a free one.  [default: 12301]")
+    ] = None,
+    dev: Annotated[bool, typer.Option("--dev", help="For this machine alone: loopback only.")] = False,
+    flush: Flush = None,
+    follow: Follow = None,
+    event: Event = 0,
+    config: Config = None,
+    assignments: Assignments = None,
+) -> None:
+    """Start Pixiu: the queue, and HTTP for health and metrics."""
+    settings = read_settings(
+        config, {"http.port": port, "queue.port": queue_port, "journal.flush": flush}, assignments or []
+    )
+    raise typer.Exit(run_server(settings, data=data, dev=dev, http=True, follow=follow, follow_event=event))
+
+
+def read_settings(config: Path | None, options: Mapping[str, object | None], assignments: list[str]) -> Settings:
+    """The settings of a command. An option that was not given (None) changes nothing."""
+    overrides = {key: value for key, value in options.items() if value is not None}
+    overrides.update(parse_assignment(text) for text in assignments)
+    return load_settings(config, environ=os.environ, overrides=overrides)
+
+
+def run_server(
+    settings: Settings, *, data: Path, dev: bool, http: bool, follow: str | None = None, follow_event: int = 0
+) -> int:
+    """Run a node until it is told to stop. Return its exit code."""
+    if dev:
+        for key, host in (("queue.host", settings.queue.host), ("http.host", settings.http.host)):
+            if not _is_loopback(host):
+                raise ConfigError(f"{key} is {host}, and --dev is for loopback only; leave one of them out")
+    from pixiu.node import run_node
+
+    return run_node(
+        settings,
+        data=data,
+        dev=dev,
+        http=http,
+        follow=None if follow is None else parse_address("--follow", follow),
+        follow_event=follow_event,
+        on_ready=print_banner,
+    )
+
+
+def parse_address(option: str, text: str) -> tuple[str, int]:
+    """The host and port of ``HOST:PORT``, where the host may be in brackets."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ConfigError(f"{option} must be HOST:PORT, not {text!r}")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def print_banner(running: "Running") -> None:
+    """Say where everything is, and what to try next."""
+    command = _command_name()
+    lines = [f"Pixiu {__version__}", f"queue listening on {running.queue_address}"]
+    if running.http_address:
+        lines.append(f"http listening on {running.http_address}")
+    lines.append(f"data in {_short_path(running.data)}")
+    port = running.queue_address.rpartition(":")[2]
+    at = "" if port == "12301" else f" --port {port}"
+    lines += [
+        "",
+        "Try, in another terminal:",
+        f"  {command} queue create hello{at}",
+        f"  {command} queue pub hello 'good morning'{at}",
+        f"  {command} queue sub hello{at}",
+    ]
+    if running.http_address:
+        lines.append(f"  curl http://{running.http_address}/metrics")
+    lines += ["", "Ctrl-C stops it."]
+    print("\n".join(lines), flush=True)
+
+
+def _command_name() -> str:
+    """How to call ``pixiu`` from here: its name where it is on the path, else the file that runs now."""
+    if shutil.which("pixiu"):
+        return "pixiu"
+    return _short_path(Path(sys.argv[0])) if Path(sys.argv[0]).name == "pixiu" else f"{sys.executable} -m pixiu"
+
+
+def _short_path(path: Path) -> str:
+    """A path as a person would type it from here."""
+    try:
+        short = path.absolute().relative_to(Path.cwd())
+    except ValueError:
+        return str(path.absolute())
+    return str(short) if len(short.parts) > 1 else f"./{short}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

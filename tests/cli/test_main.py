@@ -1,0 +1,114 @@
+"""The command line: exit codes, one line per error, no traceback unless asked for."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pixiu import __version__
+from pixiu.cli import main as command_line
+from pixiu.cli.serve import parse_address, print_banner
+from pixiu.model.errors import ConfigError, CorruptData, PixiuError
+from pixiu.node import Running
+
+
+def run(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "pixiu", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, env=environ)
+
+
+def test_the_version() -> None:
+    result = run("--version")
+    assert (result.returncode, result.stdout) == (0, f"pixiu {__version__}\n")
+
+
+def test_help_lists_the_verbs() -> None:
+    result = run("--help")
+    assert result.returncode == 0
+    for verb in command_line.VERBS:
+        assert f"\n  {verb} " in result.stdout
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["serve", "--nonsense"], ["serve", "--port", "x"]])
+def test_wrong_usage_is_2(arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert result.returncode == 2
+    assert result.stderr.startswith("Usage: ")
+
+
+def test_wrong_settings_are_2_and_one_line() -> None:
+    result = run("serve", PIXIU_JOURNAL__FLSH="none")
+    assert (result.returncode, result.stderr) == (
+        2,
+        "pixiu: unknown setting journal.flsh; did you mean flush?\n",
+    )
+
+
+def test_a_traceback_only_where_it_is_asked_for() -> None:
+    assert "Traceback" in run("serve", "--flush", "maybe", PIXIU_DEBUG="1").stderr
+    assert "Traceback" not in run("serve", "--flush", "maybe").stderr
+
+
+def test_development_is_for_loopback_only(tmp_path: Path) -> None:
+    result = run("serve", "--dev", "--data", str(tmp_path), "--set", "queue.host=0.0.0.0")
+    assert result.returncode == 2
+    assert "queue.host is 0.0.0.0, and --dev is for loopback only" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "error, code, text",
+    [
+        (PixiuError("it failed"), 1, "pixiu: it failed\n"),
+        (CorruptData("bad block"), 1, "pixiu: bad block\n"),
+        (ConfigError("queue.port is wrong"), 2, "pixiu: queue.port is wrong\n"),
+        (ValueError("a bug"), 1, "pixiu: ValueError: a bug (PIXIU_DEBUG=1 shows where)\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_errors_become_exit_codes(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+    code: int,
+    text: str,
+) -> None:
+    def fail(**options: object) -> None:
+        raise error
+
+    monkeypatch.setattr(command_line, "app", fail)
+    monkeypatch.delenv("PIXIU_DEBUG", raising=False)
+    with pytest.raises(SystemExit) as caught:
+        command_line.main([])
+    assert caught.value.code == code
+    assert capsys.readouterr().err == text
+
+
+@pytest.mark.parametrize(
+    "text, address",
+    [("localhost:12301", ("localhost", 12301)), ("[::1]:1", ("::1", 1)), ("h:65535", ("h", 65535))],
+)
+def test_an_address_is_a_host_and_a_port(text: str, address: tuple[str, int]) -> None:
+    assert parse_address("--follow", text) == address
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:0", "host:65536", "host:x", "host:-1"])
+def test_a_wrong_address_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"--follow must be HOST:PORT"):
+        parse_address("--follow", text)
+
+
+def test_the_banner_has_ready_to_paste_lines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    print_banner(Running("127.0.0.1:12301", "127.0.0.1:8400", tmp_path / "pixiu-data"))
+    lines = capsys.readouterr().out.splitlines()
+    assert "queue listening on 127.0.0.1:12301" in lines
+    assert "data in ./pixiu-data" in lines
+    assert any(line.endswith("queue create hello") for line in lines)
+    print_banner(Running("127.0.0.1:7", None, Path("/elsewhere/data")))
+    lines = capsys.readouterr().out.splitlines()
+    assert "data in /elsewhere/data" in lines
+    assert any(line.endswith("queue sub hello --port 7") for line in lines)
+    assert not any("curl" in line for line in lines)

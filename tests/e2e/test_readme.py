@@ -1,0 +1,58 @@
+"""What the README shows, done: the commands and the program."""
+
+import re
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers import QueueProcess
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture(scope="module")
+def queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueueProcess]:
+    with QueueProcess(tmp_path_factory.mktemp("readme") / "data") as running:
+        yield running
+
+
+def readme_block(language: str, containing: str) -> str:
+    """The code block of the README that contains some text."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = [b for b in re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL) if containing in b]
+    return str(block)
+
+
+def first_line(command: list[str]) -> str:
+    """The first line that a command prints; it is ended after that."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        watchdog = threading.Timer(20, process.kill)
+        watchdog.start()
+        try:
+            assert process.stdout is not None
+            return process.stdout.readline()
+        finally:
+            watchdog.cancel()
+            process.kill()
+
+
+def test_the_commands_work_as_they_are_shown(queue: QueueProcess) -> None:
+    lines = readme_block("", "pixiu queue create hello").splitlines()
+    create, publish, subscribe = [line.split("'")[0].split() for line in lines if line.startswith("pixiu queue")]
+    pixiu = [sys.executable, "-m"]
+    at = ["--port", str(queue.port)]
+    subprocess.run([*pixiu, *create, *at], check=True, timeout=30, capture_output=True)
+    subprocess.run([*pixiu, *publish, "good morning", *at], check=True, timeout=30, capture_output=True)
+    assert "good morning" in first_line([*pixiu, *subscribe, *at])
+
+
+def test_the_program_works_as_it_is_shown(queue: QueueProcess) -> None:
+    imports, _, body = readme_block("python", "Client").partition("\n\n")
+    body = body.replace("127.0.0.1:12301", queue.address).replace("delivery.text)", "delivery.text, flush=True)")
+    program = f"import asyncio\n{imports}\nasync def main():\n{textwrap.indent(body, '    ')}\nasyncio.run(main())"
+    assert first_line([sys.executable, "-c", program]).endswith("good morning\n")
