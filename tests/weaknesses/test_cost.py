@@ -61,12 +61,12 @@ def test_qc7_many_subscribers_of_one_topic_share_what_is_read(large: QueueProces
     with large:
         subscribers = [connect(large).send(sub(b"a", 0, b"w%d" % number, batch=255)) for number in range(40)]
         before = bytes_read(large)
+        served = 0
         for _ in range(8):
             for subscriber in subscribers:
-                assert len(subscriber.push()) >= 1
+                served += sum(32 + len(item.message) for item in subscriber.push())
                 subscriber.send(ACK_GO_ON)
-        served = 40 * 8 * 100 * 1000
-        assert bytes_read(large) - before < served / 4
+        assert bytes_read(large) - before < served / 4, "read once, sent to forty"
 
 
 @pytest.mark.feature("QC5")

@@ -57,6 +57,11 @@ def positions(raw: Raw, topic: bytes) -> dict[str, int]:
     return {entry["subscriber"]: entry["event_id"] for entry in shown if entry["event_id"] >= 0}
 
 
+def is_live(raw: Raw, topic: bytes) -> bool:
+    """Has the topic a subscriber?"""
+    return any(entry["live"] for entry in raw.extension(POSITIONS, topic).json())
+
+
 def set_position(name: bytes, who: bytes, event_id: int) -> bytes:
     """SetPosition (132)."""
     return extension(SET_POSITION, name, string(who) + i64(event_id))
@@ -87,6 +92,7 @@ def test_after_an_event_id_as_the_old_command_does(
 def test_from_now_sees_only_what_comes(raw: Raw, connect: Connect, extended: QueueProcess, topic: bytes) -> None:
     five(raw, topic)
     subscriber = connect(extended).send(subscribe(topic, b"w", FROM_NOW))
+    wait_for(lambda: is_live(raw, topic), what="the subscription")
     subscriber.quiet(0.05)
     raw.pub(topic, b"new")
     assert [item.body for item in subscriber.push()] == [b"new"]
@@ -94,6 +100,7 @@ def test_from_now_sees_only_what_comes(raw: Raw, connect: Connect, extended: Que
 
 def test_from_now_on_a_topic_without_messages(raw: Raw, connect: Connect, extended: QueueProcess, topic: bytes) -> None:
     subscriber = connect(extended).send(subscribe(topic, b"w", FROM_NOW))
+    wait_for(lambda: is_live(raw, topic), what="the subscription")
     subscriber.quiet(0.05)
     raw.pub(topic, b"first")
     assert [item.body for item in subscriber.push()] == [b"first"]

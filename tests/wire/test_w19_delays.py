@@ -95,7 +95,7 @@ def test_w20_a_delayed_message_arrives_on_time(delaying: QueueProcess, connect: 
     assert [item.body for item in items] == [b"one", b"two", b"three"]
     assert [item.event_id - items[0].event_id for item in items] == [0, 1, 2]
     assert came_at >= asked_at + 1000
-    assert came_at < asked_at + 1500, "fired late on an idle server"
+    assert came_at < asked_at + 2000, "fired late on an idle server"
 
 
 @pytest.mark.feature("W20", "W35", "QB9", "QE5")

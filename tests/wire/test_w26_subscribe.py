@@ -194,8 +194,9 @@ def test_w31_after_a_255_the_connection_takes_the_next_command(connect: Connect)
     raw, subscriber = connect(), connect()
     for _ in range(3):
         name = raw.create(unique_name())
-        subscriber.send(sub(name))
-        subscriber.quiet(0.01)
+        raw.pub(name, b"one")
+        subscriber.send(sub(name)).push()
+        subscriber.send(ACK_GO_ON)
         raw.delete(name)
         subscriber.sub_end()
         subscriber.send(pub(name, message(b"m")) + alive() + create(name) + pub(name, message(b"m")))
@@ -220,12 +221,14 @@ def test_w31_after_a_refused_subscription_the_connection_takes_the_next_command(
 @pytest.mark.feature("W33", "W07")
 def test_w33_a_name_is_taken_once_per_topic(raw: Raw, connect: Connect, topic: bytes) -> None:
     other = raw.create(unique_name())
+    raw.pub(topic, b"one")
+    raw.pub(other, b"one")
     for who in (b"g1", b"", "消费者".encode(), b"with space\nand\ttab"):
         holder = connect().send(sub(topic, 0, who))
-        holder.quiet(0.01)
+        holder.push()
         assert raw.refused(sub(topic, 0, who)) == who.decode() + " regiester exist"
-        connect().send(sub(other, 0, who)).quiet(0.01)
-        connect().send(sub(topic, 0, who + b"-")).quiet(0.01)
+        connect().send(sub(other, 0, who)).push()
+        connect().send(sub(topic, 0, who + b"-")).push()
 
 
 def end_by_close(holder: Raw) -> None:

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from pixiu.machines.queue_wire.messages import split_messages
+from pixiu.model.errors import PixiuError
 from pixiu.queue.delays import FIRE_AT_ONCE_MAX, HEAD, Alarm, Delayed, SteadyClock
 from pixiu.queue.positions import pack_rows
 from pixiu.queue.record import Kind
@@ -217,32 +218,39 @@ class Background:
         """Make topic logs and store durable through what is committed now, beside the loop."""
         engine = self._engine
         through = engine.commit_event_id
-        if self._is_checkpointing or through == self._checkpoint_through or engine.behind_count:
-            return
-        if engine.writer.poisoned is not None:
+        dead = list(engine.topics.dead)
+        has_news = through != self._checkpoint_through or dead
+        if not has_news or self._is_checkpointing or self._is_stopped or engine.behind_count or engine.writer.poisoned:
             return
         self._is_checkpointing = True
         self._bytes_at_checkpoint = engine.counters.bytes_written
-        dirty, engine.topics.dirty = engine.topics.dirty, {}
-        paths = [path for topic in dirty.values() if topic.log is not None for path in topic.log.flushable()]
-        paths = [*dict.fromkeys(paths), engine.journal.tail.path, engine.journal.tail.index_path]
-        store = engine.state.store
+        paths, ends = engine.topics.unflushed()
+        paths += [engine.journal.tail.path, engine.journal.tail.index_path]
+        removed: list[int] = []
 
         def work() -> None:
             engine.files.flush_paths(paths)
-            store.flush()
+            engine.state.store.flush()
+            removed.extend(engine.topics.remove_dead(dead))
 
         def done(error: BaseException | None) -> None:
             self._is_checkpointing = False
             if self._is_stopped:
                 return
-            if error is not None:
-                log.warning("checkpoint failed, will try again", extra={"reason": str(error)})
-                engine.topics.dirty = dirty | engine.topics.dirty
+            if isinstance(error, OSError):
+                engine.writer.flush_failed(error)
                 return
-            engine.state.save_checkpoint(through)
+            try:
+                if error is not None:
+                    raise error
+                engine.state.save_checkpoint(through, ends, removed)
+            except PixiuError as failure:
+                log.warning("checkpoint failed, will try again", extra={"reason": str(failure)})
+                return
             self._checkpoint_through = through
             engine.counters.checkpoints += 1
+            if removed and engine.topics.dead:
+                self.checkpoint()
 
         engine.scheduler.offload(work, done)
 
@@ -261,19 +269,11 @@ class Background:
 
 
 def end_topic(engine: Engine, topic: Topic, batch: Batch) -> int:
-    """Number the end of a topic, by command or by lifetime. Its files go when that is committed."""
+    """Number the end of a topic, by command or by lifetime. Its files go with the checkpoint that follows."""
     event_id = batch.change(Kind.DELETE, topic.name, b"", topic_id=topic.create_event_id)
     engine.state.delete_topic(topic, batch.changes)
-    batch.changes.on_commit(lambda: _remove_beside(engine, topic))
+    batch.changes.on_commit(lambda: engine.scheduler.soon(engine.background.checkpoint))
     return event_id
-
-
-def _remove_beside(engine: Engine, topic: Topic) -> None:
-    def done(error: BaseException | None) -> None:
-        if error is not None:
-            log.warning("cannot remove topic files", extra={"folder": topic.folder, "reason": str(error)})
-
-    engine.scheduler.offload(lambda: engine.topics.remove_files(topic), done)
 
 
 def position_change(engine: Engine, topic: Topic, rows: list[tuple[bytes, int]]) -> Change:

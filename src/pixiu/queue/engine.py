@@ -113,8 +113,6 @@ class Engine:
         state = self.state
         applied = state.applied
         found = find_end(self.journal, applied)
-        self.topics.durable_through = applied
-        self.topics.recovered_through = found.last_event_id
         through = applied if is_follower else found.last_event_id
         replayed = self._replay(applied, through, progress)
         self.commit_event_id = self.writer.committed_through = through
@@ -168,9 +166,11 @@ class Engine:
         self.background.stop()
         try:
             self.journal.close()
+            paths, ends = self.topics.unflushed()
+            self.files.flush_paths(paths)
             self.topics.close()
             if self.writer.poisoned is None and not self._behind:
-                self.state.save_checkpoint(self.commit_event_id)
+                self.state.save_checkpoint(self.commit_event_id, ends)
             self.state.store.flush()
         finally:
             self.state.store.close()

@@ -91,7 +91,8 @@ def find_end(journal: Journal, applied: int) -> Recovered:
 def _make_durable(tail: Segment, position: int) -> None:
     """What a process left in the page cache counts as on disk from here on, so put it there.
 
-    It is written again first: after a failed flush the system may hold bytes that it takes for flushed and never writes.
+    It is written again first: after a failed flush the system may hold bytes that it takes for flushed and never
+    writes.
     """
     for at in range(position, tail.size, SEARCH_BYTES):
         tail.log.write(tail.log.read(at, min(SEARCH_BYTES, tail.size - at)), at)

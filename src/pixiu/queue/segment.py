@@ -106,13 +106,15 @@ class Segment:
         at = 0
         while position + at < self.size:
             result = read_frame(buffer, at)
-            if isinstance(result, int):
+            while isinstance(result, int):
+                # The buffer ends inside this frame, maybe inside its header: read on from where it begins.
+                need = len(buffer) - at + result
                 position, at = position + at, 0
-                buffer = self.log.read(position, max(READ_BYTES, len(buffer) + result))
+                buffer = self.log.read(position, max(READ_BYTES, need))
+                if len(buffer) < need:
+                    yield position, Damage(position, "cut off")
+                    return
                 result = read_frame(buffer, 0)
-            if isinstance(result, int):
-                yield position, Damage(position, "cut off")
-                return
             yield position + at, result
             if isinstance(result, Damage):
                 return
@@ -124,12 +126,14 @@ class Segment:
         end = 0
         while end < len(buffer):
             result = read_frame(buffer, end)
-            if isinstance(result, int) and end == 0:
-                buffer = self.log.read(position, len(buffer) + result)
+            while isinstance(result, int) and end == 0:
+                need = len(buffer) + result
+                buffer = self.log.read(position, need)
+                if len(buffer) < need:
+                    raise CorruptData(f"{self.path} byte {position}: cut off")
                 result = read_frame(buffer, 0)
-            if isinstance(result, Damage) or (isinstance(result, int) and end == 0):
-                reason = result.reason if isinstance(result, Damage) else "cut off"
-                raise CorruptData(f"{self.path} byte {position + end}: {reason}")
+            if isinstance(result, Damage):
+                raise CorruptData(f"{self.path} byte {position + end}: {result.reason}")
             if isinstance(result, int):
                 break
             end += result.size

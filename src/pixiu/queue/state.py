@@ -16,10 +16,13 @@ from pixiu.queue.delays import HEAD, Delayed, Delays
 from pixiu.queue.messages import number_and_key
 from pixiu.queue.positions import Positions
 from pixiu.queue.record import MESSAGE_KINDS, Frame, Kind, Record
+from pixiu.queue.topics import dead_key
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pixiu.ports.keyvalue import KeyValue
-    from pixiu.queue.topic_log import Window
+    from pixiu.queue.topic_log import End, Window
     from pixiu.queue.topics import Topic, Topics
 
 APPLIED_KEY = b"m/applied"
@@ -71,10 +74,12 @@ class State:
         self.epochs = [each for each in self.epochs if each[1] <= event_id]
         self.store.write([], [_EPOCH_PREFIX + _BIG.pack(epoch) for epoch, _ in gone])
 
-    def save_checkpoint(self, through: int) -> None:
-        """Everything through here is durable in topic logs and store: replay begins behind it."""
-        rows = [(APPLIED_KEY, _I64.pack(through)), (MESSAGE_ID_KEY, _I64.pack(self.last_message_id))]
-        self.store.write(rows)
+    def save_checkpoint(self, through: int, ends: dict[Topic, End], removed: Iterable[int] = ()) -> None:
+        """Everything through here is durable in topic logs (as far as ``ends``) and store: replay begins behind it."""
+        rows = self.topics.flushed(ends)
+        rows += [(APPLIED_KEY, _I64.pack(through)), (MESSAGE_ID_KEY, _I64.pack(self.last_message_id))]
+        self.store.write(rows, [dead_key(number) for number in removed])
+        self.topics.dead.difference_update(removed)
 
     def apply(self, record: Record, frame: Frame) -> tuple[Topic, Window] | None:
         """Do what a record says. Returns the topic and its new messages, if it brought any."""
@@ -95,7 +100,6 @@ class State:
         elif record.kind == Kind.DELETE:
             if topic is not None:
                 self.delete_topic(topic, changes)
-                self.topics.remove_files(topic)
         elif record.kind == Kind.DELAY:
             due_ms, event_id = HEAD.unpack_from(record.payload)
             self.delays.add(Delayed(due_ms, event_id, name, record.payload[HEAD.size :]), changes)
@@ -123,12 +127,11 @@ class State:
         if topic is None:
             return None
         log = self.topics.log_of(topic)
-        self.topics.dirty[topic.create_event_id] = (
-            topic  # also what is there: an earlier process may not have flushed it
-        )
         if log.last_event_id >= record.event_id:
             return None
-        return topic, log.append(record.event_id, messages, record.write_ms)
+        window = log.append(record.event_id, messages, record.write_ms)
+        self.topics.dirty[topic.create_event_id] = topic
+        return topic, window
 
     def delete_topic(self, topic: Topic, changes: Changes) -> None:
         """Forget a topic and what belongs to it."""

@@ -8,15 +8,17 @@ Items are appended in chunks, one per group commit; the sidecar ``<number>.idx``
 
     i64 first event_id | i64 last event_id | i64 position | u32 length | u32 crc
 
-That is where checksums live and how an event id or a position is found in O(log n). Topic logs are derived: a chunk
-that is missing or damaged at the tail is cut and made again from the journal. Segments are numbered from 0, not named
-by event id, because the wire's items name the file of the next message before that message exists.
+That is where checksums live and how an event id or a position is found in O(log n). Topic logs are derived: each
+checkpoint stores the ``End`` that it flushed, and after a crash everything behind that is cut, whatever it looks like,
+and made again from the journal. Segments are numbered from 0, not named by event id, because the wire's items name the
+file of the next message before that message exists.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise, repeat
 from struct import Struct
+from typing import NamedTuple
 from zlib import crc32
 
 from pixiu.model.errors import CorruptData, Gone, NotFound
@@ -31,6 +33,7 @@ _ITEM = Struct("<qqqq")
 _CHUNK = Struct("<qqqII")
 _CONTENT = Struct("<I")
 _EVENT_ID = Struct("<q")
+_END = Struct("<qqqq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,24 @@ class Chunk:
     def end(self) -> int:
         """The position behind it."""
         return self.position + self.length
+
+
+class End(NamedTuple):
+    """How far a log reaches: what a checkpoint has flushed of it."""
+
+    number: int = 0
+    size: int = 0
+    chunks: int = 0
+    last_event_id: int = 0
+
+    def pack(self) -> bytes:
+        """The stored form."""
+        return _END.pack(*self)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> "End":
+        """Read ``pack`` back."""
+        return cls(*_END.unpack(data))
 
 
 class Window:
@@ -89,7 +110,8 @@ class Window:
 class TopicLog:
     """The segments of one topic."""
 
-    def __init__(self, files: Files, folder: str, *, segment_bytes: int) -> None:
+    def __init__(self, files: Files, folder: str, *, segment_bytes: int, durable: End | None = None) -> None:
+        """With ``durable``, what a checkpoint has flushed, anything behind that is cut; without, it is all believed."""
         self._files = files
         self._folder = folder
         self._segment_bytes = segment_bytes
@@ -99,7 +121,10 @@ class TopicLog:
         self.size = 0
         self._chunk_count = 0
         self.last_event_id = 0
-        if self.numbers:
+        self.flushed = durable or End()
+        if durable is not None:
+            self._cut_to(durable)
+        elif self.numbers:
             self._load_tail()
 
     def _load_tail(self) -> None:
@@ -190,19 +215,9 @@ class TopicLog:
 
     def _roll_if_full(self) -> None:
         if self.size >= self._segment_bytes:
-            self._flush_segment(self.file_number)
-            self._files.flush_folder(self._folder)
             self.file_number += 1
             self.size = 0
             self._chunk_count = 0
-
-    def _flush_segment(self, number: int) -> None:
-        for file in self._segment(number):
-            file.flush()
-
-    def flush(self) -> None:
-        """Return when what was appended is on disk, names included."""
-        self._files.flush_paths(self.flushable())
 
     def size_of(self, number: int, ending: str = "log") -> int:
         """Bytes of one segment file that count: what a failed write may have left behind does not."""
@@ -211,12 +226,15 @@ class TopicLog:
         return self._segment(number)[0 if ending == "log" else 1].size()
 
     def flushable(self) -> list[str]:
-        """Paths that may hold unflushed appends: full segments were flushed when they filled."""
-        if not self.numbers:
-            return []
-        number = self.numbers[-1]
+        """Paths that may hold what is not flushed: segments since ``flushed``, and the names that lead to them."""
+        numbers = [number for number in self.numbers if number >= self.flushed.number]
         folders = list(accumulate(self._folder.split("/"), "{}/{}".format))
-        return [self.path(number), self.path(number, "idx"), *reversed(folders)]
+        return [self.path(number, ending) for number in numbers for ending in ("log", "idx")] + folders[::-1]
+
+    @property
+    def reach(self) -> End:
+        """How far it is now."""
+        return End(self.file_number, self.size, self._chunk_count, self.last_event_id)
 
     @property
     def start(self) -> tuple[int, int]:
@@ -331,59 +349,23 @@ class TopicLog:
             place = window.next_file_number, window.next_position
         return self.end
 
-    def check_tail(self, durable_through: int) -> None:
-        """After a crash: cut the first chunk behind ``durable_through`` that is not whole, and all behind it."""
-        while self.numbers:
-            number = self.numbers[-1]
-            log, index = self._segment(number)
-            keep = self._good_chunks(number, log, index, durable_through)
-            if keep or number == self.numbers[0]:
-                self._cut(number, keep)
-                return
-            self._close_segment(number)
+    def _cut_to(self, end: End) -> None:
+        """After a start: forget what no checkpoint has flushed. Raises ``CorruptData`` if there is less than that."""
+        while self.numbers and self.numbers[-1] > end.number:
+            number = self.numbers.pop()
             self._files.remove(self.path(number))
             self._files.remove(self.path(number, "idx"))
-            self.numbers.pop()
-
-    def _good_chunks(self, number: int, log: File, index: File, durable_through: int) -> int:
-        count = index.size() // CHUNK_BYTES
-        keep = count
-        following: Chunk | None = None
-        for at in range(count - 1, -1, -1):
-            chunk = Chunk(*_CHUNK.unpack(index.read(at * CHUNK_BYTES, CHUNK_BYTES)))
-            if following is not None and chunk.end != following.position:
-                keep = at + 1
-            if 0 < chunk.last_event_id <= durable_through:
-                break
-            data = log.read(chunk.position, chunk.length) if 0 <= chunk.position <= log.size() else b""
-            if not data or len(data) != chunk.length or crc32(data) != chunk.crc:
-                keep = at
-            following = chunk
-        return keep
-
-    def _cut(self, number: int, keep: int) -> None:
-        self.file_number = number
-        log, index = self._segment(number)
-        end = self._chunk(number, keep - 1).end if keep else 0
-        index.truncate(keep * CHUNK_BYTES)
-        log.truncate(end)
-        self._load_tail()
-
-    def cut_after(self, event_id: int) -> None:
-        """Forget chunks that hold anything behind ``event_id``; the journal makes the rest of them again."""
-        while self.numbers and self.last_event_id > event_id:
-            number = self.numbers[-1]
-            keep = self._chunks_in(number)
-            while keep and self._chunk(number, keep - 1).last_event_id > event_id:
-                keep -= 1
-            if keep or len(self.numbers) == 1:
-                self._cut(number, keep)
-                return
-            self._close_segment(number)
-            self._files.remove(self.path(number))
-            self._files.remove(self.path(number, "idx"))
-            self.numbers.pop()
-            self._load_tail()
+        if self.numbers and self.numbers[-1] == end.number:
+            log, index = self._segment(end.number)
+            for file, size, ending in ((log, end.size, "log"), (index, end.chunks * CHUNK_BYTES, "idx")):
+                if file.size() < size:
+                    path = self.path(end.number, ending)
+                    raise CorruptData(f"{path} byte {file.size()}: ends here, and was flushed up to byte {size}")
+                file.truncate(size)
+        elif end.size:
+            raise CorruptData(f"{self.path(end.number)} byte 0: was flushed up to byte {end.size}, and is gone")
+        self.file_number, self.size, self._chunk_count, self.last_event_id = end
+        self._roll_if_full()
 
     def drop_oldest(self) -> bool:
         """Remove the oldest segment unless it is the last. True if one went."""

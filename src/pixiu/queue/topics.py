@@ -7,6 +7,7 @@ can never serve what its namesake left behind. Two levels of 256 folders keep ev
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from struct import Struct
 from typing import TYPE_CHECKING
@@ -21,21 +22,25 @@ from pixiu.machines.queue_wire.commands import (
     TOPIC_NOT_EXIST,
 )
 from pixiu.model.errors import Conflict, NotFound, RequestError
-from pixiu.queue.topic_log import TopicLog
+from pixiu.queue.topic_log import End, TopicLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pixiu.ports.files import Files
     from pixiu.ports.keyvalue import KeyValue
     from pixiu.queue.changes import Changes
     from pixiu.queue.subscriptions import Subscription
 
+log = logging.getLogger(__name__)
+
 FOLDER = "queue/topics"
 LOADED_MAX = 20_000
 
 _TOPIC_PREFIX = b"t"
 _LIFETIME_PREFIX = b"x"
+_END_PREFIX = b"l"
+_DEAD_PREFIX = b"g"
 _META = Struct("<qqqqqB")
 _BIG = Struct(">q")
 
@@ -60,8 +65,7 @@ class Topic:
         """By name: whoever reads, or waits for the name to become free."""
         self.waiting: dict[Subscription, None] = {}
         """Those at the end of the log, to be told of the next message."""
-        low, high = create_event_id & 0xFF, create_event_id >> 8 & 0xFF
-        self.folder = f"{FOLDER}/{low:02x}/{high:02x}/{create_event_id}"
+        self.folder = folder_of(create_event_id)
 
     def is_gone(self, now_ms: int) -> bool:
         """Deleted, or past its lifetime and waiting to be collected."""
@@ -76,6 +80,17 @@ class Topic:
         """The stored form: smss's five numbers and a state."""
         at, event_id = self.create_ms, self.create_event_id
         return _META.pack(at, self.expires_at, event_id, at, event_id, 0)
+
+
+def folder_of(create_event_id: int) -> str:
+    """Where a topic's log is."""
+    low, high = create_event_id & 0xFF, create_event_id >> 8 & 0xFF
+    return f"{FOLDER}/{low:02x}/{high:02x}/{create_event_id}"
+
+
+def dead_key(create_event_id: int) -> bytes:
+    """The row of the store that says: the files of this topic are to be removed."""
+    return _DEAD_PREFIX + _BIG.pack(create_event_id)
 
 
 def topic_from(name: bytes, meta: bytes) -> Topic:
@@ -102,8 +117,8 @@ class Topics:
         self._ending: dict[bytes, Topic] = {}
         """Deleted, but not yet in the store: it still has them."""
         self._checked: set[int] = set()
-        self.durable_through = self.recovered_through = 0
-        """What was surely on disk, and what the journal still held, when this process began."""
+        self.dead = {int(_BIG.unpack(key[1:])[0]) for key, _ in store.scan(_DEAD_PREFIX, bytes([_DEAD_PREFIX[0] + 1]))}
+        """Ended topics whose files are still there: they go when the store has flushed that end, not before."""
 
     def get(self, name: bytes) -> Topic | None:
         """The topic of that name, expired or not."""
@@ -164,6 +179,8 @@ class Topics:
             del self._loaded[topic.name]
             changes.on_undo(lambda: self._restore(topic.name, topic))
         changes.delete(_TOPIC_PREFIX + topic.name)
+        changes.delete(_END_PREFIX + _BIG.pack(topic.create_event_id))
+        changes.put(dead_key(topic.create_event_id), b"")
         if topic.expires_at:
             changes.delete(_LIFETIME_PREFIX + _BIG.pack(topic.expires_at) + topic.name)
         changes.on_commit(lambda: self._discard(topic))
@@ -182,6 +199,7 @@ class Topics:
             self._loaded[name] = topic
 
     def _discard(self, topic: Topic) -> None:
+        self.dead.add(topic.create_event_id)
         self.on_ended(topic)
         for subscription in list(topic.subscriptions.values()):
             subscription.topic_ended()
@@ -209,16 +227,44 @@ class Topics:
 
     def _open_log(self, topic: Topic) -> TopicLog:
         """Open a log; the first time since the start, cut what a crash left: torn, or unknown to the journal."""
-        log = TopicLog(self._files, topic.folder, segment_bytes=self._segment_bytes)
-        if topic.create_event_id not in self._checked:
-            log.check_tail(self.durable_through)
-            log.cut_after(self.recovered_through)
-            self._checked.add(topic.create_event_id)
+        number = topic.create_event_id
+        row = self._store.get(_END_PREFIX + _BIG.pack(number))
+        flushed = End() if row is None else End.unpack(row)
+        is_first = number not in self._checked
+        log = TopicLog(
+            self._files, topic.folder, segment_bytes=self._segment_bytes, durable=flushed if is_first else None
+        )
+        if is_first:
+            self._checked.add(number)
+        log.flushed = flushed
         return log
 
-    def remove_files(self, topic: Topic) -> None:
-        """Delete a dead topic's folder. Safe to repeat."""
-        self._files.remove_folder(topic.folder)
+    def unflushed(self) -> tuple[list[str], dict[Topic, End]]:
+        """For a checkpoint: the paths to flush, and how far every log that was written to then is."""
+        logs = {topic: topic.log for topic in self.dirty.values() if topic.log is not None}
+        paths = dict.fromkeys(path for log in logs.values() for path in log.flushable())
+        return list(paths), {topic: log.reach for topic, log in logs.items()}
+
+    def flushed(self, ends: dict[Topic, End]) -> list[tuple[bytes, bytes]]:
+        """These are flushed: the rows of the store that say so."""
+        rows: list[tuple[bytes, bytes]] = []
+        for topic, end in ends.items():
+            if topic.log is not None and not topic.is_deleted:
+                topic.log.flushed = end
+                if topic.log.reach == end:
+                    self.dirty.pop(topic.create_event_id, None)
+                rows.append((_END_PREFIX + _BIG.pack(topic.create_event_id), end.pack()))
+        return rows
+
+    def remove_dead(self, numbers: Iterable[int]) -> Iterator[int]:
+        """Delete the folders of topics whose end is durable; yields those that are gone."""
+        for number in numbers:
+            try:
+                self._files.remove_folder(folder_of(number))
+            except OSError as error:
+                log.warning("cannot remove topic files", extra={"folder": folder_of(number), "reason": str(error)})
+            else:
+                yield number
 
     def listed(self, now_ms: int | None = None, through_event_id: int = 0) -> Iterator[Topic]:
         """Committed topics by name, without reserved ones; with ``now_ms`` only those that can be used."""
@@ -252,9 +298,7 @@ class Topics:
         return None
 
     def close(self) -> None:
-        """Flush and let go of every log."""
-        unflushed = [topic.log.flushable() for topic in self.dirty.values() if topic.log is not None]
-        self._files.flush_paths(list(dict.fromkeys(path for paths in unflushed for path in paths)))
+        """Let go of every log."""
         for topic in self._open.values():
             if topic.log is not None:
                 topic.log.close()

@@ -181,7 +181,7 @@ class Writer:
                 self._journal.flush()
         except OSError as error:
             self._operations = operations
-            self._flush_failed(error)
+            self.flush_failed(error)
             return
         try:
             position = self._journal.begin(next_event_id)
@@ -258,7 +258,7 @@ class Writer:
             log.error("journal write failed", extra={"reason": str(error), "bytes": len(frames)})
             if self._journal.is_torn:
                 self._operations = operations
-                self._flush_failed(error)
+                self.flush_failed(error)
             else:
                 self._refuse(operations, f"cannot write: {error.strerror or error}")
             return
@@ -283,7 +283,7 @@ class Writer:
         try:
             self._journal.flush()
         except OSError as error:
-            self._flush_failed(error)
+            self.flush_failed(error)
             return
         self._measure_flush(started)
         self._release_flushed(through)
@@ -296,7 +296,7 @@ class Writer:
         def done(error: BaseException | None) -> None:
             self._is_flushing = False
             if error is not None:
-                self._flush_failed(error)
+                self.flush_failed(error)
                 return
             self._journal.flush_ended(through)
             self._measure_flush(started)
@@ -318,7 +318,7 @@ class Writer:
         def done(error: BaseException | None) -> None:
             self._flush_timer_set = False
             if error is not None:
-                self._flush_failed(error)
+                self.flush_failed(error)
                 return
             self._journal.flush_ended(through)
             self._measure_flush(started)
@@ -332,7 +332,7 @@ class Writer:
         self._flush_ms += (took_ms - self._flush_ms) / 16
         self._counters.flush_seconds.observe(took_ms / 1000)
 
-    def _flush_failed(self, error: BaseException) -> None:
+    def flush_failed(self, error: BaseException) -> None:
         """Nobody knows what the disk holds now: accept nothing, answer everyone, wait for a person."""
         self.poisoned = f"the disk failed while flushing ({error}); restart the queue once the disk is well"
         log.error("journal flush failed", extra={"reason": str(error)})
@@ -443,7 +443,7 @@ class Writer:
             try:
                 self._journal.flush()
             except OSError as error:
-                self._flush_failed(error)
+                self.flush_failed(error)
         call()
 
     def _log_sample(self, batch: Batch) -> None:

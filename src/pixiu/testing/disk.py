@@ -26,7 +26,7 @@ Entries = dict[str, "Inode | None"]
 class Inode:
     """A file's bytes: those that everyone sees, those on the disk, and those that were cut away since."""
 
-    __slots__ = ("content", "forgotten", "ghosts", "is_dirty", "modified_ms", "on_disk")
+    __slots__ = ("content", "errors", "forgotten", "ghosts", "is_dirty", "modified_ms", "on_disk")
 
     def __init__(self, modified_ms: int) -> None:
         self.content = bytearray()
@@ -35,6 +35,8 @@ class Inode:
         self.forgotten: set[int] = set()
         """Blocks that a failed flush dropped: the system thinks they are clean, the disk never got them."""
         self.is_dirty = False
+        self.errors = 0
+        """Failed flushes: every file that was open then is told once, when it flushes next."""
         self.modified_ms = modified_ms
 
     def flush(self, block_bytes: int) -> None:
@@ -93,12 +95,13 @@ def _part(data: bytes, start: int, end: int) -> bytes:
 class SimulatedFile:
     """An open file."""
 
-    __slots__ = ("_disk", "_path", "inode", "is_open")
+    __slots__ = ("_disk", "_errors_seen", "_path", "inode", "is_open")
 
     def __init__(self, disk: SimulatedDisk, path: str, inode: Inode) -> None:
         self._disk = disk
         self._path = path
         self.inode = inode
+        self._errors_seen = inode.errors
         self.is_open = True
 
     def write(self, data: bytes | bytearray | memoryview, position: int) -> None:
@@ -125,7 +128,13 @@ class SimulatedFile:
     def flush(self) -> None:
         """Return when the bytes are on the disk. Does nothing for the name."""
         assert self.is_open, f"{self._path} is closed"
-        self._disk.flush(self.inode, self._path)
+        seen, self._errors_seen = self._errors_seen, self.inode.errors
+        if seen < self.inode.errors:
+            raise OSError(errno.EIO, "Input/output error", self._path)
+        try:
+            self._disk.flush(self.inode, self._path)
+        finally:
+            self._errors_seen = self.inode.errors
 
     def close(self) -> None:
         """Let go."""
@@ -294,6 +303,7 @@ class SimulatedDisk:
                 end = start + self._block_bytes
                 if inode.content[start:end] != inode.on_disk[start:end]:
                     inode.forgotten.add(start // self._block_bytes)
+            inode.errors += 1
             raise OSError(errno.EIO, "Input/output error", path)
         inode.flush(self._block_bytes)
         self.disk_time()

@@ -225,8 +225,6 @@ class _Beside:
             except (Exception, PowerCut) as error:  # noqa: BLE001 - handed to the loop, which decides
                 self.error = error
             self.has_ended = True
-            if self._is_closed:
-                return
             self._stopped.release()
 
     def close(self) -> None:
