@@ -146,9 +146,7 @@ class QueueProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-            raise AssertionError(
-                f"the queue did not end within {timeout_s} s; stderr: {self.stderr[-4000:]}"
-            ) from None
+            raise AssertionError(f"the queue did not end within {timeout_s} s; stderr: {self.stderr[-4000:]}") from None
         if self._reader is not None:
             self._reader.join(5.0)
         return code

@@ -138,9 +138,7 @@ def finish(process: subprocess.Popen[str], seconds_max: float) -> Load:
     return Load(**{name: value for name, value in json.loads(output).items() if name in known})
 
 
-def run(
-    protocol: str, port: int, *, seconds: float, warmup: float = 0.0, **options: int | float | str
-) -> Load:
+def run(protocol: str, port: int, *, seconds: float, warmup: float = 0.0, **options: int | float | str) -> Load:
     """Run the generator to its end."""
     process = start(protocol, port, seconds=seconds, warmup=warmup, **options)
     return finish(process, seconds_max=seconds + warmup + 60)

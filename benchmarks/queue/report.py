@@ -39,23 +39,17 @@ def print_verdict(console: Console, sections: list[Section]) -> None:
         return
     console.print(f"[red]{len(missed)} of {len(checks)} targets missed:[/red]")
     for section, check in missed:
-        console.print(
-            f"  {section.key}: {check.what}: {check.measured}, target {check.target}", highlight=False
-        )
+        console.print(f"  {section.key}: {check.what}: {check.measured}, target {check.target}", highlight=False)
 
 
-def write_json(
-    path: Path, facts: dict[str, str], options: dict[str, object], sections: list[Section]
-) -> None:
+def write_json(path: Path, facts: dict[str, str], options: dict[str, object], sections: list[Section]) -> None:
     """Every number of every round."""
     document = {"machine": facts, "options": options, "sections": [section.as_json() for section in sections]}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
 
-def write_markdown(
-    path: Path, facts: dict[str, str], options: dict[str, object], sections: list[Section]
-) -> None:
+def write_markdown(path: Path, facts: dict[str, str], options: dict[str, object], sections: list[Section]) -> None:
     """Put the tables between the markers of a document; without a document, make one of nothing else."""
     body = f"{BEGIN}\n\n{markdown(facts, options, sections)}\n{END}"
     if not path.exists():
@@ -93,9 +87,7 @@ def markdown(facts: dict[str, str], options: dict[str, object], sections: list[S
 
 def _markdown_table(columns: list[str], rows: Iterable[list[str]], right: bool = True) -> list[str]:
     lines = [f"| {' | '.join(columns)} |"]
-    lines.append(
-        "|" + "|".join("---:" if right and number else "---" for number in range(len(columns))) + "|"
-    )
+    lines.append("|" + "|".join("---:" if right and number else "---" for number in range(len(columns))) + "|")
     lines += [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows]
     return lines
 

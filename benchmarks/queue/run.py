@@ -61,9 +61,7 @@ def _measure(options: argparse.Namespace, console: Console, root: Path) -> int:
     for name, value in facts.items():
         console.print(f"  {name:<20} {value}", highlight=False)
     if machine.in_memory(root):
-        console.print(
-            "[yellow]The data is in memory, flushing is free there; choose a disk with --data.[/yellow]"
-        )
+        console.print("[yellow]The data is in memory, flushing is free there; choose a disk with --data.[/yellow]")
     sections = []
     for key in options.only or (COMPARISONS if options.peers_only else QUESTIONS):
         console.rule(f"[bold]{key}", align="left")
@@ -127,26 +125,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=_positive, help="rounds of each comparison (5)")
     parser.add_argument("--seconds", type=float, help="counted seconds of each run (3)")
     parser.add_argument("--quick", action="store_true", help="2 rounds of 1 s and a tenth of the messages")
-    parser.add_argument(
-        "--only", nargs="+", choices=QUESTIONS, metavar="KEY", help=f"some of: {', '.join(QUESTIONS)}"
-    )
-    parser.add_argument(
-        "--without", nargs="+", choices=PEERS, metavar="PEER", help="leave out valkey or jetstream"
-    )
-    parser.add_argument(
-        "--peers-only", action="store_true", help="leave out Pixiu, in the comparisons with peers"
-    )
-    parser.add_argument(
-        "--seed-messages", type=_positive, help="messages of the seed's run, one round (512,000)"
-    )
+    parser.add_argument("--only", nargs="+", choices=QUESTIONS, metavar="KEY", help=f"some of: {', '.join(QUESTIONS)}")
+    parser.add_argument("--without", nargs="+", choices=PEERS, metavar="PEER", help="leave out valkey or jetstream")
+    parser.add_argument("--peers-only", action="store_true", help="leave out Pixiu, in the comparisons with peers")
+    parser.add_argument("--seed-messages", type=_positive, help="messages of the seed's run, one round (512,000)")
     parser.add_argument("--data", type=Path, help="a directory on the disk to use (benchmarks/.build)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every number")
-    parser.add_argument(
-        "--markdown", type=Path, metavar="FILE", help="write the tables, between FILE's markers"
-    )
-    parser.add_argument(
-        "--pixiu-command", metavar="WORDS", help="another build, in place of `pixiu queue serve`"
-    )
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables, between FILE's markers")
+    parser.add_argument("--pixiu-command", metavar="WORDS", help="another build, in place of `pixiu queue serve`")
     return parser.parse_args()
 
 

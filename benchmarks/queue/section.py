@@ -34,8 +34,7 @@ class Section:
             "columns": self.columns,
             "rows": self.rows,
             "checks": [
-                {"what": c.what, "target": c.target, "measured": c.measured, "passed": c.passed}
-                for c in self.checks
+                {"what": c.what, "target": c.target, "measured": c.measured, "passed": c.passed} for c in self.checks
             ],
             "notes": self.notes,
             "runs": self.runs,

@@ -96,17 +96,13 @@ class Server(ABC):
         command = self.command()
         with self.log.open("wb") as output:
             began = time.perf_counter()
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-            )
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
         while not self._answers():
             if self._process.poll() is not None:
                 raise ServerError(f"{self.label} ended while starting:\n{self._last_lines()}")
             if time.perf_counter() - began > START_SECONDS_MAX:
                 self.kill()
-                raise ServerError(
-                    f"{self.label} was not ready in {START_SECONDS_MAX:.0f} s:\n{self._last_lines()}"
-                )
+                raise ServerError(f"{self.label} was not ready in {START_SECONDS_MAX:.0f} s:\n{self._last_lines()}")
             time.sleep(POLL_SECONDS)
         self.start_seconds = time.perf_counter() - began
 

@@ -160,17 +160,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rate", type=int, default=5_000, help="messages per second over all topics (5000)")
     parser.add_argument("--topics", type=int, default=10, help="topics (10)")
     parser.add_argument("--subscribers", type=int, default=10, help="a multiple of the topics (10)")
-    parser.add_argument(
-        "--memory", type=float, default=100.0, help="RSS in MB that must not be reached (100)"
-    )
-    parser.add_argument(
-        "--flush", default="always", choices=("none", "interval", "always"), help="level (always)"
-    )
+    parser.add_argument("--memory", type=float, default=100.0, help="RSS in MB that must not be reached (100)")
+    parser.add_argument("--flush", default="always", choices=("none", "interval", "always"), help="level (always)")
     parser.add_argument("--data", type=Path, help="a directory on the disk to use (benchmarks/.build)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every number")
-    parser.add_argument(
-        "--pixiu-command", metavar="WORDS", help="another build, in place of `pixiu queue serve`"
-    )
+    parser.add_argument("--pixiu-command", metavar="WORDS", help="another build, in place of `pixiu queue serve`")
     options = parser.parse_args()
     if options.topics < 1 or options.subscribers < 1 or options.subscribers % options.topics:
         parser.error("--subscribers must be a multiple of --topics")

@@ -123,9 +123,7 @@ def _row(count: int, loads: list[Load], memory_mb: float) -> list[str]:
 def _judge(section: Section, loads: dict[int, list[Load]]) -> None:
     for count in (SUBSCRIBERS[0], SUBSCRIBERS[-1]):
         per_core = median(load.per_core for load in loads[count])
-        section.checks.append(
-            at_least(f"{count} subscribers: messages/s per core", per_core, PER_CORE_TARGET, "")
-        )
+        section.checks.append(at_least(f"{count} subscribers: messages/s per core", per_core, PER_CORE_TARGET, ""))
     growth = _cost_us(loads[SUBSCRIBERS[-1]]) / _cost_us(loads[SUBSCRIBERS[0]])
     what = f"CPU per delivered message, {SUBSCRIBERS[-1]} subscribers over one (linear: 1)"
     section.checks.append(below(what, growth, LINEAR_TARGET, " x"))

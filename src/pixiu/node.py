@@ -35,7 +35,7 @@ from pixiu.runtime.links import TcpLinks
 from pixiu.runtime.logging import configure_logging
 from pixiu.runtime.metrics import Metrics
 from pixiu.runtime.scheduler import LoopScheduler, NoScheduler
-from pixiu.runtime.server import address_of, listen, reset_on_close
+from pixiu.runtime.server import address_of, listen, reset_on_close, watch_peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -99,7 +99,7 @@ class Node:
         engine.recover(is_follower=self._follow is not None)
         connections_max = min(settings.queue.connections_max, _descriptors_for_clients(settings))
         self._server = server = QueueServer(
-            engine, HANDLERS, connections_max=connections_max, reset_on_close=reset_on_close
+            engine, HANDLERS, connections_max=connections_max, watch_peer=watch_peer, reset_on_close=reset_on_close
         )
         self._listener = await listen(server.connection, settings.queue.host, settings.queue.port)
         queue_address = address_of(self._listener)

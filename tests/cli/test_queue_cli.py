@@ -105,9 +105,7 @@ class TestWhere:
         ran = run_plain("topics", "--port", str(port))
         assert ran == Ran(1, "", f"pixiu: no queue at 127.0.0.1:{port}; start one with: pixiu serve\n")
 
-    def test_the_data_directory_names_the_server_and_gives_the_key(
-        self, run_plain: Run, queue: QueueProcess
-    ) -> None:
+    def test_the_data_directory_names_the_server_and_gives_the_key(self, run_plain: Run, queue: QueueProcess) -> None:
         data = str(queue.data)
         assert run_plain("create", "pixiu.cli", "--data", data).code == 0
         assert run_plain("pub", "pixiu.cli", "x", "--data", data).code == 0
@@ -171,9 +169,7 @@ class TestPubAndSub:
 
     def test_where_to_start(self, run: Run, topic: str) -> None:
         first = run("pub", topic, "a", "b", "c", "--json").json["first_event_id"]
-        assert (
-            json.loads(run("sub", topic, "--after", str(first), "--count", "1", "--json").out)["body"] == "b"
-        )
+        assert json.loads(run("sub", topic, "--after", str(first), "--count", "1", "--json").out)["body"] == "b"
         assert run("sub", topic, "--from-start", "--count", "1", "--json").json["body"] == "a"
         assert run("sub", topic, "--since", "1h", "--count", "1", "--json").json["body"] == "a"
         assert len(run("sub", topic, "--since", "2000-01-01T00:00").lines) == 3
@@ -184,10 +180,7 @@ class TestPubAndSub:
     def test_a_stored_position_goes_on_where_it_was(self, run: Run, topic: str) -> None:
         ids = run("pub", topic, *"abcdef", "--json").json
         stored = ("sub", topic, "--name", "g1", "--stored", "--json")
-        texts = [
-            [json.loads(line)["body"] for line in run(*stored, "--count", count).lines]
-            for count in ("2", "3")
-        ]
+        texts = [[json.loads(line)["body"] for line in run(*stored, "--count", count).lines] for count in ("2", "3")]
         assert texts == [["a", "b"], ["c", "d", "e"]]
         row = run("positions", topic, "--json").json
         assert row == {"subscriber": "g1", "event_id": ids["first_event_id"] + 4, "live": False}
@@ -229,9 +222,7 @@ class TestDelays:
         assert any(line.startswith(f"{event_id}\t{topic}\t") for line in run("delays").lines)
         assert run("cancel", event_id).code == 0
         again = run("cancel", event_id)
-        assert again == Ran(
-            1, "", f"pixiu: no delayed message has event {event_id}: it was published already?\n"
-        )
+        assert again == Ran(1, "", f"pixiu: no delayed message has event {event_id}: it was published already?\n")
         assert run("delay", topic, "x", "--after", "10ms").code == 2
 
 
@@ -249,9 +240,7 @@ class TestBench:
 
 class TestServe:
     def test_it_says_where_it_listens_and_stops_when_told(self, tmp_path: Path) -> None:
-        process = QueueProcess(
-            tmp_path / "data", args=["--flush", "interval", "--set", "queue.connections_max=5"]
-        )
+        process = QueueProcess(tmp_path / "data", args=["--flush", "interval", "--set", "queue.connections_max=5"])
         with process as queue:
             assert sum(line.startswith("queue listening on 127.0.0.1:") for line in queue.lines) == 1
             assert queue.stop() == 0

@@ -62,9 +62,7 @@ class TestMessages:
             assert pack(unpack(payload)) == payload
 
     @given(st.lists(messages, min_size=1, max_size=3), st.data())
-    def test_a_truncated_payload_never_passes_for_the_whole(
-        self, sent: list[Message], data: st.DataObject
-    ) -> None:
+    def test_a_truncated_payload_never_passes_for_the_whole(self, sent: list[Message], data: st.DataObject) -> None:
         payload = pack(sent)
         cut = data.draw(st.integers(0, len(payload) - 1))
         parts = split_messages(payload[:cut])

@@ -391,6 +391,11 @@ def test_a_snapshot_takes_over_the_journal_and_its_epochs() -> None:
     assert replica.commit_event_id == 40
 
 
+def test_what_retention_has_removed_was_committed() -> None:
+    log = r.LogState(7, 9, 9, 3, (r.EpochStart(1, 1),))
+    assert r.Replica("a", REGISTRY, log).commit_event_id == 6
+
+
 def test_a_failed_append_does_not_advance() -> None:
     replica = follower()
     replica.receive(5, r.FramesArrived(1, 10, 12, (r.EpochStart(2, 10),), 9))

@@ -131,9 +131,7 @@ class TestClient:
             assert (await anext(client.subscribe(topic))).body == b"fires"
             assert not {fires, stays} & {delayed.event_id for delayed in await client.delays()}
 
-    async def test_a_name_is_held_by_one_and_taken_over_when_asked(
-        self, shared: QueueProcess, topic: str
-    ) -> None:
+    async def test_a_name_is_held_by_one_and_taken_over_when_asked(self, shared: QueueProcess, topic: str) -> None:
         async with Client(shared.address) as client:
             await client.create_topic(topic)
             await client.publish_many(topic, [b"1", b"2"])
@@ -141,9 +139,7 @@ class TestClient:
             assert (await anext(holder)).body == b"1"
             with pytest.raises(Conflict, match="in use"):
                 await anext(client.subscribe(topic, name="g1"))
-            waiting = asyncio.ensure_future(
-                anext(client.subscribe(topic, name="g1", batch=1, take_over=True))
-            )
+            waiting = asyncio.ensure_future(anext(client.subscribe(topic, name="g1", batch=1, take_over=True)))
             await asyncio.sleep(0.05)
             assert not waiting.done()
             holder.close()

@@ -26,8 +26,7 @@ from tests.servers import free_port
 Script = Callable[[Peer], Awaitable[None]]
 
 HELLO = answer.encode_sized(
-    b'{"version":1,"server":"pixiu 0","role":"leader","epoch":1,"last_event_id":%d,"commit_event_id":%d}'
-    % (50, 50)
+    b'{"version":1,"server":"pixiu 0","role":"leader","epoch":1,"last_event_id":%d,"commit_event_id":%d}' % (50, 50)
 )
 
 
@@ -80,9 +79,7 @@ class TestHandling:
         assert subscription.position == 3
 
     async def test_a_delivery_has_everything(self) -> None:
-        message = Message(
-            b"hi", ((b"pixiu.id", (77).to_bytes(8, "little")), (b"pixiu.key", b"k"), (b"a", b"b"))
-        )
+        message = Message(b"hi", ((b"pixiu.id", (77).to_bytes(8, "little")), (b"pixiu.key", b"k"), (b"a", b"b")))
 
         async def script(peer: Peer) -> None:
             await peer.request()
@@ -131,8 +128,7 @@ class TestHandling:
                 async for _ in client.subscribe("order", name="g1", batch=7, ack_timeout=10, **options):
                     raise AssertionError("nothing was pushed")
         sent = [
-            (p.asked[0].command, p.asked[0].flags, *struct.unpack_from("<BqBq", p.asked[0].part))
-            for p in server.peers
+            (p.asked[0].command, p.asked[0].flags, *struct.unpack_from("<BqBq", p.asked[0].part)) for p in server.peers
         ]
         assert sent == [
             (130, 0, 2, 9, 7, 10),

@@ -17,7 +17,7 @@ from pixiu.queue.record import HEADER_BYTES, Kind, encode_block, encode_frame
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pixiu.queue.server import Connection
+    from pixiu.queue.connection import Connection
     from pixiu.queue.topics import Topic
     from pixiu.queue.writer import PlainPublish
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pixiu.queue.batch import Batch
+    from pixiu.queue.connection import Connection, Request
     from pixiu.queue.engine import Engine
-    from pixiu.queue.server import Connection, Request
     from pixiu.queue.topics import Topic
 
 KEY_BYTES_MAX = 512

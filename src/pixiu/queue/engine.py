@@ -107,13 +107,13 @@ class Engine:
     def recover(self, *, is_follower: bool = False, progress: Callable[[int, int], object] | None = None) -> None:
         """Find the end of the journal, and bring topic logs and store up to it.
 
-        A follower does not know how much of its journal is committed: it shows what its last checkpoint covers, and
-        the rest when its leader says so.
+        A follower does not know how much of its journal is committed: it shows again what it had shown, and the rest
+        when its leader says so.
         """
         state = self.state
         applied = state.applied
         found = find_end(self.journal, applied)
-        through = applied if is_follower else found.last_event_id
+        through = max(applied, min(state.shown, found.last_event_id)) if is_follower else found.last_event_id
         replayed = self._replay(applied, through, progress)
         self.commit_event_id = self.writer.committed_through = through
         self.keys.start(found.last_event_id)
@@ -183,8 +183,7 @@ class Engine:
     def _commit(self, batch: Batch) -> None:
         """A batch is committed: store, topic logs, then everyone who waits for it."""
         changes = batch.changes
-        if not changes.is_empty:
-            self.state.store.write(changes.puts, changes.deletes)
+        self.state.write(changes, batch.last_event_id)
         for run in batch.runs:
             topic = run.topic
             if topic.is_deleted:

@@ -14,8 +14,8 @@ from pixiu.queue.replica_stream import SEND_BYTES, JournalReader
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pixiu.queue.connection import Connection
     from pixiu.queue.engine import Engine
-    from pixiu.queue.server import Connection
 
 log = logging.getLogger(__name__)
 

@@ -70,21 +70,17 @@ class LeaderLink:
 
 
 def arrival(session: int, frames: bytes, commit_event_id: int, epoch: int) -> machine.FramesArrived:
-    """What the machine has to know of frames that came. Raises nothing: bad frames are a gap."""
+    """What the machine has to know of frames that came. Raises ``ValueError`` for bytes that are not whole frames."""
     first = through = 0
     epochs: list[EpochStart] = []
-    try:
-        for _, frame in read_frames(frames):
-            event_id = frame.event_id
-            if first == 0:
-                first, through = event_id, event_id - 1
-            if event_id != through + 1:
-                return machine.FramesArrived(session, through + 2, through + 2, (), commit_event_id)
-            if frame.epoch != epoch:
-                epoch = frame.epoch
-                epochs.append(EpochStart(epoch, event_id))
-            through = event_id + frame.count - 1
-    except ValueError as error:
-        log.warning("damaged frames from the leader", extra={"reason": str(error)})
-        return machine.FramesArrived(session, through + 2, through + 2, (), commit_event_id)
+    for _, frame in read_frames(frames):
+        event_id = frame.event_id
+        if first == 0:
+            first, through = event_id, event_id - 1
+        if event_id != through + 1:
+            raise ValueError(f"event {event_id} follows {through}")
+        if frame.epoch != epoch:
+            epoch = frame.epoch
+            epochs.append(EpochStart(epoch, event_id))
+        through = event_id + frame.count - 1
     return machine.FramesArrived(session, first, through, tuple(epochs), commit_event_id)

@@ -24,9 +24,9 @@ from pixiu.queue.record import (
 
 if TYPE_CHECKING:
     from pixiu.ports.scheduler import Timer
+    from pixiu.queue.connection import Connection
     from pixiu.queue.engine import Engine
     from pixiu.queue.segment import Segment
-    from pixiu.queue.server import Connection
 
 log = logging.getLogger(__name__)
 

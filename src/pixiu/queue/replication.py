@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pixiu.ports.transport import Links
+    from pixiu.queue.connection import Connection
     from pixiu.queue.engine import Engine
-    from pixiu.queue.server import Connection
 
 log = logging.getLogger(__name__)
 
@@ -377,9 +377,7 @@ class Replication:
         """One message of the leader's stream."""
         match event:
             case FramesSent(commit_event_id, frames):
-                self._arrived = frames
-                self._feed(arrival(session, frames, commit_event_id, self._engine.state.epoch))
-                self._arrived = b""
+                self._frames_came(session, frames, commit_event_id)
             case StateTold(epoch, commit_event_id, in_sync, leader):
                 self._feed(machine.StateHeard(session, epoch, commit_event_id, in_sync, leader))
             case TruncateTold(event_id, epoch):
@@ -391,6 +389,19 @@ class Replication:
                 self.leader_lost(session, text)
             case _:
                 pass  # a keep-alive
+
+    def _frames_came(self, session: int, frames: bytes, commit_event_id: int) -> None:
+        try:
+            event = arrival(session, frames, commit_event_id, self._engine.state.epoch)
+        except ValueError as error:
+            # Spoilt on the way: ask again from where this journal really ends.
+            if self._link is not None:
+                self._link.close()
+            self.leader_lost(session, f"damaged frames: {error}")
+            return
+        self._arrived = frames
+        self._feed(event)
+        self._arrived = b""
 
     def leader_lost(self, session: int, reason: str) -> None:
         """The stream is over."""

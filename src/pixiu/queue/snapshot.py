@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from pixiu.ports.files import File, Files
     from pixiu.ports.keyvalue import KeyValue
     from pixiu.ports.transport import Link, Links
+    from pixiu.queue.connection import Connection
     from pixiu.queue.engine import Engine
-    from pixiu.queue.server import Connection
 
 log = logging.getLogger(__name__)
 

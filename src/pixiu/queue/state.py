@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 APPLIED_KEY = b"m/applied"
 MESSAGE_ID_KEY = b"m/message_id"
+SHOWN_KEY = b"m/shown"
 _EPOCH_PREFIX = b"e"
 _I64 = Struct("<q")
 _BIG = Struct(">q")
@@ -51,6 +52,16 @@ class State:
     def epoch(self) -> int:
         """The newest epoch in this log."""
         return self.epochs[-1][0] if self.epochs else 0
+
+    @property
+    def shown(self) -> int:
+        """How far this store, and whoever read from this node, has got."""
+        return self.number(SHOWN_KEY)
+
+    def write(self, changes: Changes, through: int) -> None:
+        """One batch of the store, with the event id that it brings it to."""
+        changes.put(SHOWN_KEY, _I64.pack(through))
+        self.store.write(changes.puts, changes.deletes)
 
     @property
     def applied(self) -> int:
@@ -108,8 +119,7 @@ class State:
             self.delays.remove(due_ms, event_id, changes)
         elif record.kind == Kind.POSITION and topic is not None:
             self.positions.apply(topic, record.payload, changes)
-        if not changes.is_empty:
-            self.store.write(changes.puts, changes.deletes)
+        self.write(changes, frame.last_event_id)
         changes.committed()
         return shown
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from pixiu.ports.clock import Clock
     from pixiu.ports.scheduler import Scheduler, Timer
+    from pixiu.queue.connection import Connection
     from pixiu.queue.metrics import QueueCounters
     from pixiu.queue.positions import Positions
-    from pixiu.queue.server import Connection
     from pixiu.queue.topic_log import Window
     from pixiu.queue.topics import Topic, Topics
     from pixiu.queue.windows import Windows

@@ -74,16 +74,20 @@ class Window:
     """A checked stretch of one segment, ready to be sliced into pushes. Shared by all who read there."""
 
     __slots__ = (
-        "__weakref__",
-        "data",
-        "file_number",
-        "frames",
-        "next_file_number",
-        "next_position",
-        "starts",
-    )
+        "__weakref__", "data", "file_number", "frames", "is_from_disk", "next_file_number", "next_position", "starts",
+    )  # fmt: skip
 
-    def __init__(self, file_number: int, data: bytes, starts: Sequence[int], following: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        file_number: int,
+        data: bytes,
+        starts: Sequence[int],
+        following: tuple[int, int],
+        *,
+        is_from_disk: bool = False,
+    ) -> None:
+        self.is_from_disk = is_from_disk
+        """As long as one read makes it, not as short as one commit was."""
         self.file_number = file_number
         self.data = data
         self.starts = starts
@@ -264,7 +268,7 @@ class TopicLog:
             raise CorruptData(f"{self.path(number)} byte {starts[-1]}: items do not fill their chunk")
         following = self._following(number) if end >= self._segment_bytes else None
         after = (number, end) if following is None else (following, 0)
-        return Window(number, data[position - begin :], starts, after)
+        return Window(number, data[position - begin :], starts, after, is_from_disk=True)
 
     def _chunks(self, number: int, at: int) -> list[Chunk]:
         """Chunks from the ``at``-th on: as many as fill a window, at least one."""

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from pixiu.ports.clock import Clock
     from pixiu.ports.scheduler import Scheduler
+    from pixiu.queue.connection import Connection
     from pixiu.queue.journal import Journal
     from pixiu.queue.metrics import QueueCounters
-    from pixiu.queue.server import Connection
     from pixiu.queue.topics import Topic
 
 log = logging.getLogger(__name__)

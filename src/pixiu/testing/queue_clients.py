@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from pixiu.queue.server import Connection, QueueServer
+    from pixiu.queue.connection import Connection
+    from pixiu.queue.server import QueueServer
     from pixiu.testing.scheduler import SimulatedScheduler
 
 __all__ = ["Item", "Publisher", "Request", "Subscriber", "Wire"]

@@ -64,8 +64,9 @@ class Operator:
                     self._go_back(self._stopped)
         else:
             for node in self._world.nodes.values():
-                is_lost = node.is_up and not node.is_frozen and node.replica.leader != self.leader_named
-                if is_lost and node.name != self.leader_named:
+                if not node.is_up or node.is_frozen or node.name == self.leader_named:
+                    continue
+                if node.replica.state is State.JOINING or node.replica.leader != self.leader_named:
                     node.feed(FollowTold(self.leader_named))
         self._world.simulation.after(LOOK_EVERY_MS, self.operate)
 

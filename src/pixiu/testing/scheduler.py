@@ -215,10 +215,8 @@ class _Beside:
             raise PowerCut
 
     def _loop(self) -> None:
-        while True:
-            self._go.acquire()
-            if self._is_closed:
-                return
+        self._go.acquire()
+        while not self._is_closed:
             assert self._work is not None
             try:
                 self._work()
@@ -226,6 +224,11 @@ class _Beside:
                 self.error = error
             self.has_ended = True
             self._stopped.release()
+            self._wait()
+
+    def _wait(self) -> None:
+        if not self._is_closed:
+            self._go.acquire()
 
     def close(self) -> None:
         """End the thread."""

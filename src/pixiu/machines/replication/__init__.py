@@ -63,7 +63,7 @@ How a driver uses it
     * Registry: ``live`` is read after the record; the name's ephemeral node belongs to the session of this process.
       The session timeout must exceed ``lease_ms`` by more than clocks drift. Manual: the control record is a small
       file of the node's own with a version, flushed before ``ControlSeen``.
-    * The name must survive a restart. Retention keeps what follows ``needed_after``.
+    * The name must survive a restart. Retention removes only what is committed and not after ``needed_after``.
 """
 
 from __future__ import annotations

@@ -41,7 +41,8 @@ class Following(ABC):
         self.log = log
         self.state = State.JOINING
         self.highest_epoch = log.tail_epoch
-        self.commit_event_id = log.shown_event_id
+        # What was shown may have been written down late, but retention removes nothing that was not committed.
+        self.commit_event_id = max(log.shown_event_id, log.oldest_event_id - 1)
         self.control: Control | None = None
         self._stream: Stream | None = None
         self._session = 0

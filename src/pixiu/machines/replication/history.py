@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["EpochStart", "LogState", "Point", "common_point", "epoch_at", "keep_through"]
+__all__ = ["EpochStart", "LogState", "Point", "common_point", "epoch_at"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,3 @@ def common_point(log: LogState, limit: Point) -> Point:
         end = start.first_event_id - 1
     event_id = min(limit.event_id, end)
     return Point(event_id, epoch_at(log.epochs, event_id))
-
-
-def keep_through(epochs: tuple[EpochStart, ...], through: int) -> tuple[EpochStart, ...]:
-    """The epochs of a journal that was cut after ``through``."""
-    return tuple(start for start in epochs if start.first_event_id <= through)

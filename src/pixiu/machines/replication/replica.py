@@ -41,6 +41,8 @@ class Replica(Following):
             return self.name
         if self._stream is not None:
             return self._stream.leader
+        if self._follow is not None:
+            return self._follow
         if self.control is not None and self.control.leader != self.name:
             return self.control.leader
         return ""
