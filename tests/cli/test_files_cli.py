@@ -1,0 +1,225 @@
+"""``pixiu queue dump | tail | verify``, ``pixiu backup`` and ``pixiu restore``, on real queues and their files."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pixiu.cli.main import main
+from pixiu.queue.client import BlockingClient
+from pixiu.runtime.backup import MANIFEST
+from tests.servers import QueueProcess
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in this process: its exit code, output and errors."""
+
+    def run_one(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        out, error = capsys.readouterr()
+        return int(ended.value.code or 0), out, error
+
+    return run_one
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data directory of a queue that ran for a while and was stopped."""
+    data = tmp_path_factory.mktemp("stopped") / "data"
+    with QueueProcess(data, args=["--set", "journal.segment_bytes=4096"]) as queue:
+        _fill(queue)
+    return data
+
+
+def _fill(queue: QueueProcess, prefix: str = "m") -> None:
+    with BlockingClient(queue.address) as client:
+        for topic in ("order", "other"):
+            client.create_topic(topic)
+        for number in range(60):
+            client.publish("order", f"{prefix}{number}".encode() + b"." * 100, headers={"n": str(number)})
+        client.publish("other", b"\xff\x00 not text")
+        client.delay("order", b"later", after=600_000)
+
+
+def _bodies(queue: QueueProcess, topic: str, count: int) -> list[bytes]:
+    found: list[bytes] = []
+    with BlockingClient(queue.address) as client:
+        for delivery in client.subscribe(topic, batch=255):
+            found.append(delivery.body)
+            if len(found) == count:
+                break
+    return found
+
+
+def _copy(source: Path, target: Path) -> Path:
+    import shutil
+
+    return Path(shutil.copytree(source, target))
+
+
+def _flip(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0x10
+    path.write_bytes(bytes(data))
+
+
+def test_dump_prints_every_record_in_order(run: Run, stopped: Path) -> None:
+    code, out, _ = run("queue", "dump", "--data", str(stopped), "--json")
+    records: list[dict[str, Any]] = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert [record["event_id"] for record in records] == sorted(record["event_id"] for record in records)
+    assert sum(len(record["messages"]) for record in records if record["kind"] == "publish") == 61
+    assert [record["kind"] for record in records].count("create") == 2
+    assert any(row["body"].startswith("base64:") for record in records for row in record["messages"])
+
+
+def test_dump_begins_behind_an_event_and_keeps_to_a_topic(run: Run, stopped: Path) -> None:
+    _, out, _ = run("queue", "dump", "--data", str(stopped), "--after", "60", "--topic", "order", "--json")
+    records = [json.loads(line) for line in out.splitlines()]
+    assert records and all(record["event_id"] > 60 and record["topic"] == "order" for record in records)
+
+
+def test_tail_prints_only_the_newest(run: Run, stopped: Path) -> None:
+    _, every, _ = run("queue", "dump", "--data", str(stopped), "--json")
+    _, out, _ = run("queue", "tail", "-n", "3", "--data", str(stopped), "--json")
+    assert out.splitlines() == every.splitlines()[-3:]
+
+
+def test_a_folder_without_a_queue_is_named_in_the_error(run: Run, tmp_path: Path) -> None:
+    for command in (("queue", "dump"), ("queue", "verify"), ("queue", "tail")):
+        code, _, error = run(*command, "--data", str(tmp_path))
+        assert code == 1
+        assert "there is no queue in" in error
+
+
+def test_verify_finds_a_sound_queue_sound(run: Run, stopped: Path) -> None:
+    code, out, _ = run("queue", "verify", "--data", str(stopped), "--json")
+    report = json.loads(out)
+    assert (code, report["sound"], report["faults"]) == (0, True, [])
+    assert report["journal_messages"] == report["topic_messages"] == 61
+    assert report["segments"] > 1
+
+
+def test_verify_names_file_and_byte_of_damage_in_a_topic_and_repair_makes_it_again(
+    run: Run, stopped: Path, tmp_path: Path
+) -> None:
+    data = _copy(stopped, tmp_path / "data")
+    log = max(data.glob("queue/topics/*/*/*/*.log"), key=lambda path: path.stat().st_size)
+    _flip(log, 50)
+    code, out, _ = run("queue", "verify", "--data", str(data), "--json")
+    report = json.loads(out)
+    assert code == 1
+    assert report["faults"][0]["file"] == str(log.relative_to(data))
+    code, out, _ = run("queue", "verify", "--repair", "--data", str(data), "--json")
+    assert (code, json.loads(out)["sound"]) == (0, True)
+    with QueueProcess(data) as queue:
+        assert [body.rstrip(b".") for body in _bodies(queue, "order", 60)] == [b"m%d" % n for n in range(60)]
+
+
+def test_verify_names_damage_in_the_journal_and_cut_gives_up_what_follows(
+    run: Run, stopped: Path, tmp_path: Path
+) -> None:
+    data = _copy(stopped, tmp_path / "data")
+    segment = sorted(data.glob("queue/journal/*.log"))[1]
+    _flip(segment, 100)
+    code, out, _ = run("queue", "verify", "--data", str(data), "--json")
+    fault = json.loads(out)["faults"][0]
+    assert code == 1
+    assert (fault["file"], fault["position"]) == (str(segment.relative_to(data)), 0)
+    code, out, _ = run("queue", "verify", "--cut", "--data", str(data), "--json")
+    assert code == 0
+    with QueueProcess(data) as queue, BlockingClient(queue.address) as client:
+        assert {topic.name for topic in client.topics()} == {"order", "other"}
+        client.publish("order", b"goes on")
+
+
+def test_mending_refuses_while_a_queue_runs(run: Run, tmp_path: Path) -> None:
+    with QueueProcess(tmp_path / "data"):
+        code, _, error = run("queue", "verify", "--repair", "--data", str(tmp_path / "data"))
+    assert code == 1
+    assert "stop it first" in error
+
+
+@pytest.fixture(params=["running", "stopped"])
+def backed_up(request: pytest.FixtureRequest, run: Run, stopped: Path, tmp_path: Path) -> Iterator[Path]:
+    """A backup, made in both ways."""
+    folder = tmp_path / "backup"
+    data = _copy(stopped, tmp_path / "source")
+    if request.param == "running":
+        with QueueProcess(data):
+            code, out, _ = run("backup", str(folder), "--data", str(data), "--json")
+    else:
+        code, out, _ = run("backup", str(folder), "--data", str(data), "--json")
+    assert (code, json.loads(out)["verified"]) == (0, True)
+    yield folder
+
+
+def test_a_backup_restores_to_the_same_queue(run: Run, backed_up: Path, tmp_path: Path) -> None:
+    data = tmp_path / "restored"
+    code, out, _ = run("restore", str(backed_up), "--data", str(data))
+    assert code == 0
+    assert "every checksum right" in out
+    with QueueProcess(data) as queue:
+        assert [body.rstrip(b".") for body in _bodies(queue, "order", 60)] == [b"m%d" % n for n in range(60)]
+        with BlockingClient(queue.address) as client:
+            assert [delayed.topic for delayed in client.delays()] == ["order"]
+            before = client.hello().last_event_id
+            assert client.publish("order", b"next") == before + 1
+
+
+def test_a_damaged_backup_is_refused_with_the_file_named(run: Run, backed_up: Path, tmp_path: Path) -> None:
+    victim = next(backed_up.glob("queue/journal/*.log"))
+    _flip(victim, 10)
+    code, _, error = run("restore", str(backed_up), "--data", str(tmp_path / "restored"))
+    assert code == 1
+    assert victim.name in error
+    assert "checksum" in error
+    assert not (tmp_path / "restored" / "queue").exists()
+
+
+def test_restore_overwrites_nothing_and_backup_wants_an_empty_folder(
+    run: Run, backed_up: Path, stopped: Path, tmp_path: Path
+) -> None:
+    code, _, error = run("restore", str(backed_up), "--data", str(stopped))
+    assert (code, "has a queue already" in error) == (1, True)
+    code, _, error = run("backup", str(backed_up), "--data", str(stopped))
+    assert (code, "is not empty" in error) == (1, True)
+    code, _, error = run("restore", str(tmp_path), "--data", str(tmp_path / "new"))
+    assert (code, MANIFEST in error) == (1, True)
+
+
+def test_a_backup_of_a_queue_under_load_is_a_whole_prefix(run: Run, tmp_path: Path) -> None:
+    with QueueProcess(tmp_path / "data") as queue:
+        stop = threading.Event()
+        published: list[int] = []
+
+        def publish() -> None:
+            with BlockingClient(queue.address) as client:
+                client.create_topic("load")
+                while not stop.is_set():
+                    published.append(client.publish("load", b"%d" % len(published)))
+
+        thread = threading.Thread(target=publish)
+        thread.start()
+        try:
+            while len(published) < 200:
+                stop.wait(0.01)
+            code, out, _ = run("backup", str(tmp_path / "backup"), "--data", str(tmp_path / "data"), "--json")
+        finally:
+            stop.set()
+            thread.join()
+    through = json.loads(out)["event_id"]
+    code, _, _ = run("restore", str(tmp_path / "backup"), "--data", str(tmp_path / "restored"), "--json")
+    assert code == 0
+    kept = [event_id for event_id in published if event_id <= through]
+    assert len(kept) >= 200
+    with QueueProcess(tmp_path / "restored") as queue:
+        assert _bodies(queue, "load", len(kept)) == [b"%d" % number for number in range(len(kept))]
