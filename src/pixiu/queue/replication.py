@@ -221,9 +221,10 @@ class Replication:
             case machine.Lead(epoch):
                 self._lead_from = engine.writer.next_event_id
                 engine.lead(epoch)
+                engine.is_leader = True
+                engine.refuse_writes = f"{NOT_IN_SYNC}: min_isr is {engine.all_settings.replication.min_isr}"
                 log.info("leading", extra={"epoch": epoch, "from_event_id": self._lead_from})
             case machine.AcceptWrites():
-                engine.is_leader = True
                 engine.refuse_writes = None
             case machine.RefuseWrites(reason):
                 engine.refuse_writes = f"{NOT_IN_SYNC}: {reason}"

@@ -423,6 +423,11 @@ class QueueWorld:
     def _live(self) -> None:
         """Clients at work, until the script or the power ends."""
         rng = self.rng
+        if not self.requests:
+            first = [(Request("create", name, asks=True), name) for name in self.names if rng.random() < 0.8]
+            self.requests += [request for request, _ in first]
+            asked = [(request, wire.encode_create_topic(name, want_event_id=True)) for request, name in first]
+            self._publisher().send(asked)
         for _ in range(rng.randint(1, self.weather.actions)):
             self.act()
             if rng.random() < 0.6:

@@ -1,0 +1,156 @@
+"""Rot: one bit of a queue's files turns over while nobody looks.
+
+The queue may refuse to start, or refuse to serve, and must then name the file and the byte; it may serve what is right.
+It must never serve anything else, nor leave anything out in silence.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pixiu.machines.queue_wire import requests as wire
+from pixiu.model.errors import CorruptData
+from pixiu.testing.queue_clients import Publisher, Request, Subscriber, Wire
+from pixiu.testing.queue_oracle import Model, Violation, journal_frames
+from pixiu.testing.queue_world import QueueWorld
+
+if TYPE_CHECKING:
+    from pixiu.queue.record import Frame
+
+__all__ = ["RotWorld"]
+
+ACTIONS = 40
+
+
+class RotWorld(QueueWorld):
+    """Work, an end of the process, one flipped bit, a start, and a look at everything."""
+
+    def __init__(self, seed: int, kinds: tuple[str, ...] = ("journal.log", "journal.idx", "topics.log", "topics.idx")):
+        super().__init__(seed)
+        self._kinds = kinds
+        self.flipped = ""
+        self.kind = ""
+        self.position = 0
+        self.verdict = ""
+        """What came of it: refused, reported or harmless."""
+
+    def rot(self) -> str:
+        """Run. Returns the verdict; raises ``Violation`` if rot was served or passed over."""
+        try:
+            self.boot()
+            self._live_well()
+            if self.rng.random() < 0.5:
+                self.stop()
+            self.scheduler.close()
+            frames = journal_frames(self.disk)
+            if self._flip():
+                self._start_and_look(frames)
+        finally:
+            self.scheduler.close()
+        return self.verdict
+
+    def _live_well(self) -> None:
+        while not self.requests or self.rng.random() > 1 / ACTIONS:
+            self._live()
+        self.settle()
+        self.scheduler.run_for(50)
+        self.take_answers()
+        self.settle()
+
+    def _make_trouble(self) -> None:
+        """One kind of trouble is enough."""
+
+    def _flip(self) -> bool:
+        """Turn over one bit of one file. False if there is no file of that kind."""
+        self.kind = self.rng.choice(self._kinds)
+        folder, ending = self.kind.split(".")
+        paths = [path for path in self.disk.files(f"queue/{folder}") if path.endswith(ending)]
+        paths = [path for path in paths if self.disk.content(path)]
+        if not paths:
+            return False
+        self.flipped = self.rng.choice(paths)
+        bit = self.rng.randrange(len(self.disk.content(self.flipped)) * 8)
+        self.position = bit // 8
+        self.disk.flip(self.flipped, bit)
+        self.note("flip", self.flipped, bit)
+        return True
+
+    def _start_and_look(self, frames: list[Frame]) -> None:
+        model = Model(frames)
+        try:
+            self.boot()
+        except CorruptData as error:
+            self._judge(str(error), "refused")
+            return
+        if journal_frames(self.disk) != frames and self.kind != "journal.log":
+            raise Violation(f"{self.flipped} byte {self.position} changed the journal")
+        kept = Model(journal_frames(self.disk)) if self.kind == "journal.log" else model
+        if self.engine.journal.last_event_id != model.last_event_id:
+            self._check_cut(frames)
+        self._look_at_topics(model if self.engine.journal.last_event_id == model.last_event_id else kept)
+        self._look_at_keys(model)
+        self._look_at_journal(frames)
+        if not self.verdict:
+            self.verdict = "harmless"
+        if self.verdict == "harmless" and self.kind == "journal.log":
+            raise Violation(f"{self.flipped} byte {self.position}: nobody noticed")
+
+    def _check_cut(self, frames: list[Frame]) -> None:
+        """A start may take rot in the very last write for an unfinished one; nothing before that may go."""
+        last = self.engine.journal.last_event_id
+        gone = [frame for frame in frames if frame.last_event_id > last]
+        proof = max(frame.flushed_through for frame in gone)
+        if proof > last or self.engine.state.applied > last:
+            raise Violation(f"events behind {last} were cut off, though event {proof} was known to be flushed")
+        self.verdict = "cut"
+
+    def _judge(self, text: str, verdict: str) -> None:
+        """Did it name the place?"""
+        stem = self.flipped.rpartition(".")[0]
+        if "byte" not in text or stem not in text:
+            raise Violation(f"{self.flipped} byte {self.position} was reported as {text!r}")
+        self.verdict = verdict
+
+    def _look_at_topics(self, model: Model) -> None:
+        for name, topic in model.topics.items():
+            if 0 < topic.expires_at <= self.clock.now_ms():
+                continue
+            subscriber = Subscriber(Wire(self.server, self.scheduler), name, b"look")
+            subscriber.wire.send(wire.encode_sub(name, b"look", after=0, batch=self.rng.choice([1, 255])))
+            self.scheduler.run_ready()
+            subscriber.take_pushes()
+            while subscriber.unacked:
+                subscriber.ack()
+                self.scheduler.run_ready()
+                subscriber.take_pushes()
+            got = [(item.event_id, item.time_ms, item.message) for item in subscriber.items]
+            if got != topic.log[: len(got)]:
+                raise Violation(f"{self.flipped} byte {self.position}: {name!r} serves what was never published")
+            if subscriber.text:
+                self._judge(subscriber.text, "reported")
+            elif len(got) < len(topic.log):
+                raise Violation(f"{self.flipped} byte {self.position}: {name!r} ends early, in silence")
+            subscriber.wire.hang_up()
+            self.scheduler.run_ready()
+
+    def _look_at_keys(self, model: Model) -> None:
+        for key, numbers in list(model.keys.items())[:5]:
+            publisher = Publisher(Wire(self.server, self.scheduler), self.rng, self.clock.monotonic_us)
+            topic = next(iter(model.topics), b"none")
+            request = Request("append", topic, key=key)
+            publisher.send([(request, wire.encode_append(topic, self.body()[1], key=key))])
+            self._run_until(lambda publisher=publisher: not publisher.open, "an append")  # type: ignore[misc]
+            publisher.take_answers()
+            if request.outcome == "ok" and (request.event_id, request.message_id) != numbers and not self.verdict:
+                raise Violation(f"{self.flipped} byte {self.position}: key {key!r} is now {request}, was {numbers}")
+            publisher.wire.hang_up()
+
+    def _look_at_journal(self, frames: list[Frame]) -> None:
+        """Read it as a follower does."""
+        try:
+            found = [frame for _, _, frame in self.engine.journal.scan_after(0)]
+        except CorruptData as error:
+            self._judge(str(error), "reported")
+            return
+        if found[: len(frames)] != frames and self.verdict != "cut":
+            raise Violation(f"{self.flipped} byte {self.position}: the journal serves what was never written")
