@@ -35,7 +35,7 @@ serve: $(BASE) ## set up, then start Pixiu on this machine (ARGS='--port 8400 --
 test: $(DEV) ## lint, types, layer rules and all tests but the long ones (what CI runs)
 	@$(MAKE) check
 	@echo "== tests, two at a time"
-	@$(PYTEST) -q -n 2 -m "not long and not crash and not serial" $(ARGS)
+	@$(PYTEST) -q -n 2 --dist loadfile -m "not long and not crash and not serial" $(ARGS)
 	@echo "== tests that need the machine to themselves"
 	@$(PYTEST) -q -m "(crash or serial) and not long" $(ARGS)
 	@echo "== all green: lint, types, layers, tests"
@@ -53,8 +53,11 @@ format: $(DEV) ## format the source and fix what the linter can
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format --quiet .
 
-test-long: $(DEV) ## the long tests: a thousand kills, thousands of seeds, ten-minute runs
+test-long: $(DEV) ## the long tests: a thousand kills, thousands of seeds, fuzzing, a soak, 25.6 million messages
 	@$(PYTEST) -m long --timeout 14400 $(ARGS)
+	@$(MAKE) fuzz ARGS=-max_total_time=600
+	@$(BIN)/python -m benchmarks.queue.soak
+	@$(BIN)/python -m benchmarks.queue --only seed --seed-messages 25600000
 
 fuzz: $(FUZZ) ## fuzz the wire parser by coverage (ARGS='-max_total_time=600')
 	@$(BIN)/python tools/fuzz_wire.py $(or $(ARGS),-max_total_time=60)
@@ -77,7 +80,7 @@ lock: $(DEV) ## renew the hash-pinned requirements/*.txt from the *.in files
 	@! grep -nE 'https?://' requirements/*.txt
 
 clean: ## remove .venv, caches and builds (never data)
-	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) build dist benchmarks/.build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(BASE):
