@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from pixiu import __version__
 from pixiu.machines.queue_wire import commands as wire
 from pixiu.machines.queue_wire.messages import split_messages
+from pixiu.machines.queue_wire.responses import encode_append_answer, encode_done, encode_refused, encode_sized
 from pixiu.model.errors import Conflict, Gone, NotAllowed, NotFound, NotLeader, RequestError
-from pixiu.queue.answers import ALIVE, OK, error_frame, json_frame, numbers_frame, ok_with
+from pixiu.queue.answers import ALIVE, OK
 from pixiu.queue.background import end_topic
 from pixiu.queue.delays import HEAD, Delayed
 from pixiu.queue.keys import Numbers
@@ -58,7 +59,7 @@ def create_topic(engine: Engine, connection: Connection, request: Request) -> No
         event_id = batch.change(Kind.CREATE, name, request.part)
         engine.topics.create(name, event_id, batch.now_ms, expires_at, batch.changes)
         batch.changes.on_commit(lambda: engine.background.topic_created(expires_at))
-        return ok_with(event_id) if ask else OK
+        return encode_done(event_id) if ask else OK
 
     connection.submit(Change(connection, sequence), block=True)
 
@@ -75,7 +76,7 @@ def delete_topic(engine: Engine, connection: Connection, request: Request) -> No
         if topic is None:
             raise NotFound(wire.TOPIC_NOT_EXIST)
         event_id = end_topic(engine, topic, batch)
-        return ok_with(event_id) if ask else OK
+        return encode_done(event_id) if ask else OK
 
     connection.submit(Change(connection, sequence), block=True)
 
@@ -105,7 +106,7 @@ def delay(engine: Engine, connection: Connection, request: Request) -> None:
         event_id = batch.change(Kind.DELAY, name, head + payload, topic_id=topic.create_event_id)
         engine.state.delays.add(Delayed(due_ms, event_id, name, payload), batch.changes)
         batch.changes.on_commit(lambda: engine.background.delay_added(due_ms))
-        return ok_with(event_id) if ask else OK
+        return encode_done(event_id) if ask else OK
 
     connection.submit(Change(connection, sequence, size=len(request.part)))
 
@@ -123,7 +124,7 @@ def topic_info(engine: Engine, connection: Connection, request: Request) -> None
     topic = engine.topics.stored(request.name)
     if topic is None:
         raise NotFound(wire.TOPIC_NOT_EXIST)
-    connection.answer(json_frame(topic_json(topic)))
+    connection.answer(encode_sized(topic_json(topic).encode()))
 
 
 def list_topics(engine: Engine, connection: Connection, _request: Request) -> None:
@@ -139,7 +140,7 @@ def list_valid(engine: Engine, connection: Connection, request: Request) -> None
 
 
 def _json_list(objects: list[str]) -> bytes:
-    return json_frame(f"[{','.join(objects)}]" if objects else "")
+    return encode_sized((f"[{','.join(objects)}]" if objects else "").encode())
 
 
 def sub(engine: Engine, connection: Connection, request: Request) -> None:
@@ -235,13 +236,13 @@ def append(engine: Engine, connection: Connection, request: Request) -> None:
         except LookupError as error:
             raise Conflict(f"{wire.BEHIND}: {error}") from None
         if before is not None:
-            return numbers_frame(*before, is_repeat=True)
+            return encode_append_answer(*before, repeat=True)
         message_id = engine.snowflakes.next(batch.now_ms)
         event_id = batch.append(topic, numbered(message, message_id, key))
         earlier = engine.keys.add(key, Numbers(event_id, message_id))
         engine.state.last_message_id = message_id
         batch.changes.on_undo(lambda: engine.keys.forget(key, earlier))
-        return numbers_frame(event_id, message_id, is_repeat=False)
+        return encode_append_answer(event_id, message_id, repeat=False)
 
     connection.submit(Change(connection, sequence, size=len(part)))
 
@@ -345,7 +346,7 @@ def flush(engine: Engine, connection: Connection, _request: Request) -> None:
 
     def done() -> None:
         reason = engine.writer.poisoned
-        connection.answered(OK if reason is None else error_frame(reason))
+        connection.answered(OK if reason is None else encode_refused(reason))
 
     engine.writer.when_flushed(done)
 
@@ -412,7 +413,7 @@ def replica(engine: Engine, connection: Connection, request: Request) -> None:
 
 
 def _json(value: object) -> bytes:
-    return json_frame(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
+    return encode_sized(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
 
 
 HANDLERS: dict[int, Callable[[Engine, Connection, Request], None]] = {

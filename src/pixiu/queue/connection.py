@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from pixiu.machines.queue_wire import commands as wire
 from pixiu.machines.queue_wire.messages import split_messages
+from pixiu.machines.queue_wire.responses import encode_refused
 from pixiu.model.errors import PixiuError
-from pixiu.queue.answers import OK, error_frame
+from pixiu.queue.answers import OK
 from pixiu.queue.writer import Answer, Publish
 
 if TYPE_CHECKING:
@@ -322,17 +323,17 @@ class Connection:
         payload = data[part_at:end]
         ask = data[position + 7] == wire.FLAG_WANT_EVENT_ID
         if payload_bytes <= 8:
-            self.answer(error_frame(wire.PAYLOAD_TOO_SMALL))
+            self.answer(encode_refused(wire.PAYLOAD_TOO_SMALL))
             return end
         messages = split_messages(payload)
         if messages is None:
-            self.answer(error_frame(wire.BAD_PUB_PAYLOAD))
+            self.answer(encode_refused(wire.BAD_PUB_PAYLOAD))
             return end
         name = data[position + 20 : position + 20 + name_bytes]
         try:
             topic = self._engine.topic_to_publish(name, self.is_node)
         except PixiuError as error:
-            self.answer(error_frame(str(error)))
+            self.answer(encode_refused(str(error)))
             return end
         self._outstanding += 1
         if len(messages) > 1 or ask or payload_bytes > PLAIN_BYTES_MAX:
@@ -351,13 +352,13 @@ class Connection:
             return
         handler = self._server.handlers.get(request.command)
         if handler is None:
-            self.answer(error_frame(wire.DONT_SUPPORT_ACTION))
+            self.answer(encode_refused(wire.DONT_SUPPORT_ACTION))
             return
         try:
             handler(self._engine, self, request)
         except PixiuError as error:
             self._engine.counters.refused += 1
-            self.answer(error_frame(str(error)))
+            self.answer(encode_refused(str(error)))
 
     # What handlers and the writer use.
 
@@ -420,7 +421,7 @@ class Connection:
     def refuse_and_close(self, text: str) -> None:
         """The one error after which nobody knows where the next request begins."""
         self._is_closing = self._is_held = True
-        self.answer(error_frame(text))
+        self.answer(encode_refused(text))
         if not self._outstanding:
             self.close()
 

@@ -22,7 +22,7 @@ from pixiu.queue.metrics import QueueCounters
 from pixiu.queue.record import Kind, decode_block, read_frames
 from pixiu.queue.recovery import find_end
 from pixiu.queue.segment import entries_of
-from pixiu.queue.state import State, epoch_payload
+from pixiu.queue.state import FLUSHED_KEY, State, epoch_payload, pack_number
 from pixiu.queue.subscriptions import Subscriptions
 from pixiu.queue.topics import Topic, Topics
 from pixiu.queue.windows import Windows
@@ -112,7 +112,7 @@ class Engine:
         """
         state = self.state
         applied = state.applied
-        found = find_end(self.journal, applied)
+        found = find_end(self.journal, applied, state.flushed)
         through = max(applied, min(state.shown, found.last_event_id)) if is_follower else found.last_event_id
         replayed = self._replay(applied, through, progress)
         self.commit_event_id = self.writer.committed_through = through
@@ -183,6 +183,7 @@ class Engine:
     def _commit(self, batch: Batch) -> None:
         """A batch is committed: store, topic logs, then everyone who waits for it."""
         changes = batch.changes
+        changes.put(FLUSHED_KEY, pack_number(self.journal.flushed_through))
         self.state.write(changes, batch.last_event_id)
         for run in batch.runs:
             topic = run.topic

@@ -7,8 +7,8 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from pixiu.machines.queue_wire.follow import encode_frames, encode_state, encode_too_far, encode_truncate
+from pixiu.machines.queue_wire.responses import encode_refused
 from pixiu.model.errors import PixiuError
-from pixiu.queue.answers import error_frame
 from pixiu.queue.replica_stream import SEND_BYTES, JournalReader
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class FollowStream:
             data = reader.read(SEND_BYTES, self._engine.journal.last_event_id)
         except (PixiuError, OSError) as error:
             log.error("cannot read the journal for a follower", extra={"reason": str(error)})
-            connection.write(error_frame(str(error)))
+            connection.write(encode_refused(str(error)))
             self.cut()
             return
         if data or self._told_commit < self._engine.commit_event_id:

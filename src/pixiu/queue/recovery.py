@@ -41,11 +41,16 @@ class Recovered:
     cut_bytes: int
 
 
-def find_end(journal: Journal, applied: int) -> Recovered:
-    """Settle where the journal ends. ``applied`` is the event id that the last checkpoint covers."""
+def find_end(journal: Journal, applied: int, flushed: int = 0) -> Recovered:
+    """Settle where the journal ends.
+
+    ``applied`` is the event id that the last checkpoint covers, ``flushed`` the last that the store knows to have been
+    on disk: if the journal ends before it, rot has taken the end.
+    """
+    flushed = max(applied, flushed)
     if journal.is_empty:
-        if applied:
-            raise CorruptData(f"the store knows event {applied}, but the journal is empty; restore it from a backup")
+        if flushed:
+            raise CorruptData(f"the store knows event {flushed}, but the journal is empty; restore it from a backup")
         return Recovered(0, 0, 0)
     if applied and applied < journal.first_event_id - 1:
         raise CorruptData(
@@ -72,9 +77,9 @@ def find_end(journal: Journal, applied: int) -> Recovered:
     if damage is not None:
         _refuse_rot(tail, damage, expected)
         log.warning("unfinished write cut off", extra={"file": tail.path, "position": end, "bytes": cut})
-    if applied > expected - 1:
+    if flushed > expected - 1:
         raise CorruptData(
-            f"{tail.path} byte {end}: events {expected} to {applied} were on disk and are gone; "
+            f"{tail.path} byte {end}: events {expected} to {flushed} were on disk and are gone; "
             "restore from a backup, or copy from a follower"
         )
     tail.last_event_id = expected - 1

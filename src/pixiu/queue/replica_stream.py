@@ -11,8 +11,9 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from pixiu.machines.queue_wire.commands import EVENT_ID_BEYOND, EVENT_ID_FILE_GONE, RESERVED_PREFIX
+from pixiu.machines.queue_wire.responses import encode_refused
 from pixiu.model.errors import Gone, NotFound, PixiuError
-from pixiu.queue.answers import ALIVE, OK, error_frame
+from pixiu.queue.answers import ALIVE, OK
 from pixiu.queue.record import (
     SMSS_KINDS,
     Frame,
@@ -112,7 +113,7 @@ class ReplicaStream:
         except (PixiuError, OSError) as error:
             log.error("cannot read the journal for a follower", extra={"reason": str(error)})
             self.close()
-            connection.stream_ended(error_frame(str(error)), b"")
+            connection.stream_ended(encode_refused(str(error)), b"")
             return
         if not data:
             return

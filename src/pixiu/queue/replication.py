@@ -18,10 +18,10 @@ from pixiu.machines import replication as machine
 from pixiu.machines.queue_wire.commands import NOT_IN_SYNC
 from pixiu.machines.queue_wire.follow import FramesSent, StateTold, TooFarBehind, TruncateTold
 from pixiu.machines.queue_wire.requests import encode_follow, encode_follow_progress
+from pixiu.machines.queue_wire.responses import encode_done, encode_refused
 from pixiu.machines.queue_wire.streams import Refused
 from pixiu.machines.replication import Control, EpochStart, LogState, Replica, State
 from pixiu.model.errors import PixiuError
-from pixiu.queue.answers import error_frame, ok_with
 from pixiu.queue.follow_stream import FollowStream
 from pixiu.queue.leader_link import CONNECT_TIMEOUT_MS, LeaderLink, arrival
 from pixiu.queue.snapshot import SnapshotFetch
@@ -190,7 +190,7 @@ class Replication:
             case machine.SendState() | machine.SendTruncate() | machine.SendTooFar() | machine.StreamAfter():
                 self._to_follower(command)
             case machine.RefuseFollower(session, reason):
-                self._end_stream(session, error_frame(reason))
+                self._end_stream(session, encode_refused(reason))
             case machine.CloseFollower(session):
                 stream = self._streams.get(session)
                 if stream is not None:
@@ -234,9 +234,9 @@ class Replication:
                 engine.stop_leading(f"this node leads no more ({reason}); whether this was kept is unknown")
                 self._events.append(machine.LeadingStopped(self._log_state()))
             case machine.Promoted(epoch):
-                self._answer_promotion(ok_with(epoch))
+                self._answer_promotion(encode_done(epoch))
             case machine.PromoteRefused(reason):
-                self._answer_promotion(error_frame(reason))
+                self._answer_promotion(encode_refused(reason))
             case _:
                 raise AssertionError(f"nobody performs {command}")
 

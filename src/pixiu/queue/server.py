@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from pixiu.queue.answers import error_frame
+from pixiu.machines.queue_wire.responses import encode_refused
 from pixiu.queue.connection import Connection
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class QueueServer:
         connection.last_seen_us = self._now_us
         if len(self.connections) >= self._connections_max:
             self._engine.counters.connections_refused += 1
-            connection.write(error_frame(f"too many connections, at most {self._connections_max}"))
+            connection.write(encode_refused(f"too many connections, at most {self._connections_max}"))
             connection.close()
             return
         self.connections.add(connection)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 APPLIED_KEY = b"m/applied"
 MESSAGE_ID_KEY = b"m/message_id"
 SHOWN_KEY = b"m/shown"
+FLUSHED_KEY = b"m/flushed"
 _EPOCH_PREFIX = b"e"
 _I64 = Struct("<q")
 _BIG = Struct(">q")
@@ -67,6 +68,11 @@ class State:
     def applied(self) -> int:
         """The event id that the last checkpoint covers."""
         return self.number(APPLIED_KEY)
+
+    @property
+    def flushed(self) -> int:
+        """The journal was on disk at least through here."""
+        return self.number(FLUSHED_KEY)
 
     def number(self, key: bytes) -> int:
         """A stored number, 0 if there is none."""
@@ -147,6 +153,11 @@ class State:
         """Forget a topic and what belongs to it."""
         self.topics.delete(topic, changes)
         self.positions.drop_topic(topic, changes)
+
+
+def pack_number(value: int) -> bytes:
+    """A number as the store keeps it."""
+    return _I64.pack(value)
 
 
 def epoch_payload(epoch: int, leader: str) -> bytes:

@@ -19,8 +19,9 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from pixiu.machines.queue_wire.commands import SUBSCRIBER_EXIST_SUFFIX
+from pixiu.machines.queue_wire.responses import encode_refused
 from pixiu.model.errors import Conflict, PixiuError
-from pixiu.queue.answers import ALIVE, ENDED, batch_frame, error_frame
+from pixiu.queue.answers import ALIVE, ENDED, batch_frame
 from pixiu.queue.windows import is_enough
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ class Subscription:
         try:
             self._number, self._position = self._find_start()
         except PixiuError as error:
-            self._end(error_frame(str(error)))
+            self._end(encode_refused(str(error)))
             return
         self._hub.scheduler.soon(self._begin)
 
@@ -225,7 +226,7 @@ class Subscription:
                 window = self._hub.windows.at(topic, log_file, number, self._position, count=self._batch)
             except (PixiuError, OSError) as error:
                 log.error("cannot read topic", extra={"topic": self._label, "reason": str(error)})
-                self._end(error_frame(str(error)))
+                self._end(encode_refused(str(error)))
                 return
             if window is None:
                 self._window = None

@@ -18,8 +18,9 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from pixiu.machines.queue_wire.commands import TOPIC_NOT_EXIST
+from pixiu.machines.queue_wire.responses import encode_done, encode_refused
 from pixiu.model.errors import PixiuError
-from pixiu.queue.answers import OK, error_frame, ok_with
+from pixiu.queue.answers import OK
 from pixiu.queue.batch import RUN_COUNT_MAX, Batch
 from pixiu.queue.record import Kind
 
@@ -41,7 +42,7 @@ INLINE_FLUSH_MS_MAX = 2.0
 STALL_MS = 1000
 """How soon to try again what the store refused."""
 
-_MISSING = error_frame(TOPIC_NOT_EXIST)
+_MISSING = encode_refused(TOPIC_NOT_EXIST)
 _REFUSED = _MISSING[:2]
 
 
@@ -236,14 +237,14 @@ class Writer:
                 replies.append((operation.connection, _MISSING))
                 return
             event_id = batch.publish(operation.topic, operation.messages)
-            replies.append((operation.connection, ok_with(event_id) if operation.ask else OK))
+            replies.append((operation.connection, encode_done(event_id) if operation.ask else OK))
         elif type(operation) is Change:
             batch.request_count += 1
             try:
                 reply = operation.sequence(batch)
             except (PixiuError, OSError) as error:
                 self._counters.refused += 1
-                reply = error_frame(str(error))
+                reply = encode_refused(str(error))
             if operation.connection is not None:
                 replies.append((operation.connection, reply))
         elif type(operation) is Answer:
@@ -343,7 +344,7 @@ class Writer:
 
     def _answer_all(self, batches: Iterable[Batch], reason: str) -> None:
         """Answer every request of these batches with one error; one that was refused already stays refused."""
-        frame = error_frame(reason)
+        frame = encode_refused(reason)
         for batch in batches:
             for reply in batch.replies:
                 answer = frame * (len(reply[1]) // len(OK)) if len(reply) == 4 else frame
@@ -351,7 +352,7 @@ class Writer:
 
     def _refuse(self, operations: list[Operation], reason: str) -> None:
         """Answer every operation with one error; answers that were ready stay as they are."""
-        frame = error_frame(reason)
+        frame = encode_refused(reason)
         for operation in operations:
             if type(operation) is tuple:
                 operation[0].answered(frame * (len(operation[1]) // len(OK)))
