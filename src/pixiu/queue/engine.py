@@ -183,7 +183,7 @@ class Engine:
     def _commit(self, batch: Batch) -> None:
         """A batch is committed: store, topic logs, then everyone who waits for it."""
         changes = batch.changes
-        changes.put(FLUSHED_KEY, pack_number(self.journal.flushed_through))
+        changes.put(FLUSHED_KEY, pack_number(min(self.journal.flushed_through, batch.last_event_id)))
         self.state.write(changes, batch.last_event_id)
         for run in batch.runs:
             topic = run.topic

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PIECE_BYTES = 256 * 1024
+UNREAD_BYTES_MAX = 64 * 1024
 DUMP_FOLDER = "queue/state.dump"
 INCOMING = "incoming"
 COMPLETE = f"{INCOMING}/COMPLETE"
@@ -82,6 +83,7 @@ class SnapshotStream:
         self._connection = connection
         self._messages = snapshot_messages(engine)
         self._is_closed = False
+        self._unread = b""
 
     def start(self) -> None:
         """Begin."""
@@ -89,7 +91,10 @@ class SnapshotStream:
         self._engine.scheduler.soon(self._send)
 
     def receive(self, data: bytes) -> None:
-        """Nothing is expected of the receiver."""
+        """The next command, from a receiver that has read the end before we have noticed it."""
+        self._unread += data
+        if len(self._unread) > UNREAD_BYTES_MAX:
+            self._connection.close()
 
     def close(self) -> None:
         """The receiver is gone."""
@@ -103,7 +108,7 @@ class SnapshotStream:
             message = next(self._messages)
         except StopIteration:
             self._is_closed = True
-            connection.stream_ended(b"", b"")
+            connection.stream_ended(b"", self._unread)
             return
         except (OSError, PixiuError) as error:
             log.error("snapshot failed", extra={"reason": str(error)})

@@ -74,7 +74,7 @@ class Window:
     """A checked stretch of one segment, ready to be sliced into pushes. Shared by all who read there."""
 
     __slots__ = (
-        "__weakref__", "data", "file_number", "frames", "is_from_disk", "next_file_number", "next_position", "starts",
+        "__weakref__", "data", "file_number", "frames", "is_full", "next_file_number", "next_position", "starts",
     )  # fmt: skip
 
     def __init__(
@@ -84,10 +84,10 @@ class Window:
         starts: Sequence[int],
         following: tuple[int, int],
         *,
-        is_from_disk: bool = False,
+        is_full: bool = False,
     ) -> None:
-        self.is_from_disk = is_from_disk
-        """As long as one read makes it, not as short as one commit was."""
+        self.is_full = is_full
+        """As long as one read makes it: reading here again would not give more."""
         self.file_number = file_number
         self.data = data
         self.starts = starts
@@ -174,8 +174,17 @@ class TopicLog:
     def _chunk(self, number: int, at: int) -> Chunk:
         data = self._segment(number)[1].read(at * CHUNK_BYTES, CHUNK_BYTES)
         if len(data) != CHUNK_BYTES:
-            raise CorruptData(f"{self.path(number, 'idx')}: entry {at} is missing")
-        return Chunk(*_CHUNK.unpack(data))
+            raise CorruptData(f"{self.path(number, 'idx')} byte {at * CHUNK_BYTES}: ends here")
+        return self._fitting(number, at, Chunk(*_CHUNK.unpack(data)))
+
+    def _fitting(self, number: int, at: int, chunk: Chunk) -> Chunk:
+        """The same chunk, if it can be true at all."""
+        if not 0 <= chunk.position <= chunk.end <= self.size_of(number):
+            raise CorruptData(
+                f"{self.path(number, 'idx')} byte {at * CHUNK_BYTES}: names bytes that are not there; "
+                "run: pixiu queue verify --repair"
+            )
+        return chunk
 
     def _chunks_in(self, number: int) -> int:
         if number == self.file_number:
@@ -268,7 +277,8 @@ class TopicLog:
             raise CorruptData(f"{self.path(number)} byte {starts[-1]}: items do not fill their chunk")
         following = self._following(number) if end >= self._segment_bytes else None
         after = (number, end) if following is None else (following, 0)
-        return Window(number, data[position - begin :], starts, after, is_from_disk=True)
+        is_full = at + len(chunks) < self._chunks_in(number) or number != self.file_number
+        return Window(number, data[position - begin :], starts, after, is_full=is_full)
 
     def _chunks(self, number: int, at: int) -> list[Chunk]:
         """Chunks from the ``at``-th on: as many as fill a window, at least one."""
@@ -277,7 +287,7 @@ class TopicLog:
         chunks: list[Chunk] = []
         total = 0
         for fields in _CHUNK.iter_unpack(data[: len(data) // CHUNK_BYTES * CHUNK_BYTES]):
-            chunk = Chunk(*fields)
+            chunk = self._fitting(number, at + len(chunks), Chunk(*fields))
             total += chunk.length
             if chunks and total > WINDOW_BYTES:
                 break

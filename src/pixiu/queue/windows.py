@@ -46,7 +46,7 @@ class Windows:
         """
         place = topic, number, position
         window = self._windows.get(place)
-        if window is not None and (window.is_from_disk or is_enough(window, 0, count, log)):
+        if window is not None and (window.is_full or is_enough(window, 0, count, log)):
             self._windows.move_to_end(place)
             return window
         window = log.read(number, position)
