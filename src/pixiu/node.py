@@ -20,7 +20,7 @@ import uvloop
 from pixiu import __version__
 from pixiu.backends.embedded.keyvalue import RocksKeyValue
 from pixiu.config import Settings
-from pixiu.model.errors import PixiuError
+from pixiu.model.errors import Gone, PixiuError
 from pixiu.queue.commands import HANDLERS
 from pixiu.queue.engine import Engine
 from pixiu.queue.metrics import METRICS, snapshot
@@ -30,7 +30,7 @@ from pixiu.queue.snapshot import COMPLETE, DUMP_FOLDER, INCOMING, load_dump, sna
 from pixiu.runtime.admin import AdminServer, standard_routes
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datadir import DataDirectory
-from pixiu.runtime.files import SystemFiles
+from pixiu.runtime.files import SystemFiles, flush_folders
 from pixiu.runtime.links import TcpLinks
 from pixiu.runtime.logging import configure_logging
 from pixiu.runtime.metrics import Metrics
@@ -245,28 +245,42 @@ def _same_ports(settings: Settings, running: Running) -> Settings:
 
 
 def open_store(root: Path) -> RocksKeyValue:
-    """The store of a data directory; a snapshot that has arrived whole is moved into place first."""
-    incoming = root / INCOMING
+    """The store of a data directory; a snapshot that has arrived whole is moved into place first.
+
+    Every step can be repeated after a crash: the old queue goes only while the new one still lies in ``incoming``, and
+    a dump that was loaded gets another name before it is removed.
+    """
+    incoming, queue = root / INCOMING, root / "queue"
     if (root / COMPLETE).exists():
-        shutil.rmtree(root / "queue", ignore_errors=True)
         if (incoming / "queue").exists():
-            (incoming / "queue").rename(root / "queue")
+            shutil.rmtree(queue, ignore_errors=True)
+            (incoming / "queue").rename(queue)
+            flush_folders(root)
         (root / COMPLETE).unlink()
     shutil.rmtree(incoming, ignore_errors=True)
-    dump = root / DUMP_FOLDER
+    dump, loaded = root / DUMP_FOLDER, root / f"{DUMP_FOLDER}.loaded"
+    shutil.rmtree(loaded, ignore_errors=True)
     if dump.exists():
-        shutil.rmtree(root / "queue" / "state", ignore_errors=True)
-    store = RocksKeyValue(root / "queue" / "state")
+        shutil.rmtree(queue / "state", ignore_errors=True)
+    store = RocksKeyValue(queue / "state")
     if dump.exists():
         for piece in sorted(dump.iterdir()):
             load_dump(piece.read_bytes(), store)
         store.flush()
-        shutil.rmtree(dump)
+        dump.rename(loaded)
+        flush_folders(queue)
+        shutil.rmtree(loaded)
     return store
 
 
 def rebuild(root: Path) -> None:
     """Make store, topic logs and indexes of a stopped queue again from its journal."""
+    first = min((int(path.stem) for path in (root / "queue" / "journal").glob("*.log")), default=1)
+    if first > 1:
+        raise Gone(
+            f"the journal begins with event {first}, since retention removed what came before: topics cannot be made "
+            "again from it. Restore a backup (pixiu restore), or copy from a follower (pixiu queue serve --follow)"
+        )
     shutil.rmtree(root / "queue" / "state", ignore_errors=True)
     shutil.rmtree(root / "queue" / "topics", ignore_errors=True)
     engine = _engine_without_loop(root)

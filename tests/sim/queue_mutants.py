@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pixiu.machines.queue_wire.responses import encode_refused
-from pixiu.queue import recovery, topic_log
+from pixiu.queue import recovery
 from pixiu.queue.background import Background
 from pixiu.queue.batch import Batch
 from pixiu.queue.changes import Changes
@@ -17,8 +17,10 @@ from pixiu.queue.delays import HEAD, Delayed
 from pixiu.queue.engine import Engine
 from pixiu.queue.journal import FOLDER, Journal
 from pixiu.queue.keys import Numbers
+from pixiu.queue.record import Kind, Record
 from pixiu.queue.segment import Segment
-from pixiu.queue.topic_log import End, TopicLog
+from pixiu.queue.state import State
+from pixiu.queue.topic_log import End, TopicLog, Window
 from pixiu.queue.topics import Topic, Topics
 from pixiu.queue.writer import Writer
 from pixiu.testing.disk import SimulatedDisk
@@ -87,37 +89,33 @@ def takes_written_for_committed(patch: pytest.MonkeyPatch) -> None:
 
 
 def fires_first_and_forgets_later(patch: pytest.MonkeyPatch) -> None:
+    """The delay goes in a batch of its own, a while after its firing."""
     original = Background._sequence_fire
 
     def sequence(self: Background, delayed: Delayed, batch: Batch) -> None:
         original(self, delayed, batch)
+        fired = batch.changes._commits.pop()
         rows = Changes()
         self._engine.state.delays.remove(delayed.due_ms, delayed.event_id, rows)
         for key in rows.deletes:
             batch.changes._batch.pop(key, None)
-        store = self._engine.state.store
-        batch.changes.on_commit(lambda: self._engine.scheduler.after(300, lambda: store.write([], rows.deletes)))
 
-    def apply_nothing(self: Any, due_ms: int, event_id: int, changes: Changes) -> None:
-        """Nor does replay forget it."""
+        def later() -> None:
+            self._engine.state.store.write([], rows.deletes)
+            fired()
+
+        batch.changes.on_commit(lambda: self._engine.scheduler.after(300, later))
 
     patch.setattr(Background, "_sequence_fire", sequence)
-    patch.setattr("pixiu.queue.state.Delays.remove", _only_from(Background, apply_nothing))
 
 
-def _only_from(_kind: type, instead: Callable[..., None]) -> Callable[..., None]:
-    """A method that does its work only when the background asks; recovery does without."""
-    from pixiu.queue.delays import Delays
+def replays_a_firing_without_ending_its_delay(patch: pytest.MonkeyPatch) -> None:
+    original = State._apply_messages
 
-    original = Delays.remove
+    def apply(self: State, record: Record, topic: Topic | None, changes: Changes) -> tuple[Topic, Window] | None:
+        return original(self, record, topic, Changes())
 
-    def remove(self: Delays, due_ms: int, event_id: int, changes: Changes) -> None:
-        if changes._commits or changes._undos or not changes._batch:
-            original(self, due_ms, event_id, changes)
-        else:
-            instead(self, due_ms, event_id, changes)
-
-    return remove
+    patch.setattr(State, "_apply_messages", apply)
 
 
 def forgets_keys_at_a_restart(patch: pytest.MonkeyPatch) -> None:
@@ -176,8 +174,8 @@ def removes_files_before_the_end_is_durable(patch: pytest.MonkeyPatch) -> None:
 def numbers_a_delay_too_early(patch: pytest.MonkeyPatch) -> None:
     original = Batch.change
 
-    def change(self: Batch, kind: int, topic: bytes, payload: bytes, **named: Any) -> int:
-        if kind == 16 and self.next_event_id > 3:
+    def change(self: Batch, kind: Kind, topic: bytes, payload: bytes, **named: Any) -> int:
+        if kind == Kind.DELAY and self.next_event_id > 3:
             due_ms, event_id = HEAD.unpack_from(payload)
             payload = HEAD.pack(due_ms, event_id - 1) + payload[HEAD.size :]
         return original(self, kind, topic, payload, **named)
@@ -207,6 +205,7 @@ MUTANTS: dict[str, Patch] = {
         saves_the_checkpoint_before_it_is_true,
         takes_written_for_committed,
         fires_first_and_forgets_later,
+        replays_a_firing_without_ending_its_delay,
         forgets_keys_at_a_restart,
         does_not_flush_names,
         lets_the_store_run_ahead,
@@ -235,17 +234,7 @@ def serves_topics_unchecked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TopicLog, "_check", lambda self, number, data, chunk, begin: None)
 
 
-def serves_the_journal_unchecked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("pixiu.queue.record.crc32", lambda data, start=0: 0)
-    patch.setattr(
-        "pixiu.queue.record.encode_frame",
-        lambda block, *, epoch, count, flushed_through: b"",
-    )
-
-
 ROT_MUTANTS: dict[str, Patch] = {
     "cuts_at_the_first_damage": cuts_at_the_first_damage,
     "serves_topics_unchecked": serves_topics_unchecked,
 }
-
-assert topic_log.CHUNK_BYTES == 32

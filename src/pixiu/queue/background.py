@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from pixiu.machines.queue_wire.commands import RESERVED_PREFIX
 from pixiu.machines.queue_wire.messages import split_messages
 from pixiu.model.errors import PixiuError
 from pixiu.queue.delays import FIRE_AT_ONCE_MAX, HEAD, Alarm, Delayed, SteadyClock
@@ -137,11 +138,14 @@ class Background:
         self._firing.discard(delayed.event_id)
         self._delay_alarm.set(self.steady.now_ms())
 
-    def cancel_delay(self, event_id: int, batch: Batch) -> bool:
+    def cancel_delay(self, event_id: int, batch: Batch, *, with_reserved: bool) -> bool:
         """Number the end of a delay before it fires. False if it does not wait, or is on its way already."""
         delays = self._engine.state.delays
         due_ms = delays.due_of(event_id)
         if due_ms is None or event_id in self._firing:
+            return False
+        delayed = delays.get(due_ms, event_id)
+        if delayed is None or (delayed.topic.startswith(RESERVED_PREFIX) and not with_reserved):
             return False
         self._firing.add(event_id)
         batch.change(Kind.CANCEL, b"", HEAD.pack(due_ms, event_id))

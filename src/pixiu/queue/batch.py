@@ -41,8 +41,8 @@ class Batch:
     """Records being numbered and encoded, and what must happen once they are durable."""
 
     __slots__ = (
-        "_entries", "_flushed_through", "_frames", "_open_run", "changes", "epoch", "last_event_id", "message_id",
-        "next_event_id", "now_ms", "position", "replies", "request_count", "runs", "started_ms",
+        "_entries", "_flushed_through", "_frames", "_open_run", "changes", "epoch", "last_event_id", "next_event_id",
+        "now_ms", "position", "replies", "request_count", "runs", "size",
     )  # fmt: skip
 
     def __init__(self, *, next_event_id: int, position: int, epoch: int, flushed_through: int, now_ms: int) -> None:
@@ -60,6 +60,8 @@ class Batch:
         """Whom to answer what, first two fields of each."""
         self.request_count = 0
         self.last_event_id = next_event_id - 1
+        self.size = 0
+        """Bytes of its frames, once they are written."""
 
     def run_of(self, topic: Topic) -> list[bytes]:
         """The messages of the open run of ``topic``, to be added to; a new run if it is another's, or full."""
@@ -164,6 +166,12 @@ class Batch:
     def entries(self) -> bytes:
         """Every index entry."""
         return self._entries[0] if len(self._entries) == 1 else b"".join(self._entries)
+
+    def written(self) -> None:
+        """The journal has the frames: keep their size, not their bytes."""
+        self.size = sum(map(len, self._frames))
+        self._frames.clear()
+        self._entries.clear()
 
     @property
     def is_empty(self) -> bool:

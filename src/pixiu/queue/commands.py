@@ -14,10 +14,11 @@ from pixiu.machines.queue_wire.responses import encode_append_answer, encode_don
 from pixiu.model.errors import Conflict, Gone, NotAllowed, NotFound, NotLeader, RequestError
 from pixiu.queue.answers import ALIVE, OK
 from pixiu.queue.background import end_topic
+from pixiu.queue.connection import MESSAGES_MAX
 from pixiu.queue.delays import HEAD, Delayed
 from pixiu.queue.keys import Numbers
 from pixiu.queue.messages import numbered
-from pixiu.queue.positions import pack_rows
+from pixiu.queue.positions import FORGET, pack_rows
 from pixiu.queue.record import Kind
 from pixiu.queue.replica_stream import ReplicaStream
 from pixiu.queue.retention import is_outdated
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from pixiu.queue.topics import Topic
 
 KEY_BYTES_MAX = 512
+EPOCH_MAX = 2**31
+"""No honest node has seen this many changes of leader; a larger number would only fence the leader for good."""
 DELAYS_LISTED_MAX = 10_000
 ACK_TIMEOUT_MS_MAX = 7 * 86_400_000
 
@@ -91,8 +94,9 @@ def delay(engine: Engine, connection: Connection, request: Request) -> None:
     if delay_ms < wire.DELAY_MS_MIN:
         raise RequestError(wire.DELAY_TOO_SHORT)
     payload = request.part[8:]
-    if split_messages(payload) is None:
-        raise RequestError(wire.BAD_DELAY)
+    messages = split_messages(payload)
+    if messages is None or len(messages) > MESSAGES_MAX:
+        raise RequestError(wire.BAD_DELAY if messages is None else wire.TOO_MANY_MESSAGES)
     engine.check_reserved(request.name, connection.is_node)
     due_ms = engine.background.steady.now_ms() + delay_ms
     name, ask = request.name, request.flags == wire.FLAG_WANT_EVENT_ID
@@ -187,7 +191,8 @@ def subscribe(engine: Engine, connection: Connection, request: Request) -> None:
         raise RequestError(wire.BAD_EXTENSION_PART)
     start, value, batch, timeout_ms, name_bytes = _SUBSCRIBE.unpack_from(request.part)
     name = request.part[_SUBSCRIBE.size :]
-    if len(name) != name_bytes or start > wire.START_TIME:
+    too_long = name_bytes > engine.settings.subscriber_name_bytes_max
+    if len(name) != name_bytes or start > wire.START_TIME or too_long:
         raise RequestError(wire.BAD_EXTENSION_PART)
     topic = engine.topic_to_read(request.name, connection.is_node)
     timeout_ms = min(timeout_ms, ACK_TIMEOUT_MS_MAX) if timeout_ms > 0 else engine.settings.ack_timeout_default_ms
@@ -274,6 +279,8 @@ def set_position(engine: Engine, connection: Connection, request: Request) -> No
         raise RequestError(wire.BAD_EXTENSION_PART)
     name = request.part[2 : 2 + size]
     (event_id,) = _I64.unpack_from(request.part, 2 + size)
+    if event_id < FORGET or size > engine.settings.subscriber_name_bytes_max:
+        raise RequestError(wire.BAD_EXTENSION_PART)
     topic = engine.topic_to_read(request.name, connection.is_node)
 
     def sequence(batch: Batch) -> bytes:
@@ -325,7 +332,7 @@ def cancel_delay(engine: Engine, connection: Connection, request: Request) -> No
     (event_id,) = _I64.unpack(request.part)
 
     def sequence(batch: Batch) -> bytes:
-        if not engine.background.cancel_delay(event_id, batch):
+        if not engine.background.cancel_delay(event_id, batch, with_reserved=connection.is_node):
             raise NotFound(wire.DELAYED_NOT_EXIST)
         return OK
 
@@ -375,6 +382,8 @@ def follow(engine: Engine, connection: Connection, request: Request) -> None:
         raise RequestError(wire.BAD_EXTENSION_PART)
     name = part[2 : 2 + size].decode(errors="replace")
     last_event_id, last_epoch, highest_epoch, _ = _FOLLOW.unpack_from(part, 2 + size)
+    if max(last_epoch, highest_epoch) >= EPOCH_MAX or not 0 <= last_event_id < 2**62:
+        raise RequestError(wire.BAD_EXTENSION_PART)
     engine.replication.follow_asked(connection, name, last_event_id, last_epoch, highest_epoch)
 
 

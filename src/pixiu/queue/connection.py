@@ -37,6 +37,9 @@ READ_AHEAD_BYTES_MAX = 1 * 2**20
 PLAIN_BYTES_MAX = 4096
 """Payloads up to this take the short way through the writer."""
 
+MESSAGES_MAX = 65_536
+"""Messages in one publish."""
+
 EXTENSION_OVERHEAD_BYTES = 1024
 """What an extension's part may have around a payload: numbers, a key, a name."""
 
@@ -326,8 +329,8 @@ class Connection:
             self.answer(encode_refused(wire.PAYLOAD_TOO_SMALL))
             return end
         messages = split_messages(payload)
-        if messages is None:
-            self.answer(encode_refused(wire.BAD_PUB_PAYLOAD))
+        if messages is None or len(messages) > MESSAGES_MAX:
+            self.answer(encode_refused(wire.BAD_PUB_PAYLOAD if messages is None else wire.TOO_MANY_MESSAGES))
             return end
         name = data[position + 20 : position + 20 + name_bytes]
         try:
@@ -453,9 +456,11 @@ class Connection:
             self._server.reset_on_close(self.transport)
             self.transport.abort()
 
-    def is_stalled(self, now_us: int, timeout_us: int) -> bool:
-        """Has it taken no answer for that long? Streams that send much have their own patience."""
-        return not self.can_write and self.wake_stream is None and now_us - self.blocked_since_us > timeout_us
+    def is_stalled(self, now_us: int) -> bool:
+        """Has it taken no byte for too long? Followers, who are sent much, get more patience."""
+        settings = self._engine.settings
+        timeout_ms = settings.write_timeout_ms if self.wake_stream is None else settings.replica_write_timeout_ms
+        return not self.can_write and now_us - self.blocked_since_us > timeout_ms * 1000
 
     @property
     def is_idle(self) -> bool:

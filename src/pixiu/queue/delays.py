@@ -61,6 +61,12 @@ class Delays:
         value = self._store.get(_ID_PREFIX + _BIG.pack(event_id))
         return None if value is None else int(_BIG.unpack(value)[0])
 
+    def get(self, due_ms: int, event_id: int) -> Delayed | None:
+        """One that waits."""
+        key = _DUE_PREFIX + _DUE.pack(due_ms, event_id)
+        value = self._store.get(key)
+        return None if value is None else _delayed(key, value)
+
     def next_due(self) -> int | None:
         """When the first one is due."""
         for key, _ in self._store.scan(_DUE_PREFIX, bytes([_DUE_PREFIX[0] + 1])):

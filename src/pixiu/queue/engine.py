@@ -112,7 +112,7 @@ class Engine:
         """
         state = self.state
         applied = state.applied
-        found = find_end(self.journal, applied, state.flushed)
+        found = find_end(self.journal, applied, state.flushed, is_copy=is_follower)
         through = max(applied, min(state.shown, found.last_event_id)) if is_follower else found.last_event_id
         replayed = self._replay(applied, through, progress)
         self.commit_event_id = self.writer.committed_through = through
@@ -192,9 +192,12 @@ class Engine:
             if topic.create_event_id in self._behind:
                 continue
             try:
-                window = self.topics.log_of(topic).append(run.first_event_id, run.messages, batch.now_ms)
+                topic_log = self.topics.log_of(topic)
+                if topic_log.last_event_id >= run.first_event_id:
+                    continue  # committed once before, by an attempt that failed later on
+                window = topic_log.append(run.first_event_id, run.messages, batch.now_ms)
             except (OSError, PixiuError) as error:
-                self._fell_behind(topic, error)
+                self._fell_behind(topic, run.first_event_id, error)
                 continue
             self.topics.dirty[topic.create_event_id] = topic
             if topic.subscriptions:
@@ -202,22 +205,22 @@ class Engine:
         changes.committed()
         self.counters.events += batch.last_event_id - self.commit_event_id
         self.commit_event_id = batch.last_event_id
-        for call in self.committed_hooks:
+        for call in tuple(self.committed_hooks):
             call()
         self.background.written()
 
-    def _fell_behind(self, topic: Topic, error: Exception) -> None:
-        """The message is safe in the journal; its topic log is not writable now. Catch up when it is."""
+    def _fell_behind(self, topic: Topic, event_id: int, error: Exception) -> None:
+        """The message is safe in the journal; its topic log is not writable now. Catch up from there when it is."""
         log.warning("topic log is behind", extra={"topic": topic.name.decode(errors="replace"), "reason": str(error)})
         self._behind[topic.create_event_id] = topic
-        self.scheduler.after(1000, lambda: self._catch_up(topic))
+        self.scheduler.after(1000, lambda: self._catch_up(topic, event_id))
 
-    def _catch_up(self, topic: Topic) -> None:
+    def _catch_up(self, topic: Topic, missing: int) -> None:
         if topic.is_deleted or self._is_stopping:
             self._behind.pop(topic.create_event_id, None)
             return
         try:
-            after = max(self.topics.log_of(topic).last_event_id, topic.create_event_id)
+            after = max(self.topics.log_of(topic).last_event_id, missing - 1)
             for _, _, frame in self.journal.scan_after(after):
                 record = decode_block(frame.block)
                 if record.event_id > self.commit_event_id:
@@ -226,7 +229,7 @@ class Engine:
                     self.state.apply(record, frame)
         except (OSError, PixiuError) as error:
             log.warning("topic log is still behind", extra={"reason": str(error)})
-            self.scheduler.after(1000, lambda: self._catch_up(topic))
+            self.scheduler.after(1000, lambda: self._catch_up(topic, missing))
             return
         del self._behind[topic.create_event_id]
         for subscription in list(topic.waiting):
@@ -301,6 +304,7 @@ class Engine:
             self.counters.events += frame.count
             self.commit_event_id = frame.last_event_id
         self.writer.committed_through = self.commit_event_id
+        self.snowflakes.observe(self.state.last_message_id)
         if self.commit_event_id == self.journal.last_event_id:
             self._arriving.clear()
         self.background.written()

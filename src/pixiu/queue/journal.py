@@ -185,5 +185,6 @@ class Journal:
         """Flush and let go."""
         if self.segments:
             self.flush()
+            self.tail.index.flush()
         for segment in self.segments:
             segment.close()

@@ -53,6 +53,11 @@ class Positions:
             else:
                 changes.put(_key(topic, subscriber), _EVENT_ID.pack(event_id))
 
+    def forget_moved(self, topic: Topic, payload: bytes) -> None:
+        """The log knows better than this node's own subscribers where these are."""
+        for subscriber, _ in unpack_rows(payload):
+            self.moved.pop((topic, subscriber), None)
+
     def drop_topic(self, topic: Topic, changes: Changes) -> None:
         """The topic is gone, and its positions with it."""
         for subscriber, _ in self.of_topic(topic):

@@ -41,11 +41,12 @@ class Recovered:
     cut_bytes: int
 
 
-def find_end(journal: Journal, applied: int, flushed: int = 0) -> Recovered:
+def find_end(journal: Journal, applied: int, flushed: int = 0, *, is_copy: bool = False) -> Recovered:
     """Settle where the journal ends.
 
     ``applied`` is the event id that the last checkpoint covers, ``flushed`` the last that the store knows to have been
-    on disk: if the journal ends before it, rot has taken the end.
+    on disk: if the journal ends before it, rot has taken the end. Frames of a copy carry their leader's marks, which
+    say nothing of this disk: a damaged end is cut, and copied again.
     """
     flushed = max(applied, flushed)
     if journal.is_empty:
@@ -75,7 +76,8 @@ def find_end(journal: Journal, applied: int, flushed: int = 0) -> Recovered:
         end = at + frame.size
     cut = tail.size - end
     if damage is not None:
-        _refuse_rot(tail, damage, expected)
+        if not is_copy:
+            _refuse_rot(tail, damage, expected)
         log.warning("unfinished write cut off", extra={"file": tail.path, "position": end, "bytes": cut})
     if flushed > expected - 1:
         raise CorruptData(
@@ -132,17 +134,19 @@ def _refuse_rot(tail: Segment, damage: Damage, expected: int) -> None:
 def _whole_frame_after(tail: Segment, position: int, expected: int) -> Frame | None:
     """The last whole frame that can be found behind ``position``: the best witness of what had been flushed."""
     witness: Frame | None = None
+    behind = 0
     while position < tail.size:
         buffer = tail.log.read(position, SEARCH_BYTES + OVERLAP_BYTES)
         for match in _LINE.finditer(buffer):
             at = position + match.start() - LINE_OFFSET
-            if at < 0:
-                continue
+            if at < behind:
+                continue  # within a frame that is whole: a message may hold anything, also a frame
             head = tail.log.read(at, HEADER_BYTES)
             if len(head) == HEADER_BYTES and 0 < HEADER.unpack(head)[0] <= tail.size - at:
                 frame = read_frame(tail.log.read(at, HEADER_BYTES + HEADER.unpack(head)[0]), 0)
-                if isinstance(frame, Frame) and frame.event_id > expected:
-                    witness = frame
+                if isinstance(frame, Frame):
+                    behind = at + frame.size
+                    witness = frame if frame.event_id > expected else witness
         position += SEARCH_BYTES
     return witness
 

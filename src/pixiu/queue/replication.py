@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 CONTROL_PATH = "control"
 TICKS_PER_HEARTBEAT = 4
+FETCH_SILENCE_MS = 15_000
 
 
 class Replication:
@@ -50,6 +51,7 @@ class Replication:
         self._follow = follow
         self._restart = restart
         settings = engine.all_settings.replication
+        self._is_always = engine.all_settings.journal.flush == "always"
         self._tick_ms = settings.heartbeat_ms / TICKS_PER_HEARTBEAT
         self._replica = Replica(
             name,
@@ -251,7 +253,7 @@ class Replication:
         return LogState(
             oldest_event_id=journal.first_event_id,
             tail_event_id=journal.last_event_id,
-            durable_event_id=journal.last_event_id,
+            durable_event_id=journal.flushed_through if self._is_always else journal.last_event_id,
             shown_event_id=engine.commit_event_id,
             epochs=tuple(EpochStart(epoch, first) for epoch, first in engine.state.epochs),
         )
@@ -281,10 +283,12 @@ class Replication:
     # Leading.
 
     def _append_epoch(self, epoch: int, event_ids: int) -> None:
-        """Open an epoch. A node that followed leaves room for ids that its old leader may have given unseen."""
-        writer = self._engine.writer
-        first = writer.next_event_id
-        if self._has_followed:
+        """Open an epoch. A node that takes over leaves room for ids that another leader may have given unseen."""
+        engine = self._engine
+        first = engine.writer.next_event_id
+        reign = self._replica.settings.reign_epochs
+        is_new_reign = first > 1 and epoch // reign != engine.state.epoch // reign
+        if self._has_followed or is_new_reign:
             self._engine.open_epoch(epoch, event_ids, self.name)
         self._events.append(machine.EpochAppended(epoch, first, self._engine.journal.last_event_id))
 
@@ -420,6 +424,10 @@ class Replication:
             log.error("cannot copy from the leader", extra={"reason": str(error)})
             self._events.append(machine.AppendFailed(self._log_state()))
             return
+        if self._engine.writer.poisoned is not None:
+            # Nobody knows what the disk holds: say nothing more to the leader, and wait for a person.
+            self.stop()
+            return
         self._events.append(machine.Flushed(self._engine.journal.last_event_id))
 
     def _truncate(self, through: int) -> None:
@@ -444,3 +452,16 @@ class Replication:
 
         self._fetch = SnapshotFetch(self._engine.files, done)
         self._fetch.open(self._links, leader, CONNECT_TIMEOUT_MS)
+        self._watch_fetch(self._fetch, 0)
+
+    def _watch_fetch(self, fetch: SnapshotFetch, received: int) -> None:
+        """Give up a leader that has sent nothing for a while."""
+
+        def look() -> None:
+            if self._fetch is fetch and not self._is_stopped:
+                if fetch.bytes_received == received:
+                    fetch.lost("the leader fell silent")
+                else:
+                    self._watch_fetch(fetch, fetch.bytes_received)
+
+        self._engine.scheduler.after(FETCH_SILENCE_MS, look)

@@ -115,9 +115,10 @@ class Segment:
                     yield position, Damage(position, "cut off")
                     return
                 result = read_frame(buffer, 0)
-            yield position + at, result
             if isinstance(result, Damage):
+                yield position + at, Damage(position + at, result.reason)
                 return
+            yield position + at, result
             at += result.size
 
     def read_bytes(self, position: int, size_max: int) -> bytes:
@@ -168,6 +169,7 @@ class Segment:
             entries = entries_of(record, frame, position, topics.get(record.topic, 0))
             self.index.write(entries, at)
             at += len(entries)
+        self.index.flush()  # a checkpoint may have counted on the old one
         return None
 
     def close(self) -> None:

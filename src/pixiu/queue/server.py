@@ -53,7 +53,7 @@ class QueueServer:
             if connection.is_heard:
                 connection.is_heard = False
                 connection.last_seen_us = self._now_us
-            if connection.is_stalled(self._now_us, self._write_timeout_us):
+            if connection.is_stalled(self._now_us):
                 log.info("client takes no answers, cut off")
                 connection.abort()
             elif connection.is_idle and self._now_us - connection.last_seen_us > self._idle_timeout_us:

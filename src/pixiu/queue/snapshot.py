@@ -121,18 +121,19 @@ class SnapshotStream:
 def snapshot_messages(engine: Engine) -> Iterator[bytes]:
     """A whole snapshot, as the stream's messages."""
     event_id, found, pairs = cut(engine)
-    listed: list[dict[str, object]] = []
+    count = 0
     for path, size in found:
-        yield from _file_messages(engine, path, size, listed)
+        yield from _file_messages(engine, path, size)
+        count += 1
     for number, piece in enumerate(dump_pieces(pairs)):
         path = f"{DUMP_FOLDER}/{number:08d}"
         yield b"".join((encode_open(len(piece), path), encode_piece(piece), encode_close(crc32(piece))))
-        listed.append({"path": path, "size": len(piece), "crc": crc32(piece)})
-    manifest = {"event_id": event_id, "epoch": engine.state.epoch, "files": listed}
+        count += 1
+    manifest = {"event_id": event_id, "epoch": engine.state.epoch, "files": count}
     yield encode_end(json.dumps(manifest).encode())
 
 
-def _file_messages(engine: Engine, path: str, size: int, listed: list[dict[str, object]]) -> Iterator[bytes]:
+def _file_messages(engine: Engine, path: str, size: int) -> Iterator[bytes]:
     """One file, as long as it was at the cut; a topic that ended meanwhile is left out."""
     try:
         file = engine.files.open(path)
@@ -146,7 +147,6 @@ def _file_messages(engine: Engine, path: str, size: int, listed: list[dict[str, 
             crc = crc32(piece, crc)
             yield encode_piece(piece)
         yield encode_close(crc)
-        listed.append({"path": path, "size": size, "crc": crc})
     finally:
         file.close()
 
@@ -187,6 +187,7 @@ class SnapshotFetch:
         self._file: File | None = None
         self._at = 0
         self._is_over = False
+        self.bytes_received = 0
 
     def open(self, links: Links, address: str, timeout_ms: int) -> None:
         """Begin."""
@@ -199,6 +200,7 @@ class SnapshotFetch:
 
     def received(self, data: bytes) -> None:
         """More of it."""
+        self.bytes_received += len(data)
         try:
             for event in self._reader.receive(data):
                 self._take(event)

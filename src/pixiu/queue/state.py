@@ -83,7 +83,7 @@ class State:
         """A new leader's log begins here."""
         if epoch > self.epoch:
             self.epochs.append((epoch, event_id))
-        changes.put(_EPOCH_PREFIX + _BIG.pack(epoch), _I64.pack(event_id))
+            changes.put(_EPOCH_PREFIX + _BIG.pack(epoch), _I64.pack(event_id))
 
     def cut_epochs(self, event_id: int) -> None:
         """Forget epochs that began behind ``event_id``."""
@@ -93,9 +93,10 @@ class State:
 
     def save_checkpoint(self, through: int, ends: dict[Topic, End], removed: Iterable[int] = ()) -> None:
         """Everything through here is durable in topic logs (as far as ``ends``) and store: replay begins behind it."""
-        rows = self.topics.flushed(ends)
+        rows = self.topics.rows_of(ends)
         rows += [(APPLIED_KEY, _I64.pack(through)), (MESSAGE_ID_KEY, _I64.pack(self.last_message_id))]
         self.store.write(rows, [dead_key(number) for number in removed])
+        self.topics.flushed(ends)
         self.topics.dead.difference_update(removed)
 
     def apply(self, record: Record, frame: Frame) -> tuple[Topic, Window] | None:
@@ -125,6 +126,7 @@ class State:
             self.delays.remove(due_ms, event_id, changes)
         elif record.kind == Kind.POSITION and topic is not None:
             self.positions.apply(topic, record.payload, changes)
+            self.positions.forget_moved(topic, record.payload)
         self.write(changes, frame.last_event_id)
         changes.committed()
         return shown

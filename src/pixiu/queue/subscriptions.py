@@ -98,6 +98,8 @@ class Subscriptions:
         if topic.subscriptions.get(name) is not subscription:
             if line is not None and subscription in line:
                 line.remove(subscription)
+                if not line:
+                    del self._queued[place]
             return
         del topic.subscriptions[name]
         self.counters.subscribers -= 1
@@ -107,7 +109,7 @@ class Subscriptions:
                 del self._queued[place]
             topic.subscriptions[name] = following
             self.counters.subscribers += 1
-            following.took_over()
+            self.scheduler.soon(following.took_over)
 
     def published(self, topic: Topic, window: Window) -> None:
         """New messages: cache them, and push to everyone who waits at the end."""
@@ -201,9 +203,11 @@ class Subscription:
 
     def took_over(self) -> None:
         """The name has become free and is ours."""
+        if self._state is not State.QUEUED:
+            return
         try:
             self._number, self._position = self._find_start()
-        except PixiuError as error:
+        except (PixiuError, OSError) as error:
             self._end(encode_refused(str(error)))
             return
         self._hub.scheduler.soon(self._begin)

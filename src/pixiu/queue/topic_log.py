@@ -14,6 +14,7 @@ and made again from the journal. Segments are numbered from 0, not named by even
 file of the next message before that message exists.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise, repeat
@@ -218,10 +219,13 @@ class TopicLog:
             data = b"".join((data[:at], head, data[at + ITEM_HEADER_BYTES :]))
         last_event_id = first_event_id + count - 1
         log.write(data, start)
-        chunk = _CHUNK.pack(first_event_id, last_event_id, start, end - start, crc32(data))
-        index.write(chunk, self._chunk_count * CHUNK_BYTES)
+        if end - start <= WINDOW_BYTES:
+            lines = _CHUNK.pack(first_event_id, last_event_id, start, end - start, crc32(data))
+        else:
+            lines = _chunk_lines(first_event_id, nexts, data)
+        index.write(lines, self._chunk_count * CHUNK_BYTES)
         self.size = end
-        self._chunk_count += 1
+        self._chunk_count += len(lines) // CHUNK_BYTES
         self.last_event_id = last_event_id
         self._roll_if_full()
         return Window(number, data, nexts, (self.file_number, self.size))
@@ -265,9 +269,14 @@ class TopicLog:
             return None
         at = self._last_at_most(number, 2, position)
         chunks = self._chunks(number, at)
-        if not chunks or position >= chunks[0].end:
+        if not chunks or (position >= chunks[0].end and at + 1 == self._chunks_in(number)):
             following = self._following(number)
             return None if following is None else self.read(following, 0)
+        if not chunks[0].position <= position < chunks[0].end:
+            raise CorruptData(
+                f"{self.path(number, 'idx')} byte {at * CHUNK_BYTES}: does not cover byte {position} of its log; "
+                "run: pixiu queue verify --repair"
+            )
         begin, end = chunks[0].position, chunks[-1].end
         data = self._segment(number)[0].read(begin, end - begin)
         for chunk in chunks:
@@ -395,6 +404,20 @@ class TopicLog:
         """Give descriptors back; the next use opens them again."""
         for number in list(self._open):
             self._close_segment(number)
+
+
+def _chunk_lines(first_event_id: int, nexts: Sequence[int], data: bytes) -> bytes:
+    """Sidecar lines for a long append: each covers about a window, so that no reader has to take in all of it."""
+    lines = []
+    view = memoryview(data)
+    first = 0
+    while first < len(nexts) - 1:
+        end = max(bisect_right(nexts, nexts[first] + WINDOW_BYTES) - 1, first + 1)
+        part = view[nexts[first] - nexts[0] : nexts[end] - nexts[0]]
+        ids = first_event_id + first, first_event_id + end - 1
+        lines.append(_CHUNK.pack(*ids, nexts[first], len(part), crc32(part)))
+        first = end
+    return b"".join(lines)
 
 
 def _walk(data: bytes, offset: int, base: int) -> list[int]:

@@ -11,6 +11,7 @@ import logging
 from collections import OrderedDict
 from struct import Struct
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from pixiu.machines.queue_wire.commands import (
     BAD_EXPIRY,
@@ -49,8 +50,8 @@ class Topic:
     """One topic, from its creation to its end. A name that is created again is another topic."""
 
     __slots__ = (
-        "create_event_id", "create_ms", "expires_at", "folder", "is_committed", "is_deleted", "log", "name",
-        "subscriptions", "waiting",
+        "__weakref__", "create_event_id", "create_ms", "expires_at", "folder", "is_committed", "is_deleted", "log",
+        "name", "subscriptions", "waiting",
     )  # fmt: skip
 
     def __init__(self, name: bytes, create_event_id: int, create_ms: int, expires_at: int) -> None:
@@ -108,6 +109,8 @@ class Topics:
         self._segment_bytes = segment_bytes
         self._open_max = open_max
         self._loaded: dict[bytes, Topic] = {}
+        self._held: WeakValueDictionary[bytes, Topic] = WeakValueDictionary()
+        """Whatever anyone still holds, loaded or not: a topic is never two objects, each with a log of its own."""
         self._open: OrderedDict[int, Topic] = OrderedDict()
         """Topics whose log holds descriptors, least recently used first."""
         self.dirty: dict[int, Topic] = {}
@@ -126,12 +129,16 @@ class Topics:
         if topic is None:
             if name in self._ending:
                 return None
+            held = self._held.get(name)
+            if held is not None and not held.is_deleted:
+                self._loaded[name] = held
+                return held
             meta = self._store.get(_TOPIC_PREFIX + name)
             if meta is None:
                 return None
             if len(self._loaded) >= LOADED_MAX:
                 self._unload()
-            topic = self._loaded[name] = topic_from(name, meta)
+            topic = self._loaded[name] = self._held[name] = topic_from(name, meta)
         return topic
 
     def live(self, name: bytes, now_ms: int) -> Topic:
@@ -160,7 +167,7 @@ class Topics:
         topic = Topic(name, event_id, now_ms, expires_at)
         topic.is_committed = False
         before = self._loaded.get(name)
-        self._loaded[name] = topic
+        self._loaded[name] = self._held[name] = topic
         changes.put(_TOPIC_PREFIX + name, topic.meta())
         if expires_at:
             changes.put(_LIFETIME_PREFIX + _BIG.pack(expires_at) + name, b"")
@@ -196,7 +203,7 @@ class Topics:
             self._loaded.pop(name, None)
         else:
             topic.is_deleted = False
-            self._loaded[name] = topic
+            self._loaded[name] = self._held[name] = topic
 
     def _discard(self, topic: Topic) -> None:
         self.dead.add(topic.create_event_id)
@@ -245,16 +252,21 @@ class Topics:
         paths = dict.fromkeys(path for log in logs.values() for path in log.flushable())
         return list(paths), {topic: log.reach for topic, log in logs.items()}
 
-    def flushed(self, ends: dict[Topic, End]) -> list[tuple[bytes, bytes]]:
-        """These are flushed: the rows of the store that say so."""
-        rows: list[tuple[bytes, bytes]] = []
+    def rows_of(self, ends: dict[Topic, End]) -> list[tuple[bytes, bytes]]:
+        """What the store is to know of logs that were flushed."""
+        return [
+            (_END_PREFIX + _BIG.pack(topic.create_event_id), end.pack())
+            for topic, end in ends.items()
+            if not topic.is_deleted
+        ]
+
+    def flushed(self, ends: dict[Topic, End]) -> None:
+        """The store knows: what has not grown since is clean."""
         for topic, end in ends.items():
-            if topic.log is not None and not topic.is_deleted:
+            if topic.log is not None:
                 topic.log.flushed = end
                 if topic.log.reach == end:
                     self.dirty.pop(topic.create_event_id, None)
-                rows.append((_END_PREFIX + _BIG.pack(topic.create_event_id), end.pack()))
-        return rows
 
     def remove_dead(self, numbers: Iterable[int]) -> Iterator[int]:
         """Delete the folders of topics whose end is durable; yields those that are gone."""

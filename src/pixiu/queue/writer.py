@@ -134,11 +134,12 @@ class Writer:
         self._flush_timer_set = False
         self._flush_ms = 0.0
         self._uncommitted: deque[Batch] = deque()
+        self._uncommitted_bytes = 0
         self._paused: list[Connection] = []
         self.poisoned: str | None = None
         """Why nothing is accepted any more."""
         self.stalled: str | None = None
-        """Why nothing is accepted for now: what is durable cannot be shown."""
+        """Why everything waits: what is durable cannot be shown."""
 
     @property
     def next_event_id(self) -> int:
@@ -154,7 +155,7 @@ class Writer:
         """Take an operation into the next batch."""
         self._operations.append(operation)
         self._pending_bytes += size
-        if self._pending_bytes > self._pending_bytes_max:
+        if self._pending_bytes + self._uncommitted_bytes > self._pending_bytes_max:
             connection = operation[0] if isinstance(operation, tuple) else operation.connection
             if connection is not None and connection.pause():
                 self._paused.append(connection)
@@ -164,16 +165,13 @@ class Writer:
 
     def _run(self) -> None:
         self._is_scheduled = False
-        if self._is_flushing or not self._operations:
+        if self._is_flushing or self.stalled or not self._operations:
             return
         operations, self._operations = self._operations, []
         self._pending_bytes = 0
-        if self._paused:
-            paused, self._paused = self._paused, []
-            for connection in paused:
-                connection.resume()
-        reason = self.poisoned or self.stalled or self._refusal()
-        if reason is not None and not all(type(operation) is Answer for operation in operations):
+        self._resume_paused()
+        reason = self.poisoned or self._refusal()
+        if reason is not None:
             self._refuse(operations, reason)
             return
         next_event_id = self.next_event_id
@@ -202,6 +200,13 @@ class Writer:
             self._release(self.committed_through)
             return
         self._write(operations, batch)
+
+    def _resume_paused(self) -> None:
+        """Read again from those who had to wait, once there is room for what they send."""
+        if self._paused and self._pending_bytes + self._uncommitted_bytes <= self._pending_bytes_max:
+            paused, self._paused = self._paused, []
+            for connection in paused:
+                connection.resume()
 
     def _number(self, operations: list[Operation], batch: Batch) -> None:
         """Give every operation its event ids and its answer, in order."""
@@ -267,6 +272,8 @@ class Writer:
         counters.batches += 1
         counters.bytes_written += len(frames)
         self._log_sample(batch)
+        batch.written()
+        self._uncommitted_bytes += batch.size
         self._uncommitted.append(batch)
         if not self._is_always and batch.changes.is_empty:
             # What changes the store is flushed first at every level: after a power cut the store may hold less than the
@@ -339,6 +346,7 @@ class Writer:
         log.error("journal flush failed", extra={"reason": str(error)})
         self._answer_all(self._uncommitted, self.poisoned)
         self._uncommitted.clear()
+        self._uncommitted_bytes = 0
         operations, self._operations = self._operations, []
         self._refuse(operations, self.poisoned)
 
@@ -351,20 +359,27 @@ class Writer:
                 reply[0].answered(reply[1] if reply[1].startswith(_REFUSED) else answer)
 
     def _refuse(self, operations: list[Operation], reason: str) -> None:
-        """Answer every operation with one error; answers that were ready stay as they are."""
+        """Answer every operation with one error, in the order of the requests; ready answers stay as they are."""
         frame = encode_refused(reason)
+        replies: list[tuple[Connection, bytes]] = []
         for operation in operations:
             if type(operation) is tuple:
-                operation[0].answered(frame * (len(operation[1]) // len(OK)))
+                replies.append((operation[0], frame * (len(operation[1]) // len(OK))))
             elif type(operation) is Publish:
-                operation.connection.answered(frame)
+                replies.append((operation.connection, frame))
             elif type(operation) is Answer:
-                operation.connection.answered(operation.data)
+                replies.append((operation.connection, operation.data))
             elif type(operation) is Change:
                 if operation.failed is not None:
                     operation.failed()
                 if operation.connection is not None:
-                    operation.connection.answered(frame)
+                    replies.append((operation.connection, frame))
+        waiting = {id(reply[0]) for batch in self._uncommitted for reply in batch.replies}
+        for connection, data in replies:
+            if id(connection) in waiting:
+                self._uncommitted[-1].replies.append((connection, data))
+            else:
+                connection.answered(data)
 
     def _release_flushed(self, through: int) -> None:
         """The journal holds everything through here as asked; is it committed, or do followers come first?"""
@@ -383,17 +398,21 @@ class Writer:
                 self._stall(error)
                 return
             uncommitted.popleft()
+            self._uncommitted_bytes -= batch.size
             for reply in batch.replies:
                 reply[0].answered(reply[1])
+        self._resume_paused()
 
     def _stall(self, error: PixiuError) -> None:
-        """The store takes nothing, most likely for want of space: keep what waits, accept nothing, try again."""
+        """The store takes nothing, most likely for want of space: let everyone wait, and try again."""
         log.error("cannot commit, will try again", extra={"reason": str(error)})
         self.stalled = f"cannot write: {error}"
 
         def again() -> None:
             self.stalled = None
             self._release(self.committed_through)
+            if self._operations and not self._is_scheduled:
+                self._run()
 
         self._scheduler.after(STALL_MS, again)
 
@@ -404,6 +423,7 @@ class Writer:
     def fail_uncommitted(self, reason: str) -> None:
         """This node leads no more: what waited for followers may or may not have happened."""
         failed, self._uncommitted = self._uncommitted, deque()
+        self._uncommitted_bytes = 0
         for batch in reversed(failed):
             batch.changes.undone()
         self._answer_all(failed, reason)
@@ -426,7 +446,10 @@ class Writer:
     def copied(self) -> None:
         """Frames of a leader were appended: flush them as the level asks."""
         if self._is_always:
-            self._journal.flush()
+            try:
+                self._journal.flush()
+            except OSError as error:
+                self.flush_failed(error)
         elif self._is_interval:
             self._flush_later()
 

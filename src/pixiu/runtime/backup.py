@@ -18,6 +18,7 @@ from pixiu.machines.queue_wire.follow import FileClosed, FileOpened, PieceSent, 
 from pixiu.machines.queue_wire.requests import encode_snapshot
 from pixiu.machines.queue_wire.streams import Refused
 from pixiu.model.errors import Conflict, CorruptData, NotFound, PixiuError, Unavailable
+from pixiu.runtime.files import flush_folders
 
 MANIFEST = "manifest.json"
 VERSION = 1
@@ -127,11 +128,16 @@ def read_manifest(folder: Path) -> dict[str, object]:
     return found
 
 
+def _rows(manifest: dict[str, object]) -> list[dict[str, object]]:
+    rows = manifest["files"]
+    assert isinstance(rows, list)
+    return rows
+
+
 def check(folder: Path, advance: Advance) -> Backup:
     """Compare every file of a backup with its manifest. Raises ``CorruptData`` naming the first that differs."""
     manifest = read_manifest(folder)
-    rows = manifest["files"]
-    assert isinstance(rows, list)
+    rows = _rows(manifest)
     total = 0
     for row in rows:
         path = folder / str(row["path"])
@@ -158,12 +164,17 @@ def restore(folder: Path, data: Path, advance: Advance) -> Backup:
     found = check(folder, advance)
     incoming = data / "incoming"
     shutil.rmtree(incoming, ignore_errors=True)
-    shutil.copytree(folder / "queue", incoming / "queue")
+    for row in _rows(read_manifest(folder)):
+        target = incoming / str(row["path"])
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(folder / str(row["path"]), target)
     for path in incoming.rglob("*"):
         if path.is_file():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
+    flush_folders(incoming)
     (incoming / "queue").rename(data / "queue")
+    flush_folders(data)
     shutil.rmtree(incoming)
     return found
 

@@ -121,6 +121,12 @@ class SystemFiles:
         return found.f_bavail * found.f_frsize
 
 
+def flush_folders(root: Path) -> None:
+    """Return when the names in ``root`` and in every folder below it are on the disk."""
+    for folder in (root, *(path for path in root.rglob("*") if path.is_dir())):
+        _flush(folder)
+
+
 def _flush(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

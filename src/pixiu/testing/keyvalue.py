@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pixiu.backends.memory.keyvalue import MemoryKeyValue
+from pixiu.model.errors import Unavailable
 from pixiu.testing.scheduler import Power, PowerCut
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class SimulatedKeyValue:
         self._power = power or Power()
         self._disk_time = disk_time or (lambda: None)
         self._memory = content.load()
+        self.fail_write: Callable[[], bool] = lambda: False
+        """True makes a write fail, whole."""
 
     def get(self, key: bytes) -> bytes | None:
         """The value, or None."""
@@ -86,6 +89,8 @@ class SimulatedKeyValue:
         """Put and delete as one batch, deletes first."""
         if self._power.use():
             raise PowerCut
+        if self.fail_write():
+            raise Unavailable("cannot write to the store: No space left on device")
         batch = list(puts), list(deletes)
         self._memory.write(*batch)
         self._content.add(batch)

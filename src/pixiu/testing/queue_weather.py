@@ -48,7 +48,7 @@ class QueueWeather:
     stop_chance: float
     cut_operations: int
     """A life that is cut within a disk operation is cut within this many."""
-    trouble: Literal["", "full", "write", "flush", "topic", "clock"]
+    trouble: Literal["", "full", "write", "flush", "topic", "store", "clock"]
 
     @property
     def flush(self) -> str:
@@ -93,5 +93,5 @@ def draw_queue_weather(rng: random.Random) -> QueueWeather:
         kill_chance=rng.choice([0.0, 0.5, 1.0]),
         stop_chance=rng.choice([0.0, 0.3]),
         cut_operations=rng.choice([30, 200, 1000]),
-        trouble=rng.choice(["", "", "", "", "full", "write", "flush", "topic", "clock"]),
+        trouble=rng.choice(["", "", "", "", "full", "write", "flush", "topic", "store", "clock"]),
     )

@@ -90,6 +90,7 @@ class QueueWorld:
         self._ends: dict[tuple[int, bytes], int] = {}
         self.names = [b"topic-%d" % number for number in range(self.weather.topics)]
         self.scheduler = self._new_scheduler()
+        self.store = SimulatedKeyValue(self.content)
         self.engine: Engine
         self.server: QueueServer
 
@@ -110,7 +111,7 @@ class QueueWorld:
         """Start a process on what is there, as ``pixiu.node`` does."""
         settings = self.weather.settings
         self.scheduler = self._new_scheduler()
-        store = SimulatedKeyValue(self.content, self.power, self.scheduler.disk_time)
+        self.store = store = SimulatedKeyValue(self.content, self.power, self.scheduler.disk_time)
         self.engine = engine = Engine(settings, self.disk, store, self.clock, self.scheduler, key="0" * 64)
         engine.recover()
         self.server = QueueServer(engine, HANDLERS, connections_max=1000)
@@ -158,6 +159,7 @@ class QueueWorld:
 
     def _calm(self) -> None:
         self.disk.capacity = None
+        self.store.fail_write = lambda: False
         self.disk.fail_write = self.disk.fail_flush = lambda path: False
 
     # What clients do.
@@ -327,7 +329,9 @@ class QueueWorld:
         """Everyone who asked is answered."""
 
         def is_answered() -> bool:
-            return all(not publisher.open or publisher.wire.is_closed for publisher in self.publishers)
+            engine = self.engine
+            is_shown = engine.commit_event_id == engine.journal.last_event_id or engine.writer.poisoned is not None
+            return is_shown and all(not each.open or each.wire.is_closed for each in self.publishers)
 
         self.take_answers()
         self._run_until(is_answered, "answers")
@@ -342,7 +346,8 @@ class QueueWorld:
             raise Violation(f"the journal is not a first part of what it was: {len(frames)} records, differs at {at}")
         model = Model(frames)
         slack_us = self.weather.settings.journal.flush_interval_ms * 1000 + 40 * self.weather.slow_us + 2_000_000
-        safe_us = self.crashed_us - slack_us if self.weather.flush == "interval" else 0
+        is_timely = self.weather.flush == "interval" and self.weather.trouble != "flush"
+        safe_us = self.crashed_us - slack_us if is_timely else 0
         self.report.lost += check_requests(self.requests, model, may_lose=self.may_lose, safe_before_us=safe_us)
         for subscriber in self.retired:
             check_subscriber(subscriber, model, may_lose=self.may_lose)
@@ -452,6 +457,9 @@ class QueueWorld:
         elif trouble == "topic":
             chance = rng.choice([0.0, 0.3])
             disk.fail_write = lambda path: "topics" in path and rng.random() < chance
+        elif trouble == "store":
+            chance = rng.choice([0.0, 0.2])
+            self.store.fail_write = lambda: rng.random() < chance
         elif trouble == "flush":
             chance = rng.choice([0.0, 0.1])
             disk.fail_flush = lambda path: "journal" in path and path.endswith(".log") and rng.random() < chance

@@ -166,6 +166,7 @@ def _records(data: Path, after: int) -> Iterator[tuple[Record, Frame]]:
     for number, segment in enumerate(segments):
         is_last = number + 1 == len(segments)
         if not is_last and segments[number + 1].first_event_id <= after + 1:
+            segment.close()
             continue
         for _, frame in segment.scan():
             if isinstance(frame, Damage):

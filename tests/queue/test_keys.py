@@ -1,0 +1,76 @@
+"""The writer's memory of keys: bounded, complete behind its floor, read back when asked."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pixiu.queue.keys import Numbers, RecentKeys
+
+
+def memory(limit: int, log: list[tuple[bytes, Numbers]]) -> RecentKeys:
+    def read_back(after: int, through: int) -> Iterator[tuple[bytes, Numbers]]:
+        return iter([row for row in log if after < row[1].event_id <= through])
+
+    return RecentKeys(limit=limit, read_back=read_back)
+
+
+@given(
+    steps=st.lists(st.tuples(st.sampled_from(b"abcdefgh"), st.booleans(), st.integers(0, 30)), max_size=60),
+    limit=st.integers(1, 6),
+)
+def test_a_key_is_found_or_the_memory_says_that_it_does_not_reach(
+    steps: list[tuple[int, bool, int]], limit: int
+) -> None:
+    log: list[tuple[bytes, Numbers]] = []
+    keys = memory(limit, log)
+    for step, (letter, restart, back) in enumerate(steps, 1):
+        if restart:
+            keys = memory(limit, log)
+            keys.start(log[-1][1].event_id if log else 0)
+        key = bytes([letter])
+        unless_after = max(step - back, 0)
+        try:
+            found = keys.find(key, unless_after)
+        except LookupError:
+            continue
+        expected = [numbers for each, numbers in log if each == key and numbers.event_id > unless_after]
+        assert (found is None) == (not expected)
+        if found is None:
+            numbers = Numbers(step, step * 100)
+            keys.add(key, numbers)
+            log.append((key, numbers))
+        else:
+            assert found in expected
+
+
+def test_an_empty_key_is_never_a_repeat() -> None:
+    keys = memory(10, [])
+    assert keys.add(b"", Numbers(1, 1)) is None
+    assert keys.find(b"", 0) is None
+
+
+def test_undoing_an_append_brings_back_what_was_known_before() -> None:
+    keys = memory(10, [])
+    keys.add(b"k", Numbers(5, 50))
+    assert keys.find(b"k", 7) is None
+    before = keys.add(b"k", Numbers(9, 90))
+    assert keys.find(b"k", 7) == Numbers(9, 90)
+    keys.forget(b"k", before)
+    assert keys.find(b"k", 7) is None
+    assert keys.find(b"k", 0) == Numbers(5, 50)
+    keys.forget(b"k", None)
+    assert keys.find(b"k", 0) is None
+
+
+def test_too_much_to_read_back_is_told() -> None:
+    log = [(b"%d" % n, Numbers(n, n)) for n in range(1, 40)]
+    keys = memory(10, log)
+    keys.start(39)
+    with pytest.raises(LookupError, match="more than 10 keys"):
+        keys.find(b"1", 0)
+    assert keys.find(b"35", 34) == Numbers(35, 35)
+    keys.start(1000)
+    with pytest.raises(LookupError, match="too many to read back"):
+        keys.find(b"1", 0)

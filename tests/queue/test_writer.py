@@ -1,0 +1,219 @@
+"""The writer under failures: everyone gets one answer, in order, and nobody is told what is not so."""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pixiu.config import JournalSettings, LogSettings, QueueSettings, Settings
+from pixiu.machines.queue_wire import requests as wire
+from pixiu.machines.queue_wire.messages import Message
+from pixiu.queue.commands import HANDLERS
+from pixiu.queue.engine import Engine
+from pixiu.queue.server import QueueServer
+from pixiu.testing.disk import SimulatedDisk
+from pixiu.testing.keyvalue import SimulatedKeyValue, StoreContent
+from pixiu.testing.queue_clients import Publisher, Request, Wire
+from pixiu.testing.queue_oracle import Model, journal_frames
+from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
+
+
+class Queue:
+    """A queue on a simulated machine."""
+
+    def __init__(self, **journal: Any) -> None:
+        self.rng = random.Random(1)
+        self.clock = SimulatedClock()
+        self.scheduler = SimulatedScheduler(self.clock, self.rng, slow_us=100, pause_chance=0)
+        self.disk = SimulatedDisk(self.rng, now_ms=self.clock.now_ms)
+        self.content = StoreContent()
+        self.store = SimulatedKeyValue(self.content)
+        self.settings = Settings(
+            queue=QueueSettings(open_topics_max=8),
+            journal=JournalSettings(**{"free_bytes_min": 0, **journal}),
+            log=LogSettings(sample=0),
+        )
+        self.engine = Engine(self.settings, self.disk, self.store, self.clock, self.scheduler)
+        self.engine.recover()
+        self.engine.start()
+        self.server = QueueServer(self.engine, HANDLERS, connections_max=100)
+        self.control = self.client()
+        self.ask(self.control, Request("create", b"t"), wire.encode_create_topic(b"t"))
+
+    def client(self) -> Publisher:
+        return Publisher(Wire(self.server, self.scheduler), self.rng, self.clock.monotonic_us)
+
+    def ask(self, client: Publisher, request: Request, data: bytes) -> Request:
+        client.send([(request, data)])
+        self.scheduler.run_for(5)
+        client.take_answers()
+        return request
+
+    def publish(self, client: Publisher, name: bytes, topic: bytes = b"t") -> Request:
+        return self.ask(client, Request("publish", topic, (name,)), publish(name, topic))
+
+    @property
+    def model(self) -> Model:
+        return Model(journal_frames(self.disk))
+
+
+def publish(name: bytes, topic: bytes = b"t") -> bytes:
+    return wire.encode_pub(topic, Message(name + b"|").encode())
+
+
+@pytest.fixture
+def queue() -> Iterator[Queue]:
+    made = Queue()
+    yield made
+    made.scheduler.close()
+
+
+def test_a_failed_flush_answers_every_pipelined_publish(queue: Queue) -> None:
+    client = queue.client()
+    asked = [(Request("publish", b"t", (b"m%d" % n,)), publish(b"m%d" % n)) for n in range(7)]
+    queue.disk.fail_flush = lambda path: path.endswith(".log")
+    client.send(asked)
+    queue.scheduler.run_for(10)
+    client.take_answers()
+    assert not client.open
+    assert {request.outcome for request, _ in asked} == {"unknown"}
+    assert all("the disk failed while flushing" in request.text for request, _ in asked)
+    queue.disk.fail_flush = lambda path: False
+    later = queue.publish(client, b"later")
+    assert "restart the queue" in later.text
+    assert queue.ask(client, Request("alive"), wire.encode_alive()).outcome == "ok"
+    flush = queue.ask(client, Request("flush"), wire.encode_flush())
+    assert "the disk failed" in flush.text
+
+
+def test_after_a_failed_flush_nothing_is_believed_to_be_flushed(queue: Queue) -> None:
+    queue.disk.fail_flush = lambda path: path.endswith(".log")
+    queue.publish(queue.control, b"unknown")
+    queue.disk.fail_flush = lambda path: False
+    queue.engine.background.checkpoint()
+    queue.scheduler.run_for(100)
+    assert queue.engine.state.applied == 0
+    assert queue.engine.state.flushed <= 1
+
+
+def test_a_flush_command_is_answered_when_the_flush_fails() -> None:
+    queue = Queue(flush="none")
+    queue.publish(queue.control, b"m")
+    queue.disk.fail_flush = lambda path: path.endswith(".log")
+    flush = queue.ask(queue.control, Request("flush"), wire.encode_flush())
+    assert flush.outcome == "unknown"
+    queue.scheduler.close()
+
+
+def test_a_failed_roll_is_a_failed_flush() -> None:
+    queue = Queue(flush="none", segment_bytes=4096)
+    for number in range(60):
+        queue.publish(queue.control, b"m%d" % number)
+        if queue.engine.journal.is_full:
+            break
+    queue.disk.fail_flush = lambda path: path.endswith(".log")
+    refused = queue.publish(queue.control, b"refused")
+    assert refused.outcome == "unknown"
+    queue.disk.fail_flush = lambda path: False
+    assert queue.publish(queue.control, b"too").outcome == "unknown"
+    assert b"refused" not in queue.model.stored
+    queue.scheduler.close()
+
+
+def test_a_store_without_room_lets_everyone_wait_in_order(queue: Queue) -> None:
+    client = queue.client()
+    queue.store.fail_write = lambda: True
+    first = queue.ask(client, Request("publish", b"t", (b"first",)), publish(b"first"))
+    second = queue.ask(client, Request("publish", b"t", (b"second",)), publish(b"second"))
+    assert (first.outcome, second.outcome) == ("open", "open")
+    assert queue.engine.problems() == ["cannot write: cannot write to the store: No space left on device"]
+    queue.scheduler.run_for(2500)
+    assert first.outcome == "open"
+    queue.store.fail_write = lambda: False
+    queue.scheduler.run_for(2500)
+    client.take_answers()
+    assert (first.outcome, second.outcome) == ("ok", "ok")
+    assert queue.engine.problems() == []
+    assert queue.model.stored[b"first"][0] < queue.model.stored[b"second"][0]
+
+
+def test_a_refusal_never_overtakes_an_answer_that_waits_for_followers(queue: Queue) -> None:
+    committed = [queue.engine.commit_event_id]
+    queue.engine.flushed_hook = lambda through: committed[0]
+    client, other = queue.client(), queue.client()
+    first = queue.publish(client, b"waits")
+    queue.engine.refuse_writes = "not enough followers in sync"
+    second = queue.publish(client, b"refused")
+    elsewhere = queue.publish(other, b"elsewhere")
+    assert (first.outcome, second.outcome) == ("open", "open")
+    assert elsewhere.outcome == "refused", "whoever waits for nothing is told at once"
+    committed[0] = queue.engine.journal.last_event_id
+    queue.engine.writer.committed(committed[0])
+    client.take_answers()
+    assert (first.outcome, second.outcome) == ("ok", "refused")
+
+
+def test_a_delay_behind_publishes_of_the_same_batch_has_its_own_number(queue: Queue) -> None:
+    client = queue.client()
+    delay = Request("delay", b"t", (b"later",), asks=True)
+    data = wire.encode_delay(b"t", Message(b"later|").encode(), delay_ms=1000, want_event_id=True)
+    asked = [(Request("publish", b"t", (b"m%d" % n,)), publish(b"m%d" % n)) for n in range(3)]
+    client.send([*asked, (delay, data)])
+    queue.scheduler.run_for(5)
+    client.take_answers()
+    assert delay.event_id == 5
+    assert queue.model.delayed == {b"later": 5}
+    queue.scheduler.run_for(1500)
+    assert queue.model.delays == {}
+    assert queue.model.stored[b"later"][0] == 6
+
+
+def test_a_topic_that_is_being_deleted_is_not_found_in_the_store(queue: Queue) -> None:
+    """Two deletes and a publish arrive while the first delete is on its way to the disk."""
+    clients = [queue.client() for _ in range(3)]
+    delete = [Request("delete", b"t"), Request("delete", b"t"), Request("publish", b"t", (b"late",))]
+    clients[0].send([(delete[0], wire.encode_delete_topic(b"t"))])
+    clients[1].send([(delete[1], wire.encode_delete_topic(b"t"))])
+    clients[2].send([(delete[2], publish(b"late"))])
+    queue.scheduler.run_for(5)
+    for client in clients:
+        client.take_answers()
+    assert [request.outcome for request in delete] == ["ok", "refused", "refused"]
+    assert b"late" not in queue.model.stored
+    create = queue.ask(clients[0], Request("create", b"t"), wire.encode_create_topic(b"t"))
+    assert create.outcome == "ok"
+
+
+def test_what_changes_the_store_is_flushed_first_at_every_level() -> None:
+    for level in ("none", "interval"):
+        queue = Queue(flush=level)
+        queue.publish(queue.control, b"m")
+        before = queue.engine.journal.flushed_through
+        queue.ask(queue.control, Request("create", b"u"), wire.encode_create_topic(b"u"))
+        assert queue.engine.journal.flushed_through > before
+        queue.scheduler.close()
+
+
+def test_a_checkpoint_that_cannot_be_saved_is_made_again(queue: Queue) -> None:
+    queue.publish(queue.control, b"m")
+    queue.store.fail_write = lambda: True
+    queue.engine.background.checkpoint()
+    queue.scheduler.run_for(100)
+    assert queue.engine.state.applied == 0
+    assert queue.engine.topics.dirty
+    queue.store.fail_write = lambda: False
+    queue.engine.background.checkpoint()
+    queue.scheduler.run_for(100)
+    assert queue.engine.state.applied == 2
+    assert not queue.engine.topics.dirty
+
+
+def test_files_of_a_deleted_topic_go_with_a_checkpoint_also_after_a_restart(queue: Queue) -> None:
+    queue.publish(queue.control, b"m")
+    assert queue.disk.files("queue/topics")
+    queue.store.fail_write = lambda: False
+    queue.ask(queue.control, Request("delete", b"t"), wire.encode_delete_topic(b"t"))
+    queue.scheduler.run_for(100)
+    assert queue.disk.files("queue/topics") == []
+    assert queue.engine.topics.dead == set()
