@@ -94,7 +94,7 @@ def delay(engine: Engine, connection: Connection, request: Request) -> None:
     if delay_ms < wire.DELAY_MS_MIN:
         raise RequestError(wire.DELAY_TOO_SHORT)
     payload = request.part[8:]
-    messages = split_messages(payload)
+    messages = split_messages(payload, count_max=MESSAGES_MAX)
     if messages is None or len(messages) > MESSAGES_MAX:
         raise RequestError(wire.BAD_DELAY if messages is None else wire.TOO_MANY_MESSAGES)
     engine.check_reserved(request.name, connection.is_node)

@@ -328,7 +328,7 @@ class Connection:
         if payload_bytes <= 8:
             self.answer(encode_refused(wire.PAYLOAD_TOO_SMALL))
             return end
-        messages = split_messages(payload)
+        messages = split_messages(payload, count_max=MESSAGES_MAX)
         if messages is None or len(messages) > MESSAGES_MAX:
             self.answer(encode_refused(wire.BAD_PUB_PAYLOAD if messages is None else wire.TOO_MANY_MESSAGES))
             return end

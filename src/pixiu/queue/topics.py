@@ -172,6 +172,7 @@ class Topics:
         if expires_at:
             changes.put(_LIFETIME_PREFIX + _BIG.pack(expires_at) + name, b"")
         changes.on_undo(lambda: self._restore(name, before))
+        changes.on_undo(lambda: setattr(topic, "is_deleted", True))  # publishes to it may be on their way
         changes.on_commit(lambda: setattr(topic, "is_committed", True))
         return topic
 

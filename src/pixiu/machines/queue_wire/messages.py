@@ -32,8 +32,11 @@ _read_one = _one.unpack_from
 CONTENT_BYTES_MAX = 2**32 - 1 - MESSAGE_HEADER_BYTES
 
 
-def split_messages(payload: bytes) -> list[bytes] | None:
-    """The messages of a payload, or None if it is not exactly one or more well-formed messages."""
+def split_messages(payload: bytes, *, count_max: int = 2**31) -> list[bytes] | None:
+    """The messages of a payload, or None if it is not exactly one or more well-formed messages.
+
+    Stops one beyond ``count_max``: whoever has a bound sees that it is passed, without paying for the rest.
+    """
     size = len(payload)
     if size <= 8:
         return None
@@ -55,6 +58,8 @@ def split_messages(payload: bytes) -> list[bytes] | None:
             return None
         messages.append(payload[start:end])
         start = end
+        if len(messages) > count_max:
+            break
     return messages
 
 
