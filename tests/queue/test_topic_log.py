@@ -1,4 +1,4 @@
-"""A topic's log: what was appended is read, from anywhere, and after a crash exactly what a checkpoint flushed is left."""
+"""A topic's log: what was appended is read, from anywhere; after a crash what a checkpoint flushed is left, no more."""
 
 import random
 
@@ -30,10 +30,7 @@ def fill(log: TopicLog, count: int = 40, *, first: int = 10, seed: int = 1) -> l
 
 
 def items_of(window: Window) -> list[tuple[int, bytes]]:
-    found = []
-    for item in range(window.count):
-        found.append((window.event_id(item), window.items(item, 1)[32:]))
-    return found
+    return [(window.event_id(item), window.items(item, 1)[32:]) for item in range(window.count)]
 
 
 def read_from(log: TopicLog, place: tuple[int, int]) -> list[tuple[int, bytes]]:

@@ -1,6 +1,6 @@
 """A whole queue under power cuts, kills, torn, lost and reordered writes, full and failing disks: seed after seed.
 
-A seed that fails prints its number; ``pytest tests/sim/test_queue_sim.py --seed N`` is ``run_queue_world(N)``.
+A seed that fails is named in the failure; ``run_queue_world(seed)`` runs it again, step for step the same.
 """
 
 import logging

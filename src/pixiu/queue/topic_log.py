@@ -362,15 +362,30 @@ class TopicLog:
         return found
 
     def find_time(self, time_ms: int) -> tuple[int, int]:
-        """Where the first message written at or after ``time_ms`` is."""
-        place = self.start
+        """Where the first message written at or after ``time_ms`` is; times rise as far as the clock did."""
+        number = self.start[0]
+        for candidate in self.numbers:
+            if self._chunks_in(candidate) and self._time_of(candidate, 0) < time_ms:
+                number = candidate
+        low, high = 0, self._chunks_in(number) if number in self.numbers else 0
+        while low < high:
+            middle = (low + high) // 2
+            if self._time_of(number, middle) < time_ms:
+                low = middle + 1
+            else:
+                high = middle
+        place = (number, self._chunk(number, low - 1).position) if low else (number, 0)
         while (window := self.read(*place)) is not None:
-            times = (_EVENT_ID.unpack_from(window.data, s - window.starts[0])[0] for s in window.starts[:-1])
-            for start, at in zip(window.starts, times, strict=False):
-                if at >= time_ms:
+            for start in window.starts[:-1]:
+                if _EVENT_ID.unpack_from(window.data, start - window.starts[0])[0] >= time_ms:
                     return window.file_number, start
             place = window.next_file_number, window.next_position
         return self.end
+
+    def _time_of(self, number: int, at: int) -> int:
+        """When the first message of a chunk was written."""
+        data = self._segment(number)[0].read(self._chunk(number, at).position, 8)
+        return int(_EVENT_ID.unpack(data)[0])
 
     def _cut_to(self, end: End) -> None:
         """After a start: forget what no checkpoint has flushed. Raises ``CorruptData`` if there is less than that."""

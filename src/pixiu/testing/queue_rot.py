@@ -135,7 +135,7 @@ class RotWorld(QueueWorld):
             publisher = Publisher(Wire(self.server, self.scheduler), self.rng, self.clock.monotonic_us)
             topic = next(iter(model.topics), b"none")
             request = Request("append", topic, key=key)
-            publisher.send([(request, wire.encode_append(topic, self.body()[1], key=key))])
+            publisher.send([(request, wire.encode_append(topic, self.make.body()[1], key=key))])
             self.scheduler.run_for(200)
             publisher.take_answers()
             if request.outcome == "open":

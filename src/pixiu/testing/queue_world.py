@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from pixiu.machines.queue_wire import requests as wire
 from pixiu.machines.queue_wire.commands import START_STORED
-from pixiu.machines.queue_wire.messages import Message
 from pixiu.model.errors import CorruptData
 from pixiu.queue.commands import HANDLERS
 from pixiu.queue.engine import Engine
@@ -25,6 +24,7 @@ from pixiu.testing.disk import SimulatedDisk
 from pixiu.testing.keyvalue import SimulatedKeyValue, StoreContent
 from pixiu.testing.queue_clients import Publisher, Request, Subscriber, Wire
 from pixiu.testing.queue_oracle import Model, Violation, check_requests, check_subscriber, journal_frames
+from pixiu.testing.queue_requests import RequestMaker
 from pixiu.testing.queue_weather import draw_queue_weather
 from pixiu.testing.scheduler import Power, PowerCut, SimulatedClock, SimulatedScheduler
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["QueueWorld", "Report", "run_queue_world"]
 
-BODY_SIZES = (24, 24, 24, 60, 300, 1200, 5000)
 SETTLE_MS = 20_000
 
 
@@ -85,10 +84,9 @@ class QueueWorld:
         self._is_checked = True
         self.crashed_us = 0
         self._senders = 0
-        self._bodies = 0
-        self._keys: list[bytes] = []
         self._ends: dict[tuple[int, bytes], int] = {}
         self.names = [b"topic-%d" % number for number in range(self.weather.topics)]
+        self.make = RequestMaker(self.rng, self.names, self.clock.now_ms, self.requests)
         self.scheduler = self._new_scheduler()
         self.store = SimulatedKeyValue(self.content)
         self.engine: Engine
@@ -164,96 +162,15 @@ class QueueWorld:
 
     # What clients do.
 
-    def body(self) -> tuple[bytes, bytes]:
-        """A message that is like no other: its name, and its bytes."""
-        rng = self.rng
-        self._bodies += 1
-        name = b"m%d" % self._bodies
-        data = (name + b"|").ljust(rng.choice(BODY_SIZES), b"x")
-        headers = ((b"h", b"v" * rng.randint(0, 9)),) if rng.random() < 0.1 else ()
-        return name, Message(data, headers).encode()
-
-    def publish(self) -> tuple[Request, bytes]:
-        """One or more messages to one topic."""
-        rng = self.rng
-        made = [self.body() for _ in range(1 if rng.random() < 0.7 else rng.randint(2, 6))]
-        request = Request("publish", rng.choice(self.names), tuple(name for name, _ in made), asks=rng.random() < 0.4)
-        payload = b"".join(message for _, message in made)
-        return request, wire.encode_pub(request.topic, payload, want_event_id=request.asks)
-
-    def burst(self) -> list[tuple[Request, bytes]]:
-        """Publishes of one size to one topic: the way that takes several at once."""
-        topic = self.rng.choice(self.names)
-        made = []
-        for _ in range(self.rng.randint(2, 12)):
-            self._bodies += 1
-            name = b"m%d" % self._bodies
-            data = wire.encode_pub(topic, Message((name + b"|").ljust(40, b"y")).encode())
-            made.append((Request("publish", topic, (name,)), data))
-        return made
-
-    def append(self) -> tuple[Request, bytes]:
-        """A numbered message, sometimes with a key that came before."""
-        rng = self.rng
-        name, message = self.body()
-        if self._keys and rng.random() < 0.5:
-            key = rng.choice(self._keys[-6:])
-        else:
-            key = b"key-%d" % self._bodies if rng.random() < 0.9 else b""
-        if key and key not in self._keys:
-            self._keys.append(key)
-        request = Request("append", rng.choice(self.names), (name,), key=key)
-        return request, wire.encode_append(request.topic, message, key=key)
-
-    def delay(self) -> tuple[Request, bytes]:
-        """A message for later."""
-        rng = self.rng
-        made = [self.body() for _ in range(rng.choice([1, 1, 3]))]
-        request = Request("delay", rng.choice(self.names), tuple(name for name, _ in made), asks=True)
-        payload = b"".join(message for _, message in made)
-        delay_ms = rng.choice([1000, 1001, 1500, 9000])
-        return request, wire.encode_delay(request.topic, payload, delay_ms=delay_ms, want_event_id=True)
-
-    def manage(self) -> tuple[Request, bytes]:
-        """Create, delete, cancel, flush, ask."""
-        rng = self.rng
-        topic = rng.choice(self.names)
-        choice = rng.random()
-        if choice < 0.55:
-            expires_at = self.clock.now_ms() + 10_000 + rng.randint(0, 5000) if rng.random() < 0.15 else 0
-            data = wire.encode_create_topic(topic, expires_at_ms=expires_at, want_event_id=True)
-            return Request("create", topic, asks=True), data
-        if choice < 0.7:
-            return Request("delete", topic, asks=True), wire.encode_delete_topic(topic, want_event_id=True)
-        if choice < 0.85:
-            waiting = [each.event_id for each in self.requests[-60:] if each.kind == "delay" and each.outcome == "ok"]
-            if waiting:
-                event_id = rng.choice(waiting)
-                return Request("cancel", event_id=event_id), wire.encode_cancel_delay(event_id)
-        if choice < 0.95:
-            return Request("flush"), wire.encode_flush()
-        return Request("alive"), wire.encode_alive()
-
     def act(self) -> None:
         """One client does one thing."""
         rng = self.rng
-        choice = rng.random()
-        if choice < 0.12 and self.weather.subscribers:
+        if rng.random() < 0.12 and self.weather.subscribers:
             self._subscribe()
             return
         asked: list[tuple[Request, bytes]] = []
         for _ in range(rng.choice([1, 1, 1, 4])):
-            choice = rng.random()
-            if choice < 0.4:
-                asked.append(self.publish())
-            elif choice < 0.6:
-                asked += self.burst()
-            elif choice < 0.75:
-                asked.append(self.append())
-            elif choice < 0.83:
-                asked.append(self.delay())
-            else:
-                asked.append(self.manage())
+            asked += self.make.some()
         publisher = self._publisher()
         for request, _ in asked:
             request.sender = publisher.number
@@ -429,10 +346,9 @@ class QueueWorld:
         """Clients at work, until the script or the power ends."""
         rng = self.rng
         if not self.requests:
-            first = [(Request("create", name, asks=True), name) for name in self.names if rng.random() < 0.8]
+            first = self.make.first()
             self.requests += [request for request, _ in first]
-            asked = [(request, wire.encode_create_topic(name, want_event_id=True)) for request, name in first]
-            self._publisher().send(asked)
+            self._publisher().send(first)
         for _ in range(rng.randint(1, self.weather.actions)):
             self.act()
             if rng.random() < 0.6:
