@@ -262,7 +262,7 @@ def test_qe6_a_follower_too_far_behind_gets_everything_by_snapshot(
         raw.pub(b"a", b"tick")
         return int(segments(leader, "journal")[0].stem) > 20
 
-    wait_for(has_shrunk, what="the oldest journal segments to go")
+    wait_for(has_shrunk, timeout_s=40.0, what="the oldest journal segments to go, once the follower is out of sync")
     if follower is None:
         follower = start_server("--follow", leader.address)
     else:

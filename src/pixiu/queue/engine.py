@@ -303,6 +303,7 @@ class Engine:
                 self.subscriptions.published(*shown)
             self.counters.events += frame.count
             self.commit_event_id = frame.last_event_id
+        self.state.write(Changes(), self.commit_event_id)
         self.writer.committed_through = self.commit_event_id
         self.snowflakes.observe(self.state.last_message_id)
         if self.commit_event_id == self.journal.last_event_id:

@@ -48,6 +48,7 @@ class State:
         ]
         """(epoch, its first event id), oldest first."""
         self.last_message_id = self.number(MESSAGE_ID_KEY)
+        self._shown = self.number(SHOWN_KEY)
 
     @property
     def epoch(self) -> int:
@@ -57,11 +58,12 @@ class State:
     @property
     def shown(self) -> int:
         """How far this store, and whoever read from this node, has got."""
-        return self.number(SHOWN_KEY)
+        return self._shown
 
     def write(self, changes: Changes, through: int) -> None:
         """One batch of the store, with the event id that it brings it to."""
-        changes.put(SHOWN_KEY, _I64.pack(through))
+        self._shown = max(self._shown, through)
+        changes.put(SHOWN_KEY, _I64.pack(self._shown))
         self.store.write(changes.puts, changes.deletes)
 
     @property
@@ -127,7 +129,8 @@ class State:
         elif record.kind == Kind.POSITION and topic is not None:
             self.positions.apply(topic, record.payload, changes)
             self.positions.forget_moved(topic, record.payload)
-        self.write(changes, frame.last_event_id)
+        if not changes.is_empty:
+            self.write(changes, frame.last_event_id)
         changes.committed()
         return shown
 
