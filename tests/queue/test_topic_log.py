@@ -243,3 +243,20 @@ def test_an_index_line_is_what_the_docs_say() -> None:
     line = disk.content(log.path(0, "idx"))
     assert len(line) == CHUNK_BYTES
     assert [int.from_bytes(line[at : at + 8], "little") for at in (0, 8, 16)] == [7, 8, 0]
+
+
+def test_a_long_append_that_fills_a_segment_is_read_whole_from_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such an append has several sidecar lines, the later ones behind the size at which a segment is full."""
+    monkeypatch.setattr("pixiu.queue.topic_log.WINDOW_BYTES", 300)
+    log = opened(new_disk())
+    stored = []
+    for first in (1, 31, 61):
+        messages = [message(f"event {first + n}", 60) for n in range(30)]
+        log.append(first, messages, 1000 + first)
+        stored += [(first + n, each) for n, each in enumerate(messages)]
+    assert len(log.numbers) == 3
+    assert read_from(log, log.start) == stored
+    for at, (event_id, _) in enumerate(stored):
+        assert read_from(log, log.find(event_id)) == stored[at + 1 :], event_id
+    for first in (1, 31, 61):
+        assert read_from(log, log.find_time(1000 + first)) == stored[first - 1 :]

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SPACE_LOOK_MS = 200
+NOTE_EVERY_MS = 50
+"""A batch that changes nothing in the store notes how far it is at most this often: the note may lag, never lead."""
 INDEX_WRITE_BYTES = 256 * 1024
 
 
@@ -98,6 +100,7 @@ class Engine:
         self.retention_holds: list[Callable[[], int]] = []
         """Followers and others: the oldest event id that each still needs."""
         self._behind: dict[int, Topic] = {}
+        self._noted_us = 0
         self._low_space: str | None = None
         self._space_looked_us = -SPACE_LOOK_MS * 1000
         self._is_stopping = False
@@ -183,8 +186,11 @@ class Engine:
     def _commit(self, batch: Batch) -> None:
         """A batch is committed: store, topic logs, then everyone who waits for it."""
         changes = batch.changes
-        changes.put(FLUSHED_KEY, pack_number(min(self.journal.flushed_through, batch.last_event_id)))
-        self.state.write(changes, batch.last_event_id)
+        now_us = self.clock.monotonic_us()
+        if not changes.is_empty or now_us - self._noted_us >= NOTE_EVERY_MS * 1000:
+            self._noted_us = now_us
+            changes.put(FLUSHED_KEY, pack_number(min(self.journal.flushed_through, batch.last_event_id)))
+            self.state.write(changes, batch.last_event_id)
         for run in batch.runs:
             topic = run.topic
             if topic.is_deleted:

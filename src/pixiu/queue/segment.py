@@ -26,7 +26,7 @@ def segment_name(first_event_id: int) -> str:
 class Segment:
     """Frames in a file, with the index beside it."""
 
-    __slots__ = ("_files", "_folder", "_index", "_log", "first_event_id", "last_event_id", "size")
+    __slots__ = ("_files", "_flush_error", "_folder", "_index", "_log", "first_event_id", "last_event_id", "size")
 
     def __init__(self, files: Files, folder: str, first_event_id: int, *, create: bool = False) -> None:
         self._files = files
@@ -34,6 +34,7 @@ class Segment:
         self.first_event_id = first_event_id
         self._log: File | None = None
         self._index: File | None = None
+        self._flush_error: OSError | None = None
         self.last_event_id = first_event_id - 1
         if create:
             self._log = files.open(self.path, create=True)
@@ -76,8 +77,18 @@ class Segment:
         self.last_event_id = last_event_id
 
     def flush(self) -> None:
-        """Return when the frames are on disk. The index is derived and not waited for."""
-        self.log.flush()
+        """Return when the frames are on disk. The index is derived and not waited for.
+
+        A system tells of a failed flush once, and of the next that all is well. So one failure is told for good here,
+        whoever asks next, from whatever thread.
+        """
+        if self._flush_error is not None:
+            raise self._flush_error
+        try:
+            self.log.flush()
+        except OSError as error:
+            self._flush_error = error
+            raise
 
     def entry(self, event_id: int) -> Entry:
         """Where ``event_id`` is. Rebuilds the index if it does not answer."""

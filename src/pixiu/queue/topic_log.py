@@ -284,8 +284,7 @@ class TopicLog:
         starts = _walk(data, position - begin, begin)
         if starts[-1] != end:
             raise CorruptData(f"{self.path(number)} byte {starts[-1]}: items do not fill their chunk")
-        following = self._following(number) if end >= self._segment_bytes else None
-        after = (number, end) if following is None else (following, 0)
+        after = self._place(number, end)
         is_full = at + len(chunks) < self._chunks_in(number) or number != self.file_number
         return Window(number, data[position - begin :], starts, after, is_full=is_full)
 
@@ -317,6 +316,13 @@ class TopicLog:
                 return candidate
         return self.file_number if self.file_number > number else None
 
+    def _place(self, number: int, position: int) -> tuple[int, int]:
+        """Where reading goes on at this position: in the next segment, if this one is finished and ends here."""
+        following = self._following(number)
+        if following is None or position < self._chunk(number, self._chunks_in(number) - 1).end:
+            return number, position
+        return following, 0
+
     def _last_at_most(self, number: int, field: int, value: int) -> int:
         """The last chunk whose field (0 first event_id, 2 position) is at most ``value``; 0 if none is."""
         low, high = 0, self._chunks_in(number)
@@ -344,8 +350,7 @@ class TopicLog:
         starts = _walk(data, 0, chunk.position)
         for start, following in pairwise(starts):
             if _EVENT_ID.unpack_from(data, start - chunk.position + 8)[0] == event_id:
-                is_end = following == chunk.end >= self._segment_bytes and number < self.file_number
-                return (number + 1, 0) if is_end else (number, following)
+                return self._place(number, following)
         raise NotFound("EOF")
 
     def _segment_of(self, event_id: int) -> int:
