@@ -121,7 +121,8 @@ def test_a_failed_roll_is_a_failed_flush() -> None:
     queue.scheduler.close()
 
 
-def test_a_store_without_room_lets_everyone_wait_in_order(queue: Queue) -> None:
+def test_a_store_without_room_lets_everyone_wait_in_order(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pixiu.queue.engine.NOTE_EVERY_MS", 0)  # every batch has something to say to the store
     client = queue.client()
     queue.store.fail_write = lambda: True
     first = queue.ask(client, Request("publish", b"t", (b"first",)), publish(b"first"))

@@ -229,17 +229,19 @@ class Background:
         self._is_checkpointing = True
         self._bytes_at_checkpoint = engine.counters.bytes_written
         paths, ends = engine.topics.unflushed()
-        paths += [engine.journal.tail.path, engine.journal.tail.index_path]
+        tail = engine.journal.tail
+        paths.append(tail.index_path)
         removed: list[int] = []
 
         def work() -> None:
             engine.files.flush_paths(paths)
+            tail.flush()
             engine.state.store.flush()
             removed.extend(engine.topics.remove_dead(dead))
 
         def done(error: BaseException | None) -> None:
             self._is_checkpointing = False
-            if self._is_stopped:
+            if self._is_stopped or engine.writer.poisoned:
                 return
             if isinstance(error, OSError):
                 engine.writer.flush_failed(error)

@@ -86,6 +86,8 @@ class Segment:
             raise self._flush_error
         try:
             self.log.flush()
+        except FileNotFoundError:
+            return  # cut off or dropped meanwhile: nothing is left to flush
         except OSError as error:
             self._flush_error = error
             raise

@@ -84,6 +84,7 @@ class SimulatedScheduler:
         self._beside = _Beside()
         self._waiting: deque[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = deque()
         self._is_working = False
+        self._told_us = 0
 
     # The port.
 
@@ -126,7 +127,9 @@ class SimulatedScheduler:
         if isinstance(error, PowerCut):
             raise error
         _, done = self._waiting.popleft()
-        self._later(lambda: done(error))
+        # The loop hears of finished work in the order in which it was finished.
+        self._told_us = max(self._told_us, self.clock.now_us + self._rng.randint(0, self._slow_us))
+        self.after((self._told_us - self.clock.now_us) / 1000, lambda: done(error))
         if self._waiting:
             self._later(self._begin_work)
         else:
