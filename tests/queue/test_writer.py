@@ -125,8 +125,10 @@ def test_a_store_without_room_lets_everyone_wait_in_order(queue: Queue, monkeypa
     monkeypatch.setattr("pixiu.queue.engine.NOTE_EVERY_MS", 0)  # every batch has something to say to the store
     client = queue.client()
     queue.store.fail_write = lambda: True
-    first = queue.ask(client, Request("publish", b"t", (b"first",)), publish(b"first"))
-    second = queue.ask(client, Request("publish", b"t", (b"second",)), publish(b"second"))
+    first = queue.ask(
+        client, Request("create", b"new", asks=True), wire.encode_create_topic(b"new", want_event_id=True)
+    )
+    second = queue.publish(queue.control, b"second")
     assert (first.outcome, second.outcome) == ("open", "open")
     assert queue.engine.problems() == ["cannot write: cannot write to the store: No space left on device"]
     queue.scheduler.run_for(2500)
@@ -134,9 +136,10 @@ def test_a_store_without_room_lets_everyone_wait_in_order(queue: Queue, monkeypa
     queue.store.fail_write = lambda: False
     queue.scheduler.run_for(2500)
     client.take_answers()
+    queue.control.take_answers()
     assert (first.outcome, second.outcome) == ("ok", "ok")
     assert queue.engine.problems() == []
-    assert queue.model.stored[b"first"][0] < queue.model.stored[b"second"][0]
+    assert first.event_id < queue.model.stored[b"second"][0]
 
 
 def test_a_refusal_never_overtakes_an_answer_that_waits_for_followers(queue: Queue) -> None:

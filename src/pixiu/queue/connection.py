@@ -94,6 +94,7 @@ class Connection:
     __slots__ = (
         "_buffered",
         "_engine",
+        "_has_eof",
         "_is_blocked",
         "_is_closing",
         "_is_held",
@@ -130,6 +131,7 @@ class Connection:
         self._is_closing = False
         self._is_held = False
         """Blocked or closing: something is to be done once everything is answered."""
+        self._has_eof = False
         self._is_paused = False
         self._stream: Stream | None = None
         self.is_node = False
@@ -162,8 +164,12 @@ class Connection:
             stream, self._stream = self._stream, None
             stream.close()
 
-    def eof_received(self) -> None:
-        """The peer will send no more; answers in flight still go out, then the transport closes itself."""
+    def eof_received(self) -> bool:
+        """The peer will send no more. True keeps the way back open, for answers that still wait."""
+        if self._stream is not None or not (self._outstanding or self._is_blocked):
+            return False
+        self._has_eof = self._is_held = True
+        return True
 
     def pause_writing(self) -> None:
         """The socket is full: what this client asks next has to wait until it takes its answers."""
@@ -394,10 +400,13 @@ class Connection:
         if self._is_closing:
             self.close()
             return
-        self._is_blocked = self._is_held = False
+        self._is_blocked = False
+        self._is_held = self._has_eof
         self.resume()
         if self._parts:
             self._parse_parts()
+        if self._has_eof and not self._outstanding and not self._is_blocked and self._stream is None:
+            self.close()
 
     def block(self) -> None:
         """Take no further command until ``answered`` has been called once for this."""

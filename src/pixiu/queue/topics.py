@@ -258,7 +258,7 @@ class Topics:
         return [
             (_END_PREFIX + _BIG.pack(topic.create_event_id), end.pack())
             for topic, end in ends.items()
-            if not topic.is_deleted
+            if topic.log is not None  # it has ended; an end that is not committed yet does not count
         ]
 
     def flushed(self, ends: dict[Topic, End]) -> None:

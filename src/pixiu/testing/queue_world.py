@@ -397,6 +397,10 @@ class QueueWorld:
                 self.stop()
         except PowerCut:
             self.note("power cut")
+        except OSError as error:  # an end that could not be made durable says so
+            if self.weather.trouble != "flush":
+                raise
+            self.note("stopped badly", error)
         self.crash("kill" if rng.random() < self.weather.kill_chance else "machine")
 
     def run(self) -> Report:
