@@ -1,17 +1,19 @@
 """What every ``Files`` must do. An implementation's tests inherit from ``FilesContract`` and say how to get one."""
 
 import random
+from abc import ABC, abstractmethod
 
 import pytest
 
 from pixiu.ports.files import Files
 
 
-class FilesContract:
+class FilesContract(ABC):
     """The contract, as tests. ``make_files`` gives an empty tree."""
 
+    @abstractmethod
     def make_files(self) -> Files:
-        raise NotImplementedError
+        """An empty tree."""
 
     def test_bytes_are_visible_at_once_to_every_reader(self) -> None:
         files = self.make_files()

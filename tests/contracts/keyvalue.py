@@ -1,17 +1,19 @@
 """What every ``KeyValue`` must do. A backend's tests inherit from ``KeyValueContract`` and say how to open one."""
 
 import random
+from abc import ABC, abstractmethod
 
 from pixiu.ports.keyvalue import KeyValue
 
 EVERYTHING = b"", b"\xff" * 40
 
 
-class KeyValueContract:
+class KeyValueContract(ABC):
     """The contract, as tests. ``open_store`` opens the same content each time; ``store`` is the first opening."""
 
+    @abstractmethod
     def open_store(self) -> KeyValue:
-        raise NotImplementedError
+        """The same content each time."""
 
     def test_what_was_put_is_got(self) -> None:
         store = self.open_store()

@@ -8,6 +8,7 @@ import random
 import socket
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -44,7 +45,7 @@ class Ledger:
         return b"%s-%08d" % (self.name, number)
 
 
-class Publisher(threading.Thread):
+class Publisher(threading.Thread, ABC):
     """Works until it is told to stop, over any number of deaths of the server."""
 
     def __init__(self, port: int, ledger: Ledger, seed: int) -> None:
@@ -76,9 +77,9 @@ class Publisher(threading.Thread):
         except BaseException as error:  # noqa: BLE001 - told by stop()
             self.error = error
 
+    @abstractmethod
     def work(self, raw: Raw) -> None:
         """One round of requests and answers."""
-        raise NotImplementedError
 
 
 class OneByOne(Publisher):

@@ -13,6 +13,7 @@ frame of ``bytes_max``.
 """
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
@@ -99,7 +100,7 @@ class BlockSent:
 Event = TypeVar("Event")
 
 
-class StreamReader(Generic[Event]):
+class StreamReader(ABC, Generic[Event]):
     """What all streams have in common: headers, keep-alives, ends, refusals, bounds."""
 
     ends_with_255 = False
@@ -176,9 +177,9 @@ class StreamReader(Generic[Event]):
         body = start + RESPONSE_HEADER_BYTES
         return body, body + int(_length.unpack_from(buffer, start + 4)[0])
 
+    @abstractmethod
     def _event(self, buffer: bytes, start: int, body: int, stop: int) -> Event:
         """The event of a whole 200 frame."""
-        raise NotImplementedError
 
 
 class SubscribeReader(StreamReader[BatchPushed]):
