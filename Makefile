@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check format test-long fuzz bench bench-queue lock docs clean
+.PHONY: help setup serve test check format test-long fuzz bench bench-queue lock docs proto clean
 
 help: ## list the targets
 	@echo "Pixiu: make TARGET [ARGS='…']"
@@ -70,6 +70,9 @@ bench-queue: $(DEV) ## the queue beside Valkey Streams and NATS JetStream, with 
 docs: $(DEV) ## write the generated files: examples/pixiu.toml, tables in docs/, docs/features.md
 	@$(BIN)/python -m tools.make_reference
 	@$(BIN)/python -m tools.make_features
+
+proto: $(DEV) ## make src/pixiu/model/pixiu_pb2.py from pixiu.proto
+	@$(BIN)/python -m grpc_tools.protoc -Isrc/pixiu/model --python_out=src/pixiu/model --pyi_out=src/pixiu/model pixiu.proto
 
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links

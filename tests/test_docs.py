@@ -23,7 +23,7 @@ SMSS_KEYS = (
 )
 TARGETS = (
     "help", "setup", "serve", "test", "check", "format", "test-long", "fuzz", "bench", "bench-queue", "docs",
-    "lock", "clean",
+    "proto", "lock", "clean",
 )
 # fmt: on
 NAMES_PATHS = ("docs/origins.md", "docs/dependencies.md", "docs/testing.md", "docs/architecture.md")

@@ -12,7 +12,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-import pixiu.config
 from pixiu.config import Bounds, Section, key_types, sections
 from pixiu.queue.metrics import METRICS
 from pixiu.runtime.metrics import Metrics
@@ -26,7 +25,8 @@ MADE = "made by tools/make_reference.py"
 def field_docstrings() -> dict[str, dict[str, str]]:
     """For each class of ``pixiu.config``, the docstring under each of its fields."""
     found: dict[str, dict[str, str]] = {}
-    for node in ast.parse(inspect.getsource(pixiu.config)).body:
+    sources = [inspect.getsource(sys.modules[kind.__module__]) for kind in sections().values()]
+    for node in [node for source in dict.fromkeys(sources) for node in ast.parse(source).body]:
         if not isinstance(node, ast.ClassDef):
             continue
         texts = found.setdefault(node.name, {})
@@ -77,7 +77,7 @@ def example() -> str:
         "# Every setting of Pixiu with its default. Copy what you want to change, and start with",
         "#   pixiu serve --config pixiu.toml",
         "# A variable PIXIU_SECTION__KEY wins over this file, and an option of the command line over both.",
-        "# Made by tools/make_reference.py from src/pixiu/config.py.",
+        "# Made by tools/make_reference.py from src/pixiu/config.",
     ]
     for name, section in sections().items():
         lines += ["", f"[{name}]", f"# {inspect.getdoc(section)}"]

@@ -1,0 +1,170 @@
+"""Settings of the queue."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from pixiu.config.section import Bounds, Count, Milliseconds, Port, Positive, Section
+
+__all__ = [
+    "DelaySettings",
+    "JournalSettings",
+    "LifetimeSettings",
+    "QueueSettings",
+    "ReplicationSettings",
+    "TopicSettings",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings(Section):
+    """The queue's port, and what one client may ask of it."""
+
+    name_in_file: ClassVar[str] = "queue"
+
+    host: str = "127.0.0.1"
+    """Address to listen on. The protocol has no passwords: keep it on loopback or on a trusted network."""
+
+    port: Port = 12301
+    """Port of the queue's protocol; 0 picks a free one."""
+
+    connections_max: Positive = 10_000
+    """Connections above this many are closed at once; those that are open go on."""
+
+    payload_bytes_max: Annotated[int, Bounds(1024, 2**31 - 1)] = 16 * 2**20
+    """Largest payload of one publish or delay; a larger one is refused before any of it is kept."""
+
+    subscriber_name_bytes_max: Annotated[int, Bounds(1, 65535)] = 1024
+    """Longest name of a subscriber."""
+
+    pending_bytes_max: Annotated[int, Bounds(65536)] = 64 * 2**20
+    """Bytes that may wait for the writer over all connections. At this mark the queue stops reading from
+    publishers until some are written."""
+
+    idle_timeout_ms: Milliseconds = 30 * 60_000
+    """A connection that sent nothing for this long, and subscribes to nothing, is closed."""
+
+    keep_alive_ms: Annotated[int, Bounds(1, 34_999)] = 30_000
+    """How often an idle subscriber or follower hears from the server; smss's clients give up after 35 s."""
+
+    write_timeout_ms: Milliseconds = 5_000
+    """A client that takes none of its answers for this long is cut."""
+
+    replica_write_timeout_ms: Milliseconds = 120_000
+    """A follower that takes nothing for this long is cut."""
+
+    ack_timeout_default_ms: Milliseconds = 3_000
+    """How long a subscriber that named no timeout may take to ack."""
+
+    no_cache: bool = False
+    """Ask the system not to keep written segments in its page cache."""
+
+    read_cache_bytes: Count = 8 * 2**20
+    """Bytes of topic logs kept in memory for subscribers that follow closely."""
+
+    open_topics_max: Annotated[int, Bounds(8)] = 256
+    """Topic logs kept open at a time; the least used one is closed first."""
+
+    keys_max: Positive = 100_000
+    """Keys of recent conditional appends that the writer remembers."""
+
+    node_id: Annotated[int, Bounds(0, 1023)] = 0
+    """This node's number inside the message ids that it gives."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalSettings(Section):
+    """The one global log under the queue: order, recovery, replication."""
+
+    name_in_file: ClassVar[str] = "journal"
+
+    segment_bytes: Annotated[int, Bounds(4096, 2**40)] = 2**30
+    """Roll to a new segment file past this size."""
+
+    flush: Literal["none", "interval", "always"] = "always"
+    """When records reach the disk: none (when the system likes), interval, or always (before each answer)."""
+
+    flush_interval_ms: Annotated[int, Bounds(1, 60_000)] = 1_000
+    """Longest time that an answered record may sit in the page cache, with flush = "interval"."""
+
+    retention_days: Annotated[int, Bounds(0, 36_500)] = 0
+    """Remove journal segments older than this; 0 keeps them for ever."""
+
+    retention_bytes: Count = 0
+    """Remove the oldest journal segments while the journal is larger than this; 0 is no limit."""
+
+    free_bytes_min: Count = 256 * 2**20
+    """With less free space than this on the disk, publishes are refused until there is more."""
+
+    checkpoint_bytes: Annotated[int, Bounds(4096)] = 16 * 2**20
+    """Write a checkpoint after this much journal, so that a restart replays no more than that."""
+
+    checkpoint_interval_ms: Milliseconds = 5_000
+    """Write a checkpoint at least this often while records come in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettings(Section):
+    """The per-topic logs that subscribers read."""
+
+    name_in_file: ClassVar[str] = "topics"
+
+    segment_bytes: Annotated[int, Bounds(4096, 2**40)] = 64 * 2**20
+    """Roll a topic to a new segment file past this size."""
+
+    retention_days: Annotated[int, Bounds(0, 36_500)] = 0
+    """Remove topic segments older than this; 0 keeps them for ever."""
+
+    retention_bytes: Count = 0
+    """Remove a topic's oldest segments while the topic is larger than this; 0 is no limit."""
+
+    retention_interval_ms: Milliseconds = 300_000
+    """How often to look for segments that may go."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelaySettings(Section):
+    """Delayed messages."""
+
+    name_in_file: ClassVar[str] = "delays"
+
+    first_scan_ms: Annotated[int, Bounds(0, 86_400_000)] = 0
+    """How long after the start to look for due messages for the first time."""
+
+    scan_interval_ms: Milliseconds = 1_000
+    """Look at the clock at least this often, whatever the timers say; what is due earlier has its own timer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifetimeSettings(Section):
+    """Topics that end by themselves."""
+
+    name_in_file: ClassVar[str] = "lifetimes"
+
+    scan_interval_ms: Milliseconds = 1_000
+    """Look at the clock at least this often, whatever the timers say; what ends earlier has its own timer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationSettings(Section):
+    """Leader and followers of the queue."""
+
+    name_in_file: ClassVar[str] = "replication"
+    may_be_empty: ClassVar[frozenset[str]] = frozenset({"name"})
+
+    name: str = ""
+    """This node's name among its peers; empty is the address it listens on."""
+
+    acknowledge: Literal["local", "in-sync"] = "local"
+    """When a publish is answered: once the local journal has it, or every in-sync follower as well."""
+
+    min_isr: Annotated[int, Bounds(1, 100)] = 1
+    """With acknowledge = "in-sync": fewer nodes in sync than this (the leader counts) refuse publishes."""
+
+    in_sync_timeout_ms: Milliseconds = 10_000
+    """A follower that has not caught up for this long leaves the in-sync set."""
+
+    heartbeat_ms: Annotated[int, Bounds(1, 30_000)] = 1_000
+    """How often leader and follower tell each other how far they are."""
+
+    reconnect_ms: Milliseconds = 2_000
+    """How long a follower waits before it connects again."""

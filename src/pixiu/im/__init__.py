@@ -1,0 +1,1 @@
+"""What users do: the verbs, over ports only."""

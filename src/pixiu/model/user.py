@@ -1,0 +1,17 @@
+"""Users, as everyone may see them."""
+
+from dataclasses import dataclass, field
+
+__all__ = ["Profile"]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One user: a public id that people use, a number that everything is keyed by."""
+
+    number: int
+    public_id: str
+    name: str
+    avatar: str = ""
+    fields: dict[str, str] = field(default_factory=dict)
+    created_at: int = 0

@@ -1,0 +1,29 @@
+"""A user's list of people, and whom the user does not want to hear."""
+
+from typing import Protocol
+
+__all__ = ["Contacts"]
+
+
+class Contacts(Protocol):
+    """Contacts and blocks, by owner. Implementations pass ``tests/contracts/contacts.py``."""
+
+    def link(self, user: int, peer: int, at: int) -> bool:
+        """Add ``peer`` to ``user``'s list; the time of the first adding stays. True if it is new."""
+        ...
+
+    def unlink(self, user: int, peer: int) -> bool:
+        """Take ``peer`` off the list. True if it was there."""
+        ...
+
+    def of(self, user: int) -> list[tuple[int, int]]:
+        """(peer, time of adding), oldest first; equal times by number."""
+        ...
+
+    def block(self, user: int, peer: int, *, is_blocked: bool) -> None:
+        """Let ``user`` hear nothing of ``peer``, or again."""
+        ...
+
+    def is_blocked(self, user: int, peer: int) -> bool:
+        """Does ``user`` block ``peer``?"""
+        ...

@@ -1,0 +1,55 @@
+"""Groups, their members, and who asks to become one.
+
+Membership has a history: a lane that applies an old record asks who was a member *then*, also when another lane has
+gone on. Rows of those who left stay until ``forget_left``.
+"""
+
+from typing import Protocol
+
+from pixiu.model.group import Group, Member
+
+__all__ = ["Groups"]
+
+
+class Groups(Protocol):
+    """Every group. Implementations pass ``tests/contracts/groups.py``."""
+
+    def number_of(self, public_id: str) -> int | None:
+        """The number behind a public id."""
+        ...
+
+    def get(self, group: int) -> Group | None:
+        """A group without its members."""
+        ...
+
+    def put(self, group: Group) -> None:
+        """Create or change a group."""
+        ...
+
+    def member(self, group: int, user: int) -> Member | None:
+        """A member, present ones only."""
+        ...
+
+    def put_member(self, group: int, member: Member) -> None:
+        """Add or change one. With ``left`` set, the user is no member any more; a rejoin replaces the row."""
+        ...
+
+    def members(self, group: int, *, at: int | None = None) -> list[Member]:
+        """Who is a member (``at``: was one at that event id), by user number."""
+        ...
+
+    def groups_of(self, user: int) -> list[int]:
+        """The groups that a user is in now, by number."""
+        ...
+
+    def request(self, group: int, user: int, at: int) -> None:
+        """Note that ``user`` asks to join; ``at`` 0 drops the request."""
+        ...
+
+    def requests(self, group: int) -> list[tuple[int, int]]:
+        """(user, time) of those who ask, by user number."""
+        ...
+
+    def forget_left(self, through: int) -> None:
+        """Nobody will ask about events through here any more: drop the rows of those who left by then."""
+        ...

@@ -1,0 +1,61 @@
+"""Everything that is derived from the log, and how far each lane of it has got.
+
+Writes are visible to reads at once; ``commit`` makes them durable in one batch with the event ids that the lanes have
+reached. Whatever was not committed is applied again after a crash, from the event ids that were: so an implementation
+never lets a half of a record survive without its event id.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Protocol
+
+from pixiu.ports.bodies import Bodies
+from pixiu.ports.contacts import Contacts
+from pixiu.ports.groups import Groups
+from pixiu.ports.inboxes import Inboxes
+from pixiu.ports.recent import Recent
+from pixiu.ports.sendkeys import SendKeys
+from pixiu.ports.timelines import Timelines
+from pixiu.ports.unread import Unread
+from pixiu.ports.users import Users
+
+__all__ = ["Lane", "Stores"]
+
+
+class Lane(Enum):
+    """A set of stores that is applied in order, apart from the others: one that is down holds up only its own."""
+
+    ROSTERS = "rosters"
+    """users, contacts, groups."""
+    INBOXES = "inboxes"
+    """inboxes, bodies, unread, send keys."""
+    TIMELINES = "timelines"
+    """timelines, recent."""
+    TASKS = "tasks"
+    """Notifications, general tasks, schedules: finished in any order; the lowest unfinished one counts."""
+
+
+class Stores(Protocol):
+    """The stores of one node. Implementations pass ``tests/contracts/stores.py``."""
+
+    users: Users
+    contacts: Contacts
+    groups: Groups
+    inboxes: Inboxes
+    bodies: Bodies
+    unread: Unread
+    keys: SendKeys
+    timelines: Timelines
+    recent: Recent
+
+    def applied(self, lane: Lane) -> int:
+        """The event id that a lane has durably reached."""
+        ...
+
+    def commit(self, applied: Mapping[Lane, int]) -> None:
+        """Make what was written durable, with the event ids it brings the lanes to. Raises ``Unavailable``."""
+        ...
+
+    def close(self) -> None:
+        """Let go, without a commit."""
+        ...
