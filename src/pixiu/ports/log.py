@@ -96,7 +96,7 @@ class Log(Protocol):
     def read(self, after: int, limit: int) -> list[LogRecord]:
         """Committed records of Pixiu's topics behind ``after``: from memory, or from segments when far behind.
 
-        Skips foreign topics; the caller moves on to ``last`` of what it got, or to ``committed`` when it got none.
+        Skips foreign topics; the caller moves on to the last of what it got, or to ``committed`` when it got none.
         """
         ...
 

@@ -10,13 +10,14 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from pixiu.queue.changes import Changes
-from pixiu.queue.index import pack_entries
-from pixiu.queue.messages import hoisted
+from pixiu.queue.index import pack_entries, pack_numbered_entries
+from pixiu.queue.messages import first_64
 from pixiu.queue.record import HEADER_BYTES, Kind, encode_block, encode_frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pixiu.queue.appends import KeysAdded
     from pixiu.queue.connection import Connection
     from pixiu.queue.topics import Topic
     from pixiu.queue.writer import PlainPublish
@@ -37,12 +38,26 @@ class Run:
         self.messages: list[bytes] = []
 
 
+class Appends(Run):
+    """A run of numbered messages, with what each of them carries."""
+
+    __slots__ = ("bodies", "digests", "keys", "message_ids", "size")
+
+    def __init__(self, topic: Topic, first_event_id: int) -> None:
+        super().__init__(topic, first_event_id)
+        self.message_ids: list[int] = []
+        self.keys: list[bytes] = []
+        self.digests: list[bytes] = []
+        self.bodies: list[bytes] = []
+        self.size = 0
+
+
 class Batch:
     """Records being numbered and encoded, and what must happen once they are durable."""
 
     __slots__ = (
-        "_entries", "_flushed_through", "_frames", "_open_run", "changes", "epoch", "last_event_id", "next_event_id",
-        "now_ms", "position", "replies", "request_count", "runs", "size",
+        "_entries", "_flushed_through", "_frames", "_open_run", "changes", "epoch", "keys_added", "last_event_id",
+        "next_event_id", "now_ms", "position", "replies", "request_count", "runs", "size",
     )  # fmt: skip
 
     def __init__(self, *, next_event_id: int, position: int, epoch: int, flushed_through: int, now_ms: int) -> None:
@@ -56,6 +71,7 @@ class Batch:
         self._open_run: Run | None = None
         self.runs: list[Run] = []
         self.changes = Changes()
+        self.keys_added: KeysAdded | None = None
         self.replies: list[tuple[Connection, bytes] | PlainPublish] = []
         """Whom to answer what, first two fields of each."""
         self.request_count = 0
@@ -66,7 +82,7 @@ class Batch:
     def run_of(self, topic: Topic) -> list[bytes]:
         """The messages of the open run of ``topic``, to be added to; a new run if it is another's, or full."""
         run = self._open_run
-        if run is None or run.topic is not topic or len(run.messages) >= RUN_COUNT_MAX:
+        if run is None or run.topic is not topic or type(run) is not Run or len(run.messages) >= RUN_COUNT_MAX:
             self.close_run()
             run = self._open_run = Run(topic, self.next_event_id)
         return run.messages
@@ -88,25 +104,41 @@ class Batch:
             self._open_run = None
             self.next_event_id += len(run.messages)
             self.request_count += len(run.messages)
-            self._add_messages(Kind.PUBLISH, run.topic, run.messages, run.first_event_id)
+            if type(run) is Appends:
+                self._add_appends(run)
+            else:
+                self._add_messages(Kind.PUBLISH, run.topic, run.messages, run.first_event_id)
             self.runs.append(run)
 
     def fire(self, topic: Topic, head: bytes, messages: Sequence[bytes]) -> int:
         """A delayed publish that is due; ``head`` repeats its due time and event id."""
-        return self._single_run(Kind.FIRE, topic, messages, head)
-
-    def append(self, topic: Topic, message: bytes) -> int:
-        """A numbered message."""
-        return self._single_run(Kind.APPEND, topic, [message], b"")
-
-    def _single_run(self, kind: Kind, topic: Topic, messages: Sequence[bytes], head: bytes) -> int:
         self.close_run()
         run = Run(topic, self.next_event_id)
         run.messages = list(messages)
         self.next_event_id += len(messages)
-        self._add_messages(kind, topic, run.messages, run.first_event_id, head)
+        self._add_messages(Kind.FIRE, topic, run.messages, run.first_event_id, head)
         self.runs.append(run)
         return run.first_event_id
+
+    def append(self, topic: Topic, message: bytes, message_id: int, key: bytes, digest: bytes, body: bytes) -> int:
+        """A numbered message; consecutive ones of a topic are one record. Returns its event id."""
+        run = self._open_run
+        if (
+            type(run) is not Appends
+            or run.topic is not topic
+            or len(run.messages) >= RUN_COUNT_MAX
+            or run.size + len(message) > RUN_BYTES_MAX
+        ):
+            self.close_run()
+            run = self._open_run = Appends(topic, self.next_event_id)
+        event_id = run.first_event_id + len(run.messages)
+        run.messages.append(message)
+        run.message_ids.append(message_id)
+        run.keys.append(key)
+        run.digests.append(digest)
+        run.bodies.append(body)
+        run.size += len(message)
+        return event_id
 
     def change(self, kind: Kind, topic: bytes, payload: bytes, *, topic_id: int = 0, count: int = 1) -> int:
         """A record without a message of its own: create, delete, delay, cancel, position, epoch."""
@@ -127,8 +159,22 @@ class Batch:
         payload_at = self.position + HEADER_BYTES + len(block) - len(payload) - 1 + len(head)
         lengths = list(map(len, messages))
         starts = list(accumulate(lengths, initial=payload_at))
-        numbers = hoisted(messages[0]) if kind == Kind.APPEND else (0, 0)
-        self._add(block, len(messages), event_id, starts, lengths, topic.create_event_id, kind, numbers)
+        self._add(block, len(messages), event_id, starts, lengths, topic.create_event_id, kind)
+
+    def _add_appends(self, run: Appends) -> None:
+        payload = b"".join(run.messages)
+        block = encode_block(
+            Kind.APPEND, run.first_event_id, run.topic.name, payload, write_ms=self.now_ms, receive_ms=self.now_ms
+        )
+        lengths = list(map(len, run.messages))
+        starts = accumulate(lengths, initial=self.position + HEADER_BYTES + len(block) - len(payload) - 1)
+        entries = pack_numbered_entries(
+            run.first_event_id, list(starts), lengths, time_ms=self.now_ms, frame=self.position,
+            topic=run.topic.create_event_id, kind=Kind.APPEND, message_ids=run.message_ids,
+            keys=list(map(first_64, run.digests)),
+        )  # fmt: skip
+        self._entries.append(entries)
+        self._add_frame(block, len(lengths), run.first_event_id)
 
     def _add(
         self,
@@ -139,22 +185,14 @@ class Batch:
         lengths: list[int],
         topic_id: int,
         kind: Kind,
-        numbers: tuple[int, int] = (0, 0),
     ) -> None:
-        frame = encode_frame(block, epoch=self.epoch, count=count, flushed_through=self._flushed_through)
         self._entries.append(
-            pack_entries(
-                event_id,
-                starts,
-                lengths,
-                time_ms=self.now_ms,
-                frame=self.position,
-                topic=topic_id,
-                kind=kind,
-                message_id=numbers[0],
-                key=numbers[1],
-            )
+            pack_entries(event_id, starts, lengths, time_ms=self.now_ms, frame=self.position, topic=topic_id, kind=kind)
         )
+        self._add_frame(block, count, event_id)
+
+    def _add_frame(self, block: bytes, count: int, event_id: int) -> None:
+        frame = encode_frame(block, epoch=self.epoch, count=count, flushed_through=self._flushed_through)
         self._frames.append(frame)
         self.position += len(frame)
         self.last_event_id = event_id + count - 1

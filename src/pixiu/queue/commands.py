@@ -11,13 +11,13 @@ from pixiu import __version__
 from pixiu.machines.queue_wire import commands as wire
 from pixiu.machines.queue_wire.messages import split_messages
 from pixiu.machines.queue_wire.responses import encode_append_answer, encode_done, encode_refused, encode_sized
-from pixiu.model.errors import Conflict, Gone, NotAllowed, NotFound, NotLeader, RequestError
+from pixiu.model.errors import Gone, NotAllowed, NotFound, NotLeader, RequestError
 from pixiu.queue.answers import ALIVE, OK
+from pixiu.queue.appends import number
 from pixiu.queue.background import end_topic
 from pixiu.queue.connection import MESSAGES_MAX
 from pixiu.queue.delays import HEAD, Delayed
-from pixiu.queue.keys import Numbers
-from pixiu.queue.messages import numbered
+from pixiu.queue.messages import split_head
 from pixiu.queue.positions import FORGET, pack_rows
 from pixiu.queue.record import Kind
 from pixiu.queue.replica_stream import ReplicaStream
@@ -233,21 +233,12 @@ def append(engine: Engine, connection: Connection, request: Request) -> None:
     if len(key) != key_bytes or key_bytes > KEY_BYTES_MAX or messages is None or len(messages) != 1:
         raise RequestError(wire.BAD_EXTENSION_PART)
     engine.check_reserved(request.name, connection.is_node)
+    headers, content = split_head(message)
 
     def sequence(batch: Batch) -> bytes:
         topic = engine.topics.live(request.name, batch.now_ms)
-        try:
-            before = engine.keys.find(key, unless_after)
-        except LookupError as error:
-            raise Conflict(f"{wire.BEHIND}: {error}") from None
-        if before is not None:
-            return encode_append_answer(*before, repeat=True)
-        message_id = engine.snowflakes.next(batch.now_ms)
-        event_id = batch.append(topic, numbered(message, message_id, key))
-        earlier = engine.keys.add(key, Numbers(event_id, message_id))
-        engine.state.last_message_id = message_id
-        batch.changes.on_undo(lambda: engine.keys.forget(key, earlier))
-        return encode_append_answer(event_id, message_id, repeat=False)
+        appended = number(engine, batch, topic, headers, content, key=key, unless_after=unless_after)
+        return encode_append_answer(appended.event_id, appended.message_id, repeat=appended.is_repeat)
 
     connection.submit(Change(connection, sequence, size=len(part)))
 

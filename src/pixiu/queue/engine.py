@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from pixiu.machines.queue_wire import commands as wire
+from pixiu.machines.queue_wire.messages import split_messages
 from pixiu.model.errors import NotAllowed, NotFound, NotLeader, PixiuError
 from pixiu.model.ids import Snowflakes
 from pixiu.queue.background import Background
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pixiu.ports.scheduler import Scheduler
     from pixiu.queue.batch import Batch
     from pixiu.queue.replication import Replication
+    from pixiu.queue.tail import Tail
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +97,8 @@ class Engine:
         self._arriving: dict[bytes, int] = {}
         self.flushed_hook: Callable[[int], int] | None = None
         """Replication: told what is flushed, says what is committed."""
+        self.tail: Tail | None = None
+        """Roles in this process: given every batch as it is committed."""
         self.committed_hooks: list[Callable[[], object]] = []
         """Whoever streams the journal: told that there is more of it."""
         self.retention_holds: list[Callable[[], int]] = []
@@ -209,6 +213,8 @@ class Engine:
             if topic.subscriptions:
                 self.subscriptions.published(topic, window)
         changes.committed()
+        if self.tail is not None:
+            self.tail.committed(batch)
         self.counters.events += batch.last_event_id - self.commit_event_id
         self.commit_event_id = batch.last_event_id
         for call in tuple(self.committed_hooks):
@@ -400,5 +406,6 @@ class Engine:
             if record.event_id > through:
                 return
             if record.kind == Kind.APPEND:
-                message_id, key = number_and_key(record.payload)
-                yield key, Numbers(record.event_id, message_id)
+                for event_id, message in enumerate(split_messages(record.payload) or [], record.event_id):
+                    message_id, key = number_and_key(message)
+                    yield key, Numbers(event_id, message_id)

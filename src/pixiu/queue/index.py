@@ -60,6 +60,29 @@ def pack_entries(
     return b"".join(map(_ENTRY.pack, event_ids, positions, lengths, repeat(shared)))
 
 
+def pack_numbered_entries(
+    first_event_id: int,
+    positions: Sequence[int],
+    lengths: Sequence[int],
+    *,
+    time_ms: int,
+    frame: int,
+    topic: int,
+    kind: int,
+    message_ids: Sequence[int],
+    keys: Sequence[int],
+) -> bytes:
+    """The entries of a record whose messages carry numbers and keys of their own."""
+    event_ids = range(first_event_id, first_event_id + len(lengths))
+    return b"".join(
+        map(
+            _WHOLE.pack,
+            event_ids, positions, lengths, repeat(time_ms), repeat(frame), repeat(topic), message_ids, keys,
+            repeat(kind),
+        )
+    )  # fmt: skip
+
+
 def unpack_entry(data: bytes, offset: int = 0) -> Entry:
     """The entry at ``offset``."""
     return Entry(*_WHOLE.unpack_from(data, offset))

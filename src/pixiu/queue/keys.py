@@ -20,7 +20,7 @@ class Numbers(NamedTuple):
 
 
 class RecentKeys:
-    """A bounded memory of appended keys; complete for every event behind ``floor``."""
+    """A bounded memory of appended keys, by digest (none: no key); complete for every event behind ``floor``."""
 
     def __init__(self, *, limit: int, read_back: Callable[[int, int], Iterator[tuple[bytes, Numbers]]]) -> None:
         self._limit = limit
@@ -33,20 +33,19 @@ class RecentKeys:
         self._keys.clear()
         self.floor = last_event_id
 
-    def find(self, key: bytes, unless_after: int) -> Numbers | None:
-        """The append of ``key`` behind event ``unless_after``. Raises ``LookupError`` if memory does not reach back."""
-        if not key:
+    def find(self, digest: bytes, unless_after: int) -> Numbers | None:
+        """The append of a key behind event ``unless_after``. Raises ``LookupError`` if memory does not reach back."""
+        if not digest:
             return None
         if unless_after < self.floor:
             self._extend_back(unless_after)
-        numbers = self._keys.get(key_digest(key))
+        numbers = self._keys.get(digest)
         return numbers if numbers is not None and numbers.event_id > unless_after else None
 
-    def add(self, key: bytes, numbers: Numbers) -> Numbers | None:
+    def add(self, digest: bytes, numbers: Numbers) -> Numbers | None:
         """Remember an append; forget the oldest beyond the bound. Returns what ``forget`` needs to undo this."""
-        if not key:
+        if not digest:
             return None
-        digest = key_digest(key)
         before = self._keys.get(digest)
         self._keys[digest] = numbers
         self._keys.move_to_end(digest)
@@ -55,11 +54,10 @@ class RecentKeys:
             self.floor = max(self.floor, oldest.event_id)
         return before
 
-    def forget(self, key: bytes, before: Numbers | None) -> None:
+    def forget(self, digest: bytes, before: Numbers | None) -> None:
         """Undo ``add``."""
-        if not key:
+        if not digest:
             return
-        digest = key_digest(key)
         self._keys.pop(digest, None)
         if before is not None:
             self._keys[digest] = before

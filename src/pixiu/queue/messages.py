@@ -12,16 +12,34 @@ from pixiu.machines.queue_wire.commands import HEADER_KEY, HEADER_MESSAGE_ID, ME
 KEY_DIGEST_BYTES = 16
 
 _HEAD = Struct("<II")
+_LENGTH = Struct("<I")
 _ID_PREFIX = Struct(f"<II I{len(HEADER_MESSAGE_ID)}s I q I{len(HEADER_KEY)}s I")
 _FIRST_64 = Struct("<Q")
 
 
-def numbered(message: bytes, message_id: int, key: bytes) -> bytes:
-    """The message with its id and key as its first two headers."""
-    content, headers = _HEAD.unpack_from(message)
-    extra = _ID_PREFIX.size - _HEAD.size + len(key)
+def split_head(message: bytes) -> tuple[int, bytes]:
+    """How many headers a message has, and everything behind its head."""
+    return _HEAD.unpack_from(message)[1], message[MESSAGE_HEADER_BYTES:]
+
+
+def plain(body: bytes) -> bytes:
+    """A message without headers."""
+    return _HEAD.pack(len(body), 0) + body
+
+
+def body_of(message: bytes) -> bytes:
+    """What a message says, without its headers."""
+    _, headers = _HEAD.unpack_from(message)
+    at = MESSAGE_HEADER_BYTES
+    for _ in range(2 * headers):
+        at += 4 + _LENGTH.unpack_from(message, at)[0]
+    return message[at:]
+
+
+def numbered(headers: int, content: bytes, message_id: int, key: bytes) -> bytes:
+    """A message with its id and key as its first two headers, before the ``headers`` that ``content`` begins with."""
     prefix = _ID_PREFIX.pack(
-        content + extra,
+        _ID_PREFIX.size - MESSAGE_HEADER_BYTES + len(key) + len(content),
         headers + 2,
         len(HEADER_MESSAGE_ID),
         HEADER_MESSAGE_ID,
@@ -31,7 +49,7 @@ def numbered(message: bytes, message_id: int, key: bytes) -> bytes:
         HEADER_KEY,
         len(key),
     )
-    return b"".join((prefix, key, message[MESSAGE_HEADER_BYTES:]))
+    return b"".join((prefix, key, content))
 
 
 def number_and_key(message: bytes) -> tuple[int, bytes]:
@@ -42,6 +60,12 @@ def number_and_key(message: bytes) -> tuple[int, bytes]:
     return fields[5], message[_ID_PREFIX.size : _ID_PREFIX.size + fields[8]]
 
 
+def is_numbered(message: bytes) -> bool:
+    """Was this message made by ``numbered``?"""
+    at = MESSAGE_HEADER_BYTES + 4
+    return message[at : at + len(HEADER_MESSAGE_ID)] == HEADER_MESSAGE_ID
+
+
 def key_digest(key: bytes) -> bytes:
     """What the writer remembers of a key: 128 bits, so that two keys never pass for one."""
     return blake2b(key, digest_size=KEY_DIGEST_BYTES).digest()
@@ -50,4 +74,9 @@ def key_digest(key: bytes) -> bytes:
 def hoisted(message: bytes) -> tuple[int, int]:
     """The message id and the key's first 64 digest bits, for the index."""
     message_id, key = number_and_key(message)
-    return message_id, _FIRST_64.unpack_from(key_digest(key))[0] if key else 0
+    return message_id, first_64(key_digest(key)) if key else 0
+
+
+def first_64(digest: bytes) -> int:
+    """As much of a key's digest as the index has room for; 0 for no key."""
+    return int(_FIRST_64.unpack_from(digest)[0]) if digest else 0

@@ -11,7 +11,7 @@ from itertools import accumulate
 from pixiu.machines.queue_wire.messages import split_messages
 from pixiu.model.errors import CorruptData
 from pixiu.ports.files import File, Files
-from pixiu.queue.index import ENTRY_BYTES, Entry, pack_entries, unpack_entry
+from pixiu.queue.index import ENTRY_BYTES, Entry, pack_entries, pack_numbered_entries, unpack_entry
 from pixiu.queue.messages import hoisted
 from pixiu.queue.record import MESSAGE_KINDS, Damage, Frame, Kind, Record, decode_block, read_frame
 
@@ -202,7 +202,6 @@ class Segment:
 def entries_of(record: Record, frame: Frame, position: int, topic: int) -> bytes:
     """The index entries of a record read back from the journal at ``position``."""
     payload_at = position + frame.size - len(frame.block) + record.payload_offset
-    message_id = key = 0
     starts, lengths = [payload_at] * frame.count, [len(record.payload)] * frame.count
     if record.kind in MESSAGE_KINDS:
         skip = 16 if record.kind == Kind.FIRE else 0
@@ -212,7 +211,11 @@ def entries_of(record: Record, frame: Frame, position: int, topic: int) -> bytes
         lengths = list(map(len, messages))
         starts = list(accumulate(lengths, initial=payload_at + skip))
         if record.kind == Kind.APPEND:
-            message_id, key = hoisted(record.payload)
+            message_ids, keys = zip(*map(hoisted, messages), strict=True)
+            return pack_numbered_entries(
+                record.event_id, starts, lengths, time_ms=record.write_ms, frame=position, topic=topic,
+                kind=record.kind, message_ids=message_ids, keys=keys,
+            )  # fmt: skip
     return pack_entries(
         record.event_id,
         starts,
@@ -221,6 +224,4 @@ def entries_of(record: Record, frame: Frame, position: int, topic: int) -> bytes
         frame=position,
         topic=topic,
         kind=record.kind,
-        message_id=message_id,
-        key=key,
     )

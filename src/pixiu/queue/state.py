@@ -144,7 +144,7 @@ class State:
         if messages is None:
             raise CorruptData(f"event {record.event_id}: its payload is not messages")
         if record.kind == Kind.APPEND:
-            self.last_message_id = max(self.last_message_id, number_and_key(messages[0])[0])
+            self.last_message_id = max(self.last_message_id, number_and_key(messages[-1])[0])
         if topic is None:
             return None
         log = self.topics.log_of(topic)

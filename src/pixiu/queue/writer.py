@@ -147,6 +147,11 @@ class Writer:
         return max(self._journal.last_event_id, self._uncommitted[-1].last_event_id if self._uncommitted else 0) + 1
 
     @property
+    def is_busy(self) -> bool:
+        """Does anything wait to be written?"""
+        return bool(self._operations)
+
+    @property
     def pending_bytes(self) -> int:
         """What waits for its turn."""
         return self._pending_bytes
@@ -243,7 +248,9 @@ class Writer:
                 return
             event_id = batch.publish(operation.topic, operation.messages)
             replies.append((operation.connection, encode_done(event_id) if operation.ask else OK))
-        elif type(operation) is Change:
+        elif type(operation) is Answer:
+            replies.append((operation.connection, operation.data))
+        elif isinstance(operation, Change):
             batch.request_count += 1
             try:
                 reply = operation.sequence(batch)
@@ -252,8 +259,6 @@ class Writer:
                 reply = encode_refused(str(error))
             if operation.connection is not None:
                 replies.append((operation.connection, reply))
-        elif type(operation) is Answer:
-            replies.append((operation.connection, operation.data))
 
     def _write(self, operations: list[Operation], batch: Batch) -> None:
         frames = batch.frames()
@@ -369,7 +374,7 @@ class Writer:
                 replies.append((operation.connection, frame))
             elif type(operation) is Answer:
                 replies.append((operation.connection, operation.data))
-            elif type(operation) is Change:
+            elif isinstance(operation, Change):
                 if operation.failed is not None:
                     operation.failed()
                 if operation.connection is not None:

@@ -128,15 +128,18 @@ class Model:
             self.stored[name] = event_id, kind, record.topic
             self.places[event_id] = topic, len(topic.log)
             topic.log.append((event_id, record.write_ms, message))
-        if kind == Kind.APPEND:
-            message_id, key = number_and_key(messages[0])
-            if message_id <= self.last_message_id:
-                raise Violation(f"message id {message_id} of event {record.event_id} is not above those before it")
-            self.last_message_id = message_id
-            if key in self.keys:
-                raise Violation(f"key {key!r} is stored as {self.keys[key]} and again as event {record.event_id}")
-            if key:
-                self.keys[key] = record.event_id, message_id
+            if kind == Kind.APPEND:
+                self._add_number(event_id, message)
+
+    def _add_number(self, event_id: int, message: bytes) -> None:
+        message_id, key = number_and_key(message)
+        if message_id <= self.last_message_id:
+            raise Violation(f"message id {message_id} of event {event_id} is not above those before it")
+        self.last_message_id = message_id
+        if key in self.keys:
+            raise Violation(f"key {key!r} is stored as {self.keys[key]} and again as event {event_id}")
+        if key:
+            self.keys[key] = event_id, message_id
 
 
 def is_stored(request: Request, model: Model) -> bool:

@@ -1,0 +1,260 @@
+"""``ports.log.Log`` on the queue's engine, for roles in the same process.
+
+No socket and no copy: an append is an operation of the writer like any other, committed with everyone else's, and the
+roles read what was committed from the writer's own hands.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, cast
+
+from pixiu.machines.queue_wire.messages import split_messages
+from pixiu.model.errors import NotFound, PixiuError, Unavailable
+from pixiu.ports.log import DEAD, MAIN, NOTIFY, SCHEDULE, TASKS, Appended, LogRecord, Scheduled
+from pixiu.queue.appends import number
+from pixiu.queue.delays import HEAD, Delayed
+from pixiu.queue.messages import body_of, is_numbered, number_and_key, plain
+from pixiu.queue.record import Kind
+from pixiu.queue.tail import Tail
+from pixiu.queue.topic_log import ITEM_HEADER_BYTES
+from pixiu.queue.writer import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pixiu.queue.batch import Batch
+    from pixiu.queue.connection import Connection
+    from pixiu.queue.engine import Engine
+    from pixiu.queue.topic_log import TopicLog
+    from pixiu.queue.topics import Topic
+
+__all__ = ["EngineLog"]
+
+TOPICS = (MAIN, NOTIFY, TASKS, DEAD, SCHEDULE)
+_LIFETIME = _TIME = Struct("<q")
+_REFUSED_HEAD_BYTES = 10
+
+
+class _Call(Change):
+    """An operation of a role in this process: told its result as an object, not as bytes."""
+
+    __slots__ = ("_done", "result")
+
+    def __init__(self, sequence: Callable[[Batch], object], done: Callable[..., object] | None) -> None:
+        super().__init__(cast("Connection", self), lambda batch: self._run(sequence, batch))
+        self._done = done
+        self.result: object = None
+
+    def _run(self, sequence: Callable[[Batch], object], batch: Batch) -> bytes:
+        try:
+            self.result = sequence(batch)
+        except PixiuError as error:
+            self.result = error
+        return b""
+
+    def answered(self, data: bytes) -> None:
+        """The writer is through with it: committed (no bytes), or refused with a text."""
+        if self._done is not None:
+            self._done(Unavailable(refusal_text(data)) if data else self.result)
+
+    def pause(self) -> bool:
+        """Roles bound what they have under way themselves."""
+        return False
+
+
+class _Append(Change):
+    """One append: the frequent case, without a closure."""
+
+    __slots__ = ("_done", "_key", "_log", "_payload", "_topic", "_unless_after", "result")
+
+    def __init__(
+        self,
+        log: EngineLog,
+        topic: str,
+        payload: bytes,
+        done: Callable[[Appended | PixiuError], object],
+        key: bytes,
+        unless_after: int,
+    ) -> None:
+        self.connection = cast("Connection", self)
+        self.failed = None
+        self.sequence = self._number
+        self._log = log
+        self._topic = topic
+        self._payload = payload
+        self._done = done
+        self._key = key
+        self._unless_after = unless_after
+        self.result: Appended | PixiuError
+
+    def _number(self, batch: Batch) -> bytes:
+        log = self._log
+        try:
+            topic = log.topic_of(self._topic, batch.now_ms)
+            self.result = number(
+                log.engine, batch, topic, 0, self._payload, key=self._key, unless_after=self._unless_after
+            )
+        except PixiuError as error:
+            self.result = error
+        return b""
+
+    def answered(self, data: bytes) -> None:
+        """Committed (no bytes), or refused with a text."""
+        self._done(Unavailable(refusal_text(data)) if data else self.result)
+
+    def pause(self) -> bool:
+        """Roles bound what they have under way themselves."""
+        return False
+
+
+class EngineLog:
+    """The log of this process. One follower."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._tail = engine.tail = Tail(engine)
+        self._topics: dict[str, Topic] = {}
+        self._position = engine.commit_event_id
+
+    # Topics.
+
+    def open(self, done: Callable[[PixiuError | None], object]) -> None:
+        """Create Pixiu's own topics where they are missing."""
+        missing = [name for name in TOPICS if self.engine.topics.get(name.encode()) is None]
+        if not missing:
+            self.engine.scheduler.soon(lambda: done(None))
+            return
+
+        def sequence(batch: Batch) -> None:
+            for name in missing:
+                if self.engine.topics.get(name.encode()) is None:
+                    event_id = batch.change(Kind.CREATE, name.encode(), _LIFETIME.pack(0))
+                    self.engine.topics.create(name.encode(), event_id, batch.now_ms, 0, batch.changes)
+
+        self._submit(sequence, done, 64 * len(missing))
+
+    def topic_of(self, name: str, now_ms: int) -> Topic:
+        """One of Pixiu's own topics."""
+        topic = self._topics.get(name)
+        if topic is None or topic.is_deleted:
+            topic = self._topics[name] = self.engine.topics.live(name.encode(), now_ms)
+        return topic
+
+    # Writing.
+
+    @property
+    def committed(self) -> int:
+        """The newest committed event id."""
+        return self.engine.commit_event_id
+
+    @property
+    def is_busy(self) -> bool:
+        """Does anything wait to be written?"""
+        return self.engine.writer.is_busy
+
+    def append(
+        self,
+        topic: str,
+        payload: bytes,
+        done: Callable[[Appended | PixiuError], object],
+        *,
+        key: bytes = b"",
+        unless_after: int = 0,
+    ) -> None:
+        """Append a numbered record, unless ``key`` was appended behind event ``unless_after``."""
+        self.engine.writer.submit(_Append(self, topic, payload, done, key, unless_after), len(payload))
+
+    def publish(self, topic: str, payload: bytes, done: Callable[[int | PixiuError], object] | None = None) -> None:
+        """Append a record without a number; ``done`` is told its event id."""
+        message = plain(payload)
+        self._submit(
+            lambda batch: batch.publish(self.topic_of(topic, batch.now_ms), [message]),
+            done,
+            len(payload),
+        )
+
+    def schedule(
+        self, topic: str, payload: bytes, due: int, done: Callable[[int | PixiuError], object] | None = None
+    ) -> None:
+        """Publish at ``due``; ``done`` is told the schedule_id, which is the event id of the delay."""
+        engine, name, message = self.engine, topic.encode(), plain(payload)
+
+        def sequence(batch: Batch) -> int:
+            live = self.topic_of(topic, batch.now_ms)
+            batch.close_run()
+            head = HEAD.pack(due, batch.next_event_id)
+            event_id = batch.change(Kind.DELAY, name, head + message, topic_id=live.create_event_id)
+            engine.state.delays.add(Delayed(due, event_id, name, message), batch.changes)
+            batch.changes.on_commit(lambda: engine.background.delay_added(due))
+            return event_id
+
+        self._submit(sequence, done, len(payload))
+
+    def unschedule(self, schedule_id: int, done: Callable[[bool | PixiuError], object]) -> None:
+        """Drop a record that waits; ``done`` is told whether it did."""
+        background = self.engine.background
+        self._submit(lambda batch: background.cancel_delay(schedule_id, batch, with_reserved=True), done, 64)
+
+    def _submit(self, sequence: Callable[[Batch], object], done: Callable[..., object] | None, size: int) -> None:
+        self.engine.writer.submit(_Call(sequence, done), size)
+
+    # Reading.
+
+    def scheduled(self, topic: str) -> list[Scheduled]:
+        """What waits for a topic, by due time."""
+        name = topic.encode()
+        return [
+            Scheduled(each.event_id, each.due_ms, topic, b"".join(map(body_of, split_messages(each.payload) or [])))
+            for each in self.engine.state.delays.due(2**62)
+            if each.topic == name
+        ]
+
+    def follow(self, after: int, receive: Callable[[], object]) -> None:
+        """Call ``receive`` whenever something has been committed."""
+        self._position = after
+        self.engine.committed_hooks.append(receive)
+
+    def read(self, after: int, limit: int) -> list[LogRecord]:
+        """Committed records of Pixiu's topics behind ``after``; none only when there is none up to ``committed``."""
+        records: list[LogRecord] = []
+        while not records and after < self.engine.commit_event_id:
+            records, after = self._tail.read(after, limit)
+        self._position = after
+        return records
+
+    @property
+    def position(self) -> int:
+        """The event id that the last ``read`` has brought its reader to, foreign records included."""
+        return self._position
+
+    def topic(self, topic: str, after: int, limit: int) -> list[LogRecord]:
+        """Committed records of one topic behind ``after``, oldest first."""
+        engine = self.engine
+        live = engine.topics.get(topic.encode())
+        if live is None:
+            raise NotFound(f"there is no topic {topic}")
+        return topic_records(engine.topics.log_of(live), topic, after, limit)
+
+
+def topic_records(log: TopicLog, topic: str, after: int, limit: int) -> list[LogRecord]:
+    """Records of one topic, from its own log."""
+    found: list[LogRecord] = []
+    place = log.find(after)
+    while len(found) < limit:
+        window = log.read(*place)
+        if window is None:
+            break
+        for item in range(window.count):
+            data = window.items(item, 1)
+            message = data[ITEM_HEADER_BYTES:]
+            message_id, key = number_and_key(message) if is_numbered(message) else (0, b"")
+            (at,) = _TIME.unpack_from(data)
+            found.append(LogRecord(window.event_id(item), message_id, topic, body_of(message), key, at))
+        place = window.next_file_number, window.next_position
+    return found[:limit]
+
+
+def refusal_text(data: bytes) -> str:
+    """The text of a refusal made for the wire."""
+    return data[_REFUSED_HEAD_BYTES:].decode(errors="replace")

@@ -1,0 +1,191 @@
+"""The log as roles in this process see it: one writer, numbers that rise, repeats found, nothing missed."""
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from pixiu.config import JournalSettings, LogSettings, QueueSettings, Settings
+from pixiu.model.errors import Conflict, PixiuError, Unavailable
+from pixiu.ports.log import MAIN, NOTIFY, SCHEDULE, Appended
+from pixiu.queue.engine import Engine
+from pixiu.queue.log import EngineLog
+from pixiu.queue.record import Kind, decode_block
+from pixiu.queue.tail import Tail
+from pixiu.testing.disk import SimulatedDisk
+from pixiu.testing.keyvalue import SimulatedKeyValue, StoreContent
+from pixiu.testing.queue_oracle import Model, journal_frames
+from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
+
+
+@dataclass
+class Machine:
+    """A log on a simulated machine that can be switched off."""
+
+    keys_max: int = 1000
+    rng: random.Random = field(default_factory=lambda: random.Random(1))
+    clock: SimulatedClock = field(default_factory=SimulatedClock)
+
+    def __post_init__(self) -> None:
+        self.disk = SimulatedDisk(self.rng, now_ms=self.clock.now_ms)
+        self.content = StoreContent()
+        self.boot()
+
+    def boot(self) -> None:
+        self.scheduler = SimulatedScheduler(self.clock, self.rng, slow_us=100, pause_chance=0)
+        settings = Settings(
+            queue=QueueSettings(open_topics_max=8, keys_max=self.keys_max),
+            journal=JournalSettings(free_bytes_min=0, segment_bytes=4096),
+            log=LogSettings(sample=0),
+        )
+        store = SimulatedKeyValue(self.content)
+        self.engine = Engine(settings, self.disk, store, self.clock, self.scheduler)
+        self.engine.recover()
+        self.engine.start()
+        self.log = EngineLog(self.engine)
+        self.log.open(lambda error: None)
+        self.run()
+
+    def run(self, milliseconds: float = 5) -> None:
+        self.scheduler.run_for(milliseconds)
+
+    def append(self, *payloads: bytes, **options: Any) -> list[Appended | PixiuError]:
+        answers: list[Appended | PixiuError] = []
+        for payload in payloads:
+            self.log.append(MAIN, payload, answers.append, **options)
+        self.run()
+        return answers
+
+
+def test_appends_of_one_turn_are_one_record_with_rising_numbers() -> None:
+    machine = Machine()
+    answers = machine.append(b"a", b"b", b"c")
+    first, second, third = (answer for answer in answers if isinstance(answer, Appended))
+    assert [second.event_id - first.event_id, third.event_id - second.event_id] == [1, 1]
+    assert first.message_id < second.message_id < third.message_id
+    frames = [frame for frame in journal_frames(machine.disk) if decode_block(frame.block).kind == Kind.APPEND]
+    assert [frame.count for frame in frames] == [3]
+    assert [record.payload for record in machine.log.read(0, 10)] == [b"a", b"b", b"c"]
+    Model(journal_frames(machine.disk))
+
+
+def test_the_same_key_is_appended_once_and_answered_alike() -> None:
+    machine = Machine()
+    first, second = machine.append(b"a", b"a", key=b"k")
+    assert isinstance(first, Appended) and isinstance(second, Appended)
+    assert (first.is_repeat, second.is_repeat) == (False, True)
+    assert (first.event_id, first.message_id) == (second.event_id, second.message_id)
+    (third,) = machine.append(b"a", key=b"k", unless_after=first.event_id)
+    assert isinstance(third, Appended) and not third.is_repeat
+
+
+def test_a_repeat_is_found_after_a_restart_also_within_a_record_of_many() -> None:
+    machine = Machine()
+    answers: list[Appended | PixiuError] = []
+    for number in range(20):
+        machine.log.append(MAIN, b"x", answers.append, key=b"k%d" % number)
+    machine.run()
+    machine.scheduler.close()
+    machine.boot()
+    again: list[Appended | PixiuError] = []
+    for number in range(20):
+        machine.log.append(MAIN, b"x", again.append, key=b"k%d" % number)
+    machine.run()
+    assert [(each.event_id, each.message_id) for each in again if isinstance(each, Appended)] == [
+        (each.event_id, each.message_id) for each in answers if isinstance(each, Appended)
+    ]
+    assert all(each.is_repeat for each in again if isinstance(each, Appended))
+
+
+def test_who_asks_further_back_than_the_writer_remembers_is_told_so() -> None:
+    machine = Machine(keys_max=3)
+    machine.append(b"1", key=b"1")
+    for number in range(40):
+        machine.append(b"x", key=b"k%d" % number)
+    (answer,) = machine.append(b"1", key=b"1")
+    assert isinstance(answer, Conflict)
+
+
+def test_a_reader_gets_everything_once_whether_it_keeps_up_or_lags() -> None:
+    machine = Machine()
+    log, engine = machine.log, machine.engine
+    engine.tail = log._tail = Tail(engine, bytes_max=1500)
+    wanted, got, position = [], [], 0
+    for number in range(200):
+        machine.append(b"%d" % number)
+        wanted.append(b"%d" % number)
+        if machine.rng.random() < 0.1:
+            for _ in range(machine.rng.randint(1, 6)):
+                records = log.read(position, machine.rng.randint(1, 30))
+                got += [record.payload for record in records]
+                position = records[-1].event_id if records else log.committed
+    while records := log.read(position, 7):
+        got += [record.payload for record in records]
+        position = records[-1].event_id
+    assert got == wanted
+
+
+def test_what_was_there_before_the_start_is_read_from_segments() -> None:
+    machine = Machine()
+    answers = machine.append(*(b"%d" % number for number in range(300)), key=b"")
+    machine.scheduler.close()
+    machine.boot()
+    records, position = [], 0
+    while page := machine.log.read(position, 50):
+        records += page
+        position = page[-1].event_id
+    assert [(record.event_id, record.message_id) for record in records] == [
+        (each.event_id, each.message_id) for each in answers if isinstance(each, Appended)
+    ]
+    assert {record.topic for record in records} == {MAIN}
+
+
+def test_a_publish_and_a_schedule_come_without_a_number() -> None:
+    machine = Machine()
+    told: list[object] = []
+    machine.log.publish(NOTIFY, b"now", told.append)
+    due = machine.clock.now_ms() + 5000
+    machine.log.schedule(SCHEDULE, b"later", due, told.append)
+    machine.log.schedule(SCHEDULE, b"never", due + 1, told.append)
+    machine.run()
+    assert [(each.due, each.payload) for each in machine.log.scheduled(SCHEDULE)] == [
+        (due, b"later"), (due + 1, b"never"),
+    ]  # fmt: skip
+    gone: list[object] = []
+    machine.log.unschedule(int(str(told[2])), gone.append)
+    machine.log.unschedule(10**6, gone.append)
+    machine.run()
+    assert gone == [True, False]
+    machine.run(20_000)
+    records = machine.log.read(0, 10)
+    assert [(record.topic, record.payload, record.message_id) for record in records] == [
+        (NOTIFY, b"now", 0), (SCHEDULE, b"later", 0),
+    ]  # fmt: skip
+    assert machine.log.scheduled(SCHEDULE) == []
+    assert [record.payload for record in machine.log.topic(NOTIFY, 0, 10)] == [b"now"]
+
+
+def test_a_follower_of_the_log_hears_of_each_commit() -> None:
+    machine = Machine()
+    heard: list[int] = []
+    machine.log.follow(0, lambda: heard.append(machine.log.committed))
+    (answer,) = machine.append(b"a")
+    assert isinstance(answer, Appended)
+    assert heard == [answer.event_id]
+
+
+def test_a_topic_tells_numbers_and_keys_of_what_was_appended() -> None:
+    machine = Machine()
+    (answer,) = machine.append(b"a", key=b"key")
+    (record,) = machine.log.topic(MAIN, 0, 10)
+    assert isinstance(answer, Appended)
+    assert (record.event_id, record.message_id, record.key) == (answer.event_id, answer.message_id, b"key")
+
+
+@pytest.mark.parametrize("failing", ["write", "flush"])
+def test_a_disk_that_fails_answers_everyone_with_a_typed_error(failing: str) -> None:
+    machine = Machine()
+    setattr(machine.disk, f"fail_{failing}", lambda path: "journal" in path)
+    answers = machine.append(b"a", b"b")
+    assert [type(answer) for answer in answers] == [Unavailable, Unavailable]
