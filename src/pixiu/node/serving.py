@@ -1,4 +1,4 @@
-"""One process: which parts it hosts, on which backends, and how it starts and stops.
+"""A process that serves: which parts it hosts, on which backends, and how it starts and stops.
 
 This is the composition root: read ``Node.start`` and you know what the process is made of.
 """
@@ -10,7 +10,6 @@ import contextlib
 import gc
 import logging
 import resource
-import shutil
 import signal
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -19,29 +18,28 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from pixiu import __version__
-from pixiu.backends.embedded.keyvalue import RocksKeyValue
-from pixiu.config import Settings
-from pixiu.model.errors import Gone, PixiuError
+from pixiu.model.errors import PixiuError
+from pixiu.node.stopped import open_store
 from pixiu.queue.commands import HANDLERS
 from pixiu.queue.engine import Engine
 from pixiu.queue.metrics import METRICS, snapshot
 from pixiu.queue.replication import Replication
 from pixiu.queue.server import QueueServer
-from pixiu.queue.snapshot import COMPLETE, DUMP_FOLDER, INCOMING, load_dump, snapshot_messages
 from pixiu.runtime.admin import AdminServer, standard_routes
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datadir import DataDirectory
-from pixiu.runtime.files import SystemFiles, flush_folders
+from pixiu.runtime.files import SystemFiles
 from pixiu.runtime.links import TcpLinks
 from pixiu.runtime.logging import configure_logging
 from pixiu.runtime.metrics import Metrics
-from pixiu.runtime.scheduler import LoopScheduler, NoScheduler
+from pixiu.runtime.scheduler import LoopScheduler
 from pixiu.runtime.server import address_of, listen, reset_on_close, watch_peer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
+    from pixiu.config import Settings
     from pixiu.model.metric import Snapshot
 
 log = logging.getLogger(__name__)
@@ -254,63 +252,3 @@ def _same_ports(settings: Settings, running: Running) -> Settings:
     return replace(
         settings, queue=queue, http=replace(settings.http, port=int(running.http_address.rpartition(":")[2]))
     )
-
-
-def open_store(root: Path) -> RocksKeyValue:
-    """The store of a data directory; a snapshot that has arrived whole is moved into place first.
-
-    Every step can be repeated after a crash: the old queue goes only while the new one still lies in ``incoming``, and
-    a dump that was loaded gets another name before it is removed.
-    """
-    incoming, queue = root / INCOMING, root / "queue"
-    if (root / COMPLETE).exists():
-        if (incoming / "queue").exists():
-            shutil.rmtree(queue, ignore_errors=True)
-            (incoming / "queue").rename(queue)
-            flush_folders(root)
-        (root / COMPLETE).unlink()
-    shutil.rmtree(incoming, ignore_errors=True)
-    dump, loaded = root / DUMP_FOLDER, root / f"{DUMP_FOLDER}.loaded"
-    shutil.rmtree(loaded, ignore_errors=True)
-    if dump.exists():
-        shutil.rmtree(queue / "state", ignore_errors=True)
-    store = RocksKeyValue(queue / "state")
-    if dump.exists():
-        for piece in sorted(dump.iterdir()):
-            load_dump(piece.read_bytes(), store)
-        store.flush()
-        dump.rename(loaded)
-        flush_folders(queue)
-        shutil.rmtree(loaded)
-    return store
-
-
-def rebuild(root: Path) -> None:
-    """Make store, topic logs and indexes of a stopped queue again from its journal."""
-    first = min((int(path.stem) for path in (root / "queue" / "journal").glob("*.log")), default=1)
-    if first > 1:
-        raise Gone(
-            f"the journal begins with event {first}, since retention removed what came before: topics cannot be made "
-            "again from it. Restore a backup (pixiu restore), or copy from a follower (pixiu queue serve --follow)"
-        )
-    shutil.rmtree(root / "queue" / "state", ignore_errors=True)
-    shutil.rmtree(root / "queue" / "topics", ignore_errors=True)
-    engine = _engine_without_loop(root)
-    engine.recover()
-    engine.stop()
-
-
-def stopped_snapshot(root: Path) -> Iterator[bytes]:
-    """The messages of a snapshot of a queue that nobody runs; the directory is locked meanwhile."""
-    with DataDirectory.open(root):
-        engine = _engine_without_loop(root)
-        engine.recover()
-        try:
-            yield from snapshot_messages(engine)
-        finally:
-            engine.stop()
-
-
-def _engine_without_loop(root: Path) -> Engine:
-    store = open_store(root)
-    return Engine(Settings(), SystemFiles(root), store, SystemClock(), NoScheduler())

@@ -1,0 +1,82 @@
+"""The data of a node that does not run: opened, rebuilt, copied."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from pixiu.backends.embedded.keyvalue import RocksKeyValue
+from pixiu.config import Settings
+from pixiu.model.errors import Gone
+from pixiu.queue.engine import Engine
+from pixiu.queue.snapshot import COMPLETE, DUMP_FOLDER, INCOMING, load_dump, snapshot_messages
+from pixiu.runtime.clock import SystemClock
+from pixiu.runtime.datadir import DataDirectory
+from pixiu.runtime.files import SystemFiles, flush_folders
+from pixiu.runtime.scheduler import NoScheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["open_store", "rebuild", "stopped_snapshot"]
+
+
+def open_store(root: Path) -> RocksKeyValue:
+    """The store of a data directory; a snapshot that has arrived whole is moved into place first.
+
+    Every step can be repeated after a crash: the old queue goes only while the new one still lies in ``incoming``, and
+    a dump that was loaded gets another name before it is removed.
+    """
+    incoming, queue = root / INCOMING, root / "queue"
+    if (root / COMPLETE).exists():
+        if (incoming / "queue").exists():
+            shutil.rmtree(queue, ignore_errors=True)
+            (incoming / "queue").rename(queue)
+            flush_folders(root)
+        (root / COMPLETE).unlink()
+    shutil.rmtree(incoming, ignore_errors=True)
+    dump, loaded = root / DUMP_FOLDER, root / f"{DUMP_FOLDER}.loaded"
+    shutil.rmtree(loaded, ignore_errors=True)
+    if dump.exists():
+        shutil.rmtree(queue / "state", ignore_errors=True)
+    store = RocksKeyValue(queue / "state")
+    if dump.exists():
+        for piece in sorted(dump.iterdir()):
+            load_dump(piece.read_bytes(), store)
+        store.flush()
+        dump.rename(loaded)
+        flush_folders(queue)
+        shutil.rmtree(loaded)
+    return store
+
+
+def rebuild(root: Path) -> None:
+    """Make store, topic logs and indexes of a stopped queue again from its journal."""
+    first = min((int(path.stem) for path in (root / "queue" / "journal").glob("*.log")), default=1)
+    if first > 1:
+        raise Gone(
+            f"the journal begins with event {first}, since retention removed what came before: topics cannot be made "
+            "again from it. Restore a backup (pixiu restore), or copy from a follower (pixiu queue serve --follow)"
+        )
+    shutil.rmtree(root / "queue" / "state", ignore_errors=True)
+    shutil.rmtree(root / "queue" / "topics", ignore_errors=True)
+    engine = _engine_without_loop(root)
+    engine.recover()
+    engine.stop()
+
+
+def stopped_snapshot(root: Path) -> Iterator[bytes]:
+    """The messages of a snapshot of a queue that nobody runs; the directory is locked meanwhile."""
+    with DataDirectory.open(root):
+        engine = _engine_without_loop(root)
+        engine.recover()
+        try:
+            yield from snapshot_messages(engine)
+        finally:
+            engine.stop()
+
+
+def _engine_without_loop(root: Path) -> Engine:
+    store = open_store(root)
+    return Engine(Settings(), SystemFiles(root), store, SystemClock(), NoScheduler())
