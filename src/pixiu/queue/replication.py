@@ -178,6 +178,11 @@ class Replication:
                 for command in self._replica.receive(now_ms, self._events.popleft()):
                     if not self._is_stopped:
                         self._perform(command)
+        except OSError as error:
+            # Nobody knows how much of a command reached the disk: take part no more, and wait for a person.
+            self._is_stopped = True
+            self._alarm = f"the disk failed: {error}; restart the queue once the disk is well"
+            self._engine.writer.flush_failed(error)
         finally:
             self._is_busy = False
 
