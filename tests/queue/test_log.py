@@ -189,3 +189,19 @@ def test_a_disk_that_fails_answers_everyone_with_a_typed_error(failing: str) -> 
     setattr(machine.disk, f"fail_{failing}", lambda path: "journal" in path)
     answers = machine.append(b"a", b"b")
     assert [type(answer) for answer in answers] == [Unavailable, Unavailable]
+
+
+def test_a_topic_is_read_from_behind_any_event_of_the_log() -> None:
+    machine = Machine()
+    ids: list[int] = []
+    for number in range(120):
+        if machine.rng.random() < 0.5:
+            machine.append(b"x" * machine.rng.randint(1, 300))
+        told: list[Any] = []
+        machine.log.publish(NOTIFY, b"%d" % number, told.append)
+        machine.run()
+        ids.append(told[0])
+    for after in range(machine.log.committed + 3):
+        limit = machine.rng.randint(1, 40)
+        found = machine.log.topic(NOTIFY, after, limit)
+        assert [record.event_id for record in found] == [each for each in ids if each > after][:limit]

@@ -240,7 +240,7 @@ class EngineLog:
 def topic_records(log: TopicLog, topic: str, after: int, limit: int) -> list[LogRecord]:
     """Records of one topic, from its own log."""
     found: list[LogRecord] = []
-    place = log.find(after)
+    place = log.find_after(after)
     while len(found) < limit:
         window = log.read(*place)
         if window is None:

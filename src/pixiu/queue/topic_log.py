@@ -353,6 +353,24 @@ class TopicLog:
                 return self._place(number, following)
         raise NotFound("EOF")
 
+    def find_after(self, event_id: int) -> tuple[int, int]:
+        """Where the first message behind ``event_id`` is, whether or not that id is one of this topic."""
+        if event_id >= self.last_event_id:
+            return self.end
+        if not self.numbers or event_id < self._chunk(self.numbers[0], 0).first_event_id:
+            return self.start
+        number = self._segment_of(event_id)
+        at = self._last_at_most(number, 0, event_id)
+        chunk = self._chunk(number, at)
+        if event_id >= chunk.last_event_id:
+            return self._place(number, chunk.end)
+        data = self._segment(number)[0].read(chunk.position, chunk.length)
+        self._check(number, data, chunk, chunk.position)
+        for start in _walk(data, 0, chunk.position)[:-1]:
+            if _EVENT_ID.unpack_from(data, start - chunk.position + 8)[0] > event_id:
+                return number, start
+        raise CorruptData(f"{self.path(number, 'idx')} byte {at * CHUNK_BYTES}: names an event its log does not have")
+
     def _segment_of(self, event_id: int) -> int:
         found = -1
         for number in self.numbers:
