@@ -8,8 +8,10 @@
     │   └── RemoteProtocolError    the peer did                               close the connection
     ├── RequestError               well-formed, refused; has a wire code      answer the caller
     │   ├── NotFound  NotAllowed  Conflict  TooLarge  Gone
+    │   └── Unauthenticated        nobody knows who asks                      log in, ask again
     ├── Unavailable                later, or elsewhere (retry_after_ms)       retry with backoff
     │   ├── Overloaded             shed load
+    │   ├── RateLimited            this caller asks too often                 wait retry_after_ms
     │   ├── NotLeader              carries the leader's address               go there
     │   └── NotOwner               wrong partition, carries the map's version refresh, go there
     ├── CorruptData                read is not what was written               quarantine, ask a replica
@@ -34,9 +36,11 @@ __all__ = [
     "Overloaded",
     "PixiuError",
     "ProtocolError",
+    "RateLimited",
     "RemoteProtocolError",
     "RequestError",
     "TooLarge",
+    "Unauthenticated",
     "Unavailable",
 ]
 
@@ -98,6 +102,12 @@ class Gone(RequestError):
     code = "not_found"
 
 
+class Unauthenticated(RequestError):
+    """Nobody knows who asks: the token is missing, wrong or too old, or names no user."""
+
+    code = "unauthenticated"
+
+
 class Unavailable(PixiuError):
     """Not now, or not here. Retry with backoff."""
 
@@ -112,6 +122,12 @@ class Overloaded(Unavailable):
     """Too much is waiting already; nothing was taken in."""
 
     code = "busy"
+
+
+class RateLimited(Unavailable):
+    """This caller asks more often than it may; nothing was taken in. Wait ``retry_after_ms``."""
+
+    code = "rate_limited"
 
 
 class NotLeader(Unavailable):

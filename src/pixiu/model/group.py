@@ -31,6 +31,12 @@ class Group:
     message_count: int = 0
     """Messages said so far."""
     last_message_id: int = 0
+    large_since: int = 0
+    """The event id of the record that made it large: a lane that applies an older one asks what the group was then."""
+
+    def is_large_at(self, event_id: int) -> bool:
+        """Was it large when that record was written?"""
+        return self.is_large and self.large_since <= event_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """An ordered key-value store for what is derived from the log."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 
@@ -16,8 +16,16 @@ class KeyValue(Protocol):
         """The value, or None."""
         ...
 
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values of many keys, each in its place; None where there is none."""
+        ...
+
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Pairs with ``start <= key < end``, in order. The store may change while this runs."""
+        ...
+
+    def scan_back(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The pairs of ``scan``, last one first."""
         ...
 
     def dump(self) -> Iterator[tuple[bytes, bytes]]:

@@ -28,9 +28,9 @@ class Lane(Enum):
     ROSTERS = "rosters"
     """users, contacts, groups."""
     INBOXES = "inboxes"
-    """inboxes, bodies, unread, send keys."""
+    """inboxes, bodies, send keys."""
     TIMELINES = "timelines"
-    """timelines, recent."""
+    """timelines, recent, unread: what was not read is answered from timelines."""
     TASKS = "tasks"
     """Notifications, general tasks, schedules: finished in any order; the lowest unfinished one counts."""
 

@@ -23,8 +23,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from pixiu import __version__
 from pixiu.model.metric import Histogram, Metric, Snapshot, Value
+from pixiu.model.version import __version__
 
 __all__ = ["Metrics"]
 

@@ -14,7 +14,7 @@ from pixiu.testing.scheduler import Power, PowerCut
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 __all__ = ["SimulatedKeyValue", "StoreContent"]
 
@@ -77,9 +77,17 @@ class SimulatedKeyValue:
         """The value, or None."""
         return self._memory.get(key)
 
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values of many keys, each in its place."""
+        return self._memory.get_many(keys)
+
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Pairs with ``start <= key < end``, in order."""
         return self._memory.scan(start, end)
+
+    def scan_back(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The pairs of ``scan``, last one first."""
+        return self._memory.scan_back(start, end)
 
     def dump(self) -> Iterator[tuple[bytes, bytes]]:
         """Every pair as it is at this moment."""

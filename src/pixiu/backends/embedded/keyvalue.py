@@ -1,15 +1,27 @@
 """``KeyValue`` on RocksDB (rocksdict).
 
 RocksDB's own write-ahead log is on but not synced at each batch: the journal is the truth and is synced, and the
-applied event id travels inside the batch. Small buffers, since this store holds metadata, not messages.
+applied event id travels inside the batch. Small buffers by default, since the queue's store holds metadata, not
+messages; ``RocksKeyValue(folder, options=LARGE)`` is for the stores of messaging, which hold millions of rows.
 """
 
 import logging
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
-from rocksdict import AccessType, DBCompressionType, Options, Rdict, WriteBatch
+from rocksdict import (
+    AccessType,
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+)
 
 from pixiu.model.errors import CorruptData, Unavailable
 
@@ -18,27 +30,52 @@ log = logging.getLogger(__name__)
 MEND_BYTES = 2**20
 """Room that opening a store takes, beside what it holds in its own log."""
 
-WRITE_BUFFER_BYTES = 4 * 2**20
+
+@dataclass(frozen=True, slots=True)
+class RocksOptions:
+    """How much memory a store may use, and for what."""
+
+    write_buffer_bytes: int = 4 * 2**20
+    """Of these there are two: one is filled while the other is written to a file."""
+    block_cache_bytes: int = 0
+    """Of blocks read from files; 0 leaves it to RocksDB."""
+    bloom_bits: int = 0
+    """Per key, in files and in the write buffers: asking for what is not there then costs half a microsecond."""
+    open_files_max: int = 64
+
+
+SMALL = RocksOptions()
+LARGE = RocksOptions(write_buffer_bytes=32 * 2**20, block_cache_bytes=64 * 2**20, bloom_bits=10, open_files_max=256)
 
 
 class RocksKeyValue:
     """A folder with a RocksDB in it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, options: RocksOptions = SMALL) -> None:
         self._folder = folder
+        self._options = options
         self._is_broken = False
         folder.mkdir(parents=True, exist_ok=True)
         self._db = self._open()
 
     def _open(self) -> Rdict:
+        chosen = self._options
         options = Options(raw_mode=True)
         options.create_if_missing(True)
-        options.set_write_buffer_size(WRITE_BUFFER_BYTES)
+        options.set_write_buffer_size(chosen.write_buffer_bytes)
         options.set_max_write_buffer_number(2)
         options.set_max_background_jobs(2)
         options.set_keep_log_file_num(2)
-        options.set_max_open_files(64)
+        options.set_max_open_files(chosen.open_files_max)
         options.set_compression_type(DBCompressionType.none())
+        blocks = BlockBasedOptions()
+        if chosen.block_cache_bytes:
+            blocks.set_block_cache(Cache(chosen.block_cache_bytes))
+        if chosen.bloom_bits:
+            blocks.set_bloom_filter(chosen.bloom_bits, False)
+            options.set_memtable_prefix_bloom_ratio(0.02)
+            options.set_memtable_whole_key_filtering(True)
+        options.set_block_based_table_factory(blocks)
         try:
             return Rdict(str(self._folder), options, access_type=AccessType.read_write())
         except Exception as error:  # rocksdict raises a bare Exception for everything
@@ -58,16 +95,46 @@ class RocksKeyValue:
 
     def get(self, key: bytes) -> bytes | None:
         """The value, or None."""
-        value = self._db.get(key)
-        return value if isinstance(value, bytes) else None
+        try:
+            value: bytes | None = self._db.get(key)
+        except Exception as error:
+            raise _translated(error, "cannot read from the store") from error
+        return value
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values of many keys, each in its place."""
+        try:
+            values: list[bytes | None] = self._db.get(list(keys)) if keys else []  # type: ignore[assignment]
+        except Exception as error:
+            raise _translated(error, "cannot read from the store") from error
+        return values
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Pairs with ``start <= key < end``, in order, as they were when the scan began."""
-        items: Iterable[tuple[bytes, bytes]] = self._db.items(from_key=start)  # type: ignore[assignment]
-        for key, value in items:
-            if key >= end:
-                return
-            yield key, value
+        if start >= end:
+            return iter(())
+        return self._items(start, end, is_backwards=False)
+
+    def scan_back(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The pairs of ``scan``, last one first."""
+        if start >= end:
+            return iter(())
+        return takewhile(lambda pair: pair[0] >= start, self._items(end, end, is_backwards=True))
+
+    def _items(self, start: bytes, end: bytes, *, is_backwards: bool) -> Iterator[tuple[bytes, bytes]]:
+        """From ``start`` on, never at or behind ``end``: a bound saves a walk over what was deleted there.
+
+        There is no bound for the way back: rocksdict 0.3.29 takes a lower bound for an upper one.
+        """
+        reading = ReadOptions()
+        reading.set_iterate_upper_bound(end)
+        try:
+            items: Iterator[tuple[bytes, bytes]] = iter(
+                self._db.items(backwards=is_backwards, from_key=start, read_opt=reading)  # type: ignore[arg-type]
+            )
+            yield from items
+        except Exception as error:
+            raise _translated(error, "cannot read from the store") from error
 
     def dump(self) -> Iterator[tuple[bytes, bytes]]:
         """Every pair as it is at this moment: RocksDB's iterator keeps its own view from here on."""
@@ -77,10 +144,11 @@ class RocksKeyValue:
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes] = ()) -> None:
         """Put and delete as one batch, deletes first."""
         batch = WriteBatch(raw_mode=True)
+        put, delete = batch.put, batch.delete
         for key in deletes:
-            batch.delete(key)
+            delete(key)
         for key, value in puts:
-            batch.put(key, value)
+            put(key, value)
         if self._is_broken:
             self._mend()
         try:

@@ -1,7 +1,7 @@
 """``KeyValue`` on a dict and a sorted list: the reference, and the simulator's store."""
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 
 class MemoryKeyValue:
@@ -15,9 +15,19 @@ class MemoryKeyValue:
         """The value, or None."""
         return self._values.get(key)
 
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values of many keys, each in its place."""
+        return [self._values.get(key) for key in keys]
+
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Pairs with ``start <= key < end``, in order."""
-        keys = self._keys[bisect_left(self._keys, start) : bisect_left(self._keys, end)]
+        return self._pairs(self._keys[bisect_left(self._keys, start) : bisect_left(self._keys, end)])
+
+    def scan_back(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """The pairs of ``scan``, last one first."""
+        return self._pairs(self._keys[bisect_left(self._keys, start) : bisect_left(self._keys, end)][::-1])
+
+    def _pairs(self, keys: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
         for key in keys:
             value = self._values.get(key)
             if value is not None:

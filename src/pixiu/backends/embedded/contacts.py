@@ -1,0 +1,77 @@
+"""``Contacts`` on the overlay: one row per pair, since a send asks about one pair only."""
+
+from struct import Struct
+
+from pixiu.backends.embedded.cache import Cache
+from pixiu.backends.embedded.layout import CONTACT, NUMBER_MAX, key2, range1
+from pixiu.backends.embedded.overlay import Overlay
+
+__all__ = ["EmbeddedContacts"]
+
+_LINKED = 1
+_BLOCKED = 2
+_row = Struct(">Bq")
+_NOTHING = (0, 0)
+
+
+class EmbeddedContacts:
+    """Rows by (user, peer): flags, and the time of adding."""
+
+    def __init__(self, overlay: Overlay, *, cached_max: int = 50_000) -> None:
+        self._overlay = overlay
+        self._pairs: Cache[tuple[int, int], tuple[int, int]] = Cache(cached_max)
+
+    def link(self, user: int, peer: int, at: int) -> bool:
+        """Add ``peer`` to ``user``'s list; the time of the first adding stays."""
+        flags, _ = self._row(user, peer)
+        if flags & _LINKED:
+            return False
+        self._put(user, peer, flags | _LINKED, at)
+        return True
+
+    def unlink(self, user: int, peer: int) -> bool:
+        """Take ``peer`` off the list."""
+        flags, _ = self._row(user, peer)
+        if not flags & _LINKED:
+            return False
+        self._put(user, peer, flags & ~_LINKED, 0)
+        return True
+
+    def of(self, user: int) -> list[tuple[int, int]]:
+        """(peer, time of adding), oldest first; equal times by number."""
+        found: list[tuple[int, int]] = []
+        for key, value in self._overlay.scan(*range1(CONTACT, user, -1, NUMBER_MAX)):
+            flags, at = _row.unpack(value)
+            if flags & _LINKED:
+                found.append((at, int.from_bytes(key[9:], "big")))
+        found.sort()
+        return [(peer, at) for at, peer in found]
+
+    def block(self, user: int, peer: int, *, is_blocked: bool) -> None:
+        """Let ``user`` hear nothing of ``peer``, or again."""
+        flags, at = self._row(user, peer)
+        wanted = flags | _BLOCKED if is_blocked else flags & ~_BLOCKED
+        if wanted != flags:
+            self._put(user, peer, wanted, at)
+
+    def is_blocked(self, user: int, peer: int) -> bool:
+        """Does ``user`` block ``peer``?"""
+        return self._row(user, peer)[0] & _BLOCKED != 0
+
+    def _row(self, user: int, peer: int) -> tuple[int, int]:
+        pair = user, peer
+        row = self._pairs.young.get(pair) or self._pairs.find(pair)
+        if row is None:
+            value = self._overlay.get(key2(CONTACT, user, peer))
+            flags, at = _NOTHING if value is None else _row.unpack(value)
+            row = flags, at
+            self._pairs.keep(pair, row)
+        return row
+
+    def _put(self, user: int, peer: int, flags: int, at: int) -> None:
+        key = key2(CONTACT, user, peer)
+        if flags:
+            self._overlay.put(key, _row.pack(flags, at))
+        else:
+            self._overlay.delete(key)
+        self._pairs.keep((user, peer), (flags, at))

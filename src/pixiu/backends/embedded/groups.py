@@ -1,0 +1,265 @@
+"""``Groups`` on the overlay.
+
+A group message raises the group's count and asks for all its members, so both are objects: a group until the commit,
+the members of a busy group for as long as the cache has room. Members of very large groups are read when asked for:
+their messages enter no inboxes, so nobody asks often.
+"""
+
+import json
+from collections.abc import Iterator
+from operator import attrgetter
+from struct import Struct
+
+from pixiu.backends.embedded.cache import Cache
+from pixiu.backends.embedded.layout import (
+    GROUP,
+    GROUP_NAME,
+    GROUP_OF,
+    LEFT,
+    MEMBER,
+    NUMBER_MAX,
+    REQUEST,
+    key1,
+    key2,
+    key3,
+    number,
+    range1,
+)
+from pixiu.backends.embedded.overlay import Overlay, Rows
+from pixiu.backends.memory.groups import with_stay
+from pixiu.model.group import Group, Member, Role
+
+__all__ = ["EmbeddedGroups"]
+
+CACHED_MEMBERS_MAX = 5_000
+"""Members of one group that are held decoded; a larger group is read each time."""
+
+_group = Struct(">QBqQQQ")
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_NEEDS_APPROVAL = 1
+_IS_LARGE = 2
+_stay = Struct(">BBQqQQ")
+_BY_USER = attrgetter("user")
+_ROLES = tuple(Role)
+
+
+class _Members:
+    """The members of one group, past ones included."""
+
+    __slots__ = ("changed", "present", "stays")
+
+    def __init__(self, stays: dict[int, tuple[Member, ...]]) -> None:
+        self.stays = stays
+        self.present: list[Member] | None = None
+        """Those of now, by number; None when it must be made."""
+        self.changed = 0
+        """Nobody joined or left after this event."""
+
+    def now(self) -> list[Member]:
+        if self.present is None:
+            self.present = sorted((stays[-1] for stays in self.stays.values() if stays[-1].left == 0), key=_BY_USER)
+            self.changed = max(
+                (max(stays[-1].joined, stays[-1].left) for stays in self.stays.values()), default=self.changed
+            )
+        return self.present
+
+    def then(self, at: int) -> list[Member]:
+        now = self.now()
+        if at >= self.changed:
+            return now
+        return _present_at(self.stays, at)
+
+
+def _weight(members: _Members) -> int:
+    return 1 + len(members.stays)
+
+
+class EmbeddedGroups:
+    """Groups, members, requests. ``cached_members_max`` members are held, of all groups together."""
+
+    def __init__(self, overlay: Overlay, *, cached_max: int = 10_000, cached_members_max: int = 400_000) -> None:
+        self._overlay = overlay
+        self._groups: Cache[int, Group] = Cache(cached_max)
+        self._numbers: Cache[str, int] = Cache(cached_max)
+        self._changed: dict[int, Group] = {}
+        self._members: Cache[int, _Members] = Cache(cached_members_max, _weight)
+        overlay.attach(self)
+
+    def number_of(self, public_id: str) -> int | None:
+        """The number behind a public id."""
+        found = self._numbers.find(public_id)
+        if found is None:
+            value = self._overlay.get(GROUP_NAME + public_id.encode())
+            if value is not None:
+                found = int.from_bytes(value, "big")
+                self._numbers.keep(public_id, found)
+        return found
+
+    def get(self, group: int) -> Group | None:
+        """A group without its members."""
+        found = self._changed.get(group) or self._groups.find(group)
+        if found is None:
+            value = self._overlay.get(key1(GROUP, group))
+            if value is not None:
+                found = _decoded(group, value)
+                self._groups.keep(group, found)
+        return found
+
+    def put(self, group: Group) -> None:
+        """Create or change a group."""
+        before = self.get(group.number)
+        if before is None or before.public_id != group.public_id:
+            self._overlay.put(GROUP_NAME + group.public_id.encode(), number.pack(group.number))
+            self._numbers.keep(group.public_id, group.number)
+        self._changed[group.number] = group
+
+    def member(self, group: int, user: int) -> Member | None:
+        """A member, present ones only."""
+        stays = self._stays(group, user)
+        return stays[-1] if stays and stays[-1].left == 0 else None
+
+    def put_member(self, group: int, member: Member) -> None:
+        """Add or change one."""
+        user = member.user
+        before = self._stays(group, user)
+        stays = with_stay(before, member)
+        if stays == before:
+            return
+        overlay = self._overlay
+        overlay.put(key2(MEMBER, group, user), _encoded_stays(stays))
+        was_member, is_member = bool(before) and before[-1].left == 0, stays[-1].left == 0
+        if is_member and not was_member:
+            overlay.put(key2(GROUP_OF, user, group), b"")
+        elif was_member and not is_member:
+            overlay.delete(key2(GROUP_OF, user, group))
+        ends = {stay.left for stay in before}
+        for stay in stays:
+            if stay.left and stay.left not in ends:
+                overlay.put(key3(LEFT, stay.left, group, user), b"")
+        members = self._members.find(group)
+        if members is not None:
+            members.stays[user] = stays
+            members.present = None
+            if len(members.stays) > CACHED_MEMBERS_MAX:
+                self._members.drop(group)
+            elif not before:
+                self._members.weigh(1)
+
+    def members(self, group: int, *, at: int | None = None) -> list[Member]:
+        """Who is a member (``at``: was one at that event id), by user number."""
+        members = self._members.young.get(group) or self._members.find(group)
+        if members is None:
+            members = _Members(dict(self._all_stays(group)))
+            if len(members.stays) <= CACHED_MEMBERS_MAX:
+                self._members.keep(group, members)
+        return list(members.now() if at is None else members.then(at))
+
+    def groups_of(self, user: int) -> list[int]:
+        """The groups that a user is in now, by number."""
+        pairs = self._overlay.scan(*range1(GROUP_OF, user, -1, NUMBER_MAX))
+        return [int.from_bytes(key[9:], "big") for key, _ in pairs]
+
+    def request(self, group: int, user: int, at: int) -> None:
+        """Note that ``user`` asks to join; ``at`` 0 drops the request."""
+        if at:
+            self._overlay.put(key2(REQUEST, group, user), number.pack(at))
+        elif self._overlay.get(key2(REQUEST, group, user)) is not None:
+            self._overlay.delete(key2(REQUEST, group, user))
+
+    def requests(self, group: int) -> list[tuple[int, int]]:
+        """(user, time) of those who ask, by user number."""
+        pairs = self._overlay.scan(*range1(REQUEST, group, -1, NUMBER_MAX))
+        return [(int.from_bytes(key[9:], "big"), int.from_bytes(value, "big")) for key, value in pairs]
+
+    def forget_left(self, through: int) -> None:
+        """Drop the stays that ended by then."""
+        keys = [key for key, _ in self._overlay.scan(LEFT, key1(LEFT, through + 1))]
+        for key in keys:
+            self._overlay.delete(key)
+            self._forget(int.from_bytes(key[9:17], "big"), int.from_bytes(key[17:], "big"), through)
+
+    @property
+    def pending_bytes(self) -> int:
+        """About how much a commit would write."""
+        return len(self._changed) * 200
+
+    def save(self, rows: Rows) -> None:
+        """Turn changed groups into rows."""
+        for group in self._changed.values():
+            rows.append((key1(GROUP, group.number), _encoded(group)))
+            self._groups.keep(group.number, group)
+        self._changed = {}
+
+    def written(self) -> None:
+        """The caches bound themselves."""
+
+    def _stays(self, group: int, user: int) -> tuple[Member, ...]:
+        members = self._members.young.get(group) or self._members.find(group)
+        if members is not None:
+            return members.stays.get(user, ())
+        value = self._overlay.get(key2(MEMBER, group, user))
+        return () if value is None else _decoded_stays(user, value)
+
+    def _all_stays(self, group: int) -> Iterator[tuple[int, tuple[Member, ...]]]:
+        for key, value in self._overlay.scan(*range1(MEMBER, group, -1, NUMBER_MAX)):
+            user = int.from_bytes(key[9:], "big")
+            yield user, _decoded_stays(user, value)
+
+    def _forget(self, group: int, user: int, through: int) -> None:
+        kept = tuple(stay for stay in self._stays(group, user) if stay.left == 0 or stay.left > through)
+        members = self._members.find(group)
+        if kept:
+            self._overlay.put(key2(MEMBER, group, user), _encoded_stays(kept))
+            if members is not None:
+                members.stays[user] = kept
+        else:
+            self._overlay.delete(key2(MEMBER, group, user))
+            if members is not None:
+                members.stays.pop(user, None)
+
+
+def _present_at(stays_by_user: dict[int, tuple[Member, ...]], at: int) -> list[Member]:
+    found = [stay for stays in stays_by_user.values() for stay in stays if stay.is_member_at(at)]
+    found.sort(key=_BY_USER)
+    return found
+
+
+def _encoded(group: Group) -> bytes:
+    flags = (_NEEDS_APPROVAL if group.needs_approval else 0) | (_IS_LARGE if group.is_large else 0)
+    numbers = _group.pack(
+        group.owner, flags, group.created_at, group.message_count, group.last_message_id, group.large_since
+    )
+    return numbers + _json([group.public_id, group.name, group.avatar, group.fields]).encode()
+
+
+def _decoded(group: int, value: bytes) -> Group:
+    owner, flags, created_at, message_count, last_message_id, large_since = _group.unpack_from(value)
+    public_id, name, avatar, fields = json.loads(value[_group.size :])
+    return Group(
+        group,
+        public_id,
+        name,
+        avatar,
+        owner,
+        needs_approval=bool(flags & _NEEDS_APPROVAL),
+        is_large=bool(flags & _IS_LARGE),
+        fields=fields,
+        created_at=created_at,
+        message_count=message_count,
+        last_message_id=last_message_id,
+        large_since=large_since,
+    )
+
+
+def _encoded_stays(stays: tuple[Member, ...]) -> bytes:
+    pack = _stay.pack
+    return b"".join(
+        pack(stay.role, stay.is_muted, stay.joined, stay.joined_at, stay.left, stay.count_at_read) for stay in stays
+    )
+
+
+def _decoded_stays(user: int, value: bytes) -> tuple[Member, ...]:
+    return tuple(
+        Member(user, _ROLES[role], joined, joined_at, left, bool(is_muted), count_at_read)
+        for role, is_muted, joined, joined_at, left, count_at_read in _stay.iter_unpack(value)
+    )

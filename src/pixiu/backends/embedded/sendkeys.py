@@ -1,0 +1,60 @@
+"""``SendKeys`` on the overlay. Most questions are about keys that were never used: bloom filters make them cheap."""
+
+from struct import Struct
+
+from pixiu.backends.embedded.layout import SEND_KEY
+from pixiu.backends.embedded.overlay import Overlay, Rows
+from pixiu.ports.sendkeys import Sent
+
+__all__ = ["EmbeddedSendKeys"]
+
+UNUSED_MAX = 20_000
+"""Unused keys remembered."""
+
+_row = Struct(">QQq")
+
+
+class EmbeddedSendKeys:
+    """A row per key."""
+
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
+        self._fresh: dict[bytes, Sent] = {}
+        self._unused: set[bytes] = set()
+        """Keys that were asked for and not there: they are put next, without a second look."""
+        overlay.attach(self)
+
+    def get(self, key: bytes) -> Sent | None:
+        """The first send with this key."""
+        sent = self._fresh.get(key)
+        if sent is None:
+            value = self._overlay.get(SEND_KEY + key)
+            if value is not None:
+                return Sent(*_row.unpack(value))
+            if len(self._unused) < UNUSED_MAX:
+                self._unused.add(key)
+        return sent
+
+    def put(self, key: bytes, sent: Sent) -> None:
+        """Note a send; the first one under a key stays."""
+        if key in self._unused:
+            self._unused.remove(key)
+        elif key in self._fresh or self._overlay.get(SEND_KEY + key) is not None:
+            return
+        self._fresh[key] = sent
+
+    @property
+    def pending_bytes(self) -> int:
+        """About how much a commit would write."""
+        return len(self._fresh) * 80
+
+    def save(self, rows: Rows) -> None:
+        """Turn new keys into rows."""
+        pack = _row.pack
+        rows.extend([(SEND_KEY + key, pack(*sent)) for key, sent in sorted(self._fresh.items())])
+        self._fresh = {}
+
+    def written(self) -> None:
+        """A key that was asked for and never put, as of a send that was refused, is forgotten in the end."""
+        if len(self._unused) >= UNUSED_MAX:
+            self._unused.clear()

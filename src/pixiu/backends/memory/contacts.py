@@ -1,0 +1,38 @@
+"""``Contacts`` on dicts."""
+
+__all__ = ["MemoryContacts"]
+
+
+class MemoryContacts:
+    """Per user: when each contact was added, and who is blocked."""
+
+    def __init__(self) -> None:
+        self._linked: dict[int, dict[int, int]] = {}
+        self._blocked: set[tuple[int, int]] = set()
+
+    def link(self, user: int, peer: int, at: int) -> bool:
+        """Add ``peer`` to ``user``'s list; the time of the first adding stays."""
+        linked = self._linked.setdefault(user, {})
+        if peer in linked:
+            return False
+        linked[peer] = at
+        return True
+
+    def unlink(self, user: int, peer: int) -> bool:
+        """Take ``peer`` off the list."""
+        return self._linked.get(user, {}).pop(peer, None) is not None
+
+    def of(self, user: int) -> list[tuple[int, int]]:
+        """(peer, time of adding), oldest first; equal times by number."""
+        return sorted(self._linked.get(user, {}).items(), key=lambda item: (item[1], item[0]))
+
+    def block(self, user: int, peer: int, *, is_blocked: bool) -> None:
+        """Let ``user`` hear nothing of ``peer``, or again."""
+        if is_blocked:
+            self._blocked.add((user, peer))
+        else:
+            self._blocked.discard((user, peer))
+
+    def is_blocked(self, user: int, peer: int) -> bool:
+        """Does ``user`` block ``peer``?"""
+        return (user, peer) in self._blocked

@@ -1,0 +1,89 @@
+"""``Groups`` on dicts."""
+
+from dataclasses import replace
+
+from pixiu.model.group import Group, Member
+
+__all__ = ["MemoryGroups", "with_stay"]
+
+
+def with_stay(stays: tuple[Member, ...], member: Member) -> tuple[Member, ...]:
+    """A user's stays in one group, oldest first, with this one added or changed.
+
+    A stay is told by its ``joined``. One that was never ended ends where the next begins: nobody is a member twice.
+    """
+    others = [stay for stay in stays if stay.joined != member.joined]
+    ordered = sorted([*others, member], key=lambda stay: stay.joined)
+    ends = [*(stay.joined for stay in ordered[1:]), 0]
+    return tuple(
+        replace(stay, left=end) if end and (stay.left == 0 or stay.left > end) else stay
+        for stay, end in zip(ordered, ends, strict=True)
+    )
+
+
+class MemoryGroups:
+    """Groups by number; members as the list of their stays, so that the past can be asked about."""
+
+    def __init__(self) -> None:
+        self._groups: dict[int, Group] = {}
+        self._numbers: dict[str, int] = {}
+        self._stays: dict[int, dict[int, tuple[Member, ...]]] = {}
+        self._requests: dict[int, dict[int, int]] = {}
+
+    def number_of(self, public_id: str) -> int | None:
+        """The number behind a public id."""
+        return self._numbers.get(public_id)
+
+    def get(self, group: int) -> Group | None:
+        """A group without its members."""
+        return self._groups.get(group)
+
+    def put(self, group: Group) -> None:
+        """Create or change a group."""
+        self._groups[group.number] = group
+        self._numbers[group.public_id] = group.number
+
+    def member(self, group: int, user: int) -> Member | None:
+        """A member, present ones only."""
+        stays = self._stays.get(group, {}).get(user)
+        return stays[-1] if stays and stays[-1].left == 0 else None
+
+    def put_member(self, group: int, member: Member) -> None:
+        """Add or change one."""
+        by_user = self._stays.setdefault(group, {})
+        by_user[member.user] = with_stay(by_user.get(member.user, ()), member)
+
+    def members(self, group: int, *, at: int | None = None) -> list[Member]:
+        """Who is a member (``at``: was one at that event id), by user number."""
+        return [
+            stay
+            for _, stays in sorted(self._stays.get(group, {}).items())
+            for stay in stays
+            if (stay.left == 0 if at is None else stay.is_member_at(at))
+        ]
+
+    def groups_of(self, user: int) -> list[int]:
+        """The groups that a user is in now, by number."""
+        return sorted(group for group in self._stays if self.member(group, user))
+
+    def request(self, group: int, user: int, at: int) -> None:
+        """Note that ``user`` asks to join; ``at`` 0 drops the request."""
+        requests = self._requests.setdefault(group, {})
+        if at:
+            requests[user] = at
+        else:
+            requests.pop(user, None)
+
+    def requests(self, group: int) -> list[tuple[int, int]]:
+        """(user, time) of those who ask, by user number."""
+        return sorted(self._requests.get(group, {}).items())
+
+    def forget_left(self, through: int) -> None:
+        """Drop the stays that ended by then."""
+        for by_user in self._stays.values():
+            for user, stays in list(by_user.items()):
+                kept = tuple(stay for stay in stays if stay.left == 0 or stay.left > through)
+                if kept:
+                    by_user[user] = kept
+                else:
+                    del by_user[user]

@@ -1,0 +1,55 @@
+"""``Stores`` in memory: the reference that every other one is compared with. Nothing survives."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pixiu.backends.memory.bodies import MemoryBodies
+from pixiu.backends.memory.contacts import MemoryContacts
+from pixiu.backends.memory.groups import MemoryGroups
+from pixiu.backends.memory.inboxes import MemoryInboxes
+from pixiu.backends.memory.recent import MemoryRecent
+from pixiu.backends.memory.sendkeys import MemorySendKeys
+from pixiu.backends.memory.timelines import MemoryTimelines
+from pixiu.backends.memory.unread import MemoryUnread
+from pixiu.backends.memory.users import MemoryUsers
+from pixiu.ports.stores import Lane
+
+if TYPE_CHECKING:
+    from pixiu.ports.bodies import Bodies
+    from pixiu.ports.contacts import Contacts
+    from pixiu.ports.groups import Groups
+    from pixiu.ports.inboxes import Inboxes
+    from pixiu.ports.recent import Recent
+    from pixiu.ports.sendkeys import SendKeys
+    from pixiu.ports.timelines import Timelines
+    from pixiu.ports.unread import Unread
+    from pixiu.ports.users import Users
+
+__all__ = ["MemoryStores"]
+
+
+class MemoryStores:
+    """All stores of a node, on dicts."""
+
+    def __init__(self) -> None:
+        self.users: Users = MemoryUsers()
+        self.contacts: Contacts = MemoryContacts()
+        self.groups: Groups = MemoryGroups()
+        self.inboxes: Inboxes = MemoryInboxes()
+        self.bodies: Bodies = MemoryBodies()
+        self.unread: Unread = MemoryUnread()
+        self.keys: SendKeys = MemorySendKeys()
+        self.timelines: Timelines = MemoryTimelines()
+        self.recent: Recent = MemoryRecent()
+        self._applied: dict[Lane, int] = {}
+
+    def applied(self, lane: Lane) -> int:
+        """The event id that a lane has reached with a commit."""
+        return self._applied.get(lane, 0)
+
+    def commit(self, applied: Mapping[Lane, int]) -> None:
+        """Note the event ids. There is nothing to make durable."""
+        self._applied.update(applied)
+
+    def close(self) -> None:
+        """Nothing to let go of."""

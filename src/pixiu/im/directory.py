@@ -1,0 +1,129 @@
+"""Public ids to numbers and back, remembered.
+
+Neither ever changes once it is there, so what was found stays true; what was not found is looked up each time. The
+memory is bounded: beyond the bound the names that were learnt first are forgotten.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from pixiu.im.draft import UnknownUsers
+from pixiu.im.params import public_id_text
+from pixiu.model.errors import NotFound
+from pixiu.model.names import SYSTEM, check_public_id
+
+if TYPE_CHECKING:
+    from pixiu.ports.stores import Stores
+
+__all__ = ["NAMES_MAX", "Directory"]
+
+NAMES_MAX = 200_000
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Directory:
+    """Who is behind a public id, and behind a number."""
+
+    def __init__(self, stores: Stores, *, names_max: int = NAMES_MAX) -> None:
+        self._stores = stores
+        self._names_max = names_max
+        self._user_numbers: dict[str, int] = {}
+        self._user_names: dict[int, str] = {0: SYSTEM}
+        self._group_numbers: dict[str, int] = {}
+        self._group_names: dict[int, str] = {}
+
+    # Users.
+
+    def knows_user(self, number: int) -> bool:
+        """Is there a user with this number?"""
+        if number in self._user_names:
+            return number != 0
+        return self._learn_user(number) is not None
+
+    def user(self, public_id: object, what: str = "user") -> int:
+        """The number of a user who must exist. ``what`` is the param's name."""
+        if type(public_id) is str:
+            number = self._user_numbers.get(public_id)
+            if number is not None:
+                return number
+        checked = check_public_id(public_id_text(public_id, what), what=what)
+        number = self._find_user(checked)
+        if number is None:
+            raise UnknownUsers([checked])
+        return number
+
+    def users(self, public_ids: list[object], what: str) -> list[int]:
+        """Numbers of users who must all exist, each once, in order of first mention."""
+        checked = [check_public_id(public_id_text(each, what), what=what) for each in public_ids]
+        numbers = [self._find_user(each) for each in checked]
+        unknown = [each for each, number in zip(checked, numbers, strict=True) if number is None]
+        if unknown:
+            raise UnknownUsers(list(dict.fromkeys(unknown)))
+        return list(dict.fromkeys(number for number in numbers if number is not None))
+
+    def find_user(self, public_id: str) -> int | None:
+        """The number of a user who may exist."""
+        return self._find_user(public_id)
+
+    def user_name(self, number: int) -> str:
+        """A user's public id; the number itself while the user is not there yet."""
+        return self._user_names.get(number) or self._learn_user(number) or str(number)
+
+    def _find_user(self, public_id: str) -> int | None:
+        number = self._user_numbers.get(public_id)
+        if number is None:
+            number = self._stores.users.number_of(public_id)
+            if number is not None:
+                remember(self._user_numbers, public_id, number, self._names_max)
+        return number
+
+    def _learn_user(self, number: int) -> str | None:
+        profile = self._stores.users.get(number)
+        if profile is None:
+            return None
+        remember(self._user_names, number, profile.public_id, self._names_max)
+        return profile.public_id
+
+    # Groups.
+
+    def group(self, public_id: object) -> int:
+        """The number of a group that must exist."""
+        if type(public_id) is str:
+            number = self._group_numbers.get(public_id)
+            if number is not None:
+                return number
+        checked = check_public_id(public_id_text(public_id, "group"), what="group")
+        number = self.find_group(checked)
+        if number is None:
+            raise NotFound(f"there is no group {checked!r}")
+        return number
+
+    def find_group(self, public_id: str) -> int | None:
+        """The number of a group that may exist."""
+        number = self._group_numbers.get(public_id)
+        if number is None:
+            number = self._stores.groups.number_of(public_id)
+            if number is not None:
+                remember(self._group_numbers, public_id, number, self._names_max)
+        return number
+
+    def group_name(self, number: int) -> str:
+        """A group's public id; the number itself while the group is not there yet."""
+        name = self._group_names.get(number)
+        if name is None:
+            group = self._stores.groups.get(number)
+            if group is None:
+                return str(number)
+            name = group.public_id
+            remember(self._group_names, number, name, self._names_max)
+        return name
+
+
+def remember(memory: dict[K, V], key: K, value: V, limit: int) -> None:
+    """Add, and forget what was learnt first beyond the bound."""
+    memory[key] = value
+    if len(memory) > limit:
+        del memory[next(iter(memory))]

@@ -1,0 +1,86 @@
+"""Saying something later: schedule, unschedule, scheduled. Rights are checked again when the time has come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pixiu.im import params as read
+from pixiu.im.content import send_key
+from pixiu.im.draft import Accepted, Actor, Answer, Draft, Params, Scheduling, Unscheduling, drafted
+from pixiu.im.messages import check_may_say, check_may_send, gsend, send, sent
+from pixiu.model.errors import NotFound, RequestError, TooLarge
+from pixiu.model.message import message_view
+from pixiu.model.pixiu_pb2 import MsgChat, Record
+
+if TYPE_CHECKING:
+    from pixiu.im.context import Context
+    from pixiu.ports.log import Scheduled
+
+__all__ = ["fired", "schedule", "scheduled", "unschedule"]
+
+
+def schedule(context: Context, actor: Actor, params: Params) -> Scheduling | Answer:
+    """Say something at a time. A repeat of a send_id that still waits gives the first schedule_id."""
+    read.required(params, "at")
+    due = read.number(params, "at", at_least=1) or 0
+    now, most_ms = context.clock.now_ms(), context.settings.schedule_ms_max
+    if due <= now:
+        raise RequestError(f"at must be later than now ({now}), not {due}")
+    if due - now > most_ms:
+        raise TooLarge(f"at may be {most_ms} ms ahead, not {due - now}")
+    if (params.get("to") is None) == (params.get("group") is None):
+        raise RequestError("give to or group, one of them")
+    said = {name: value for name, value in params.items() if name != "at"}
+    record = (send(context, actor, said) if params.get("to") is not None else gsend(context, actor, said)).record
+    waiting = context.own_scheduled(actor.user)
+    token = MsgChat.FromString(record.chat).sendId
+    for each in waiting:
+        if token and _chat(each).sendId == token:
+            return {"schedule_id": str(each.schedule_id), "at": each.due}
+    if len(waiting) >= context.settings.scheduled_max:
+        raise TooLarge(f"{len(waiting)} of your sends wait already; at most {context.settings.scheduled_max} may")
+    return Scheduling(record, due, lambda schedule_id: {"schedule_id": str(schedule_id), "at": due})
+
+
+def unschedule(context: Context, actor: Actor, params: Params) -> Unscheduling:
+    """Drop one's own scheduled send."""
+    read.required(params, "schedule_id")
+    schedule_id = read.number(params, "schedule_id", at_least=1) or 0
+    if all(each.schedule_id != schedule_id for each in context.own_scheduled(actor.user)):
+        raise NotFound(f"no scheduled send {schedule_id} of yours waits")
+    return Unscheduling(schedule_id)
+
+
+def scheduled(context: Context, actor: Actor, params: Params) -> Answer:
+    """One's own sends that wait, by the time they are due."""
+    shown: list[Answer] = []
+    for each in context.own_scheduled(actor.user):
+        view = message_view(Record.FromString(each.payload).chat, context.directory)
+        view.pop("message_id")
+        shown.append(view | {"schedule_id": str(each.schedule_id), "at": each.due})
+    return {"scheduled": shown}
+
+
+def _chat(waiting: Scheduled) -> MsgChat:
+    return MsgChat.FromString(Record.FromString(waiting.payload).chat)
+
+
+def fired(context: Context, record: Record, schedule_id: int) -> Draft:
+    """A scheduled send whose time has come: said now, if its author still may."""
+    if record.to:
+        check_may_send(context, record.actor, record.to)
+    else:
+        check_may_say(context, record.actor, record.group)
+    now = context.clock.now_ms()
+    chat = MsgChat.FromString(record.chat)
+    chat.tm = now
+    said = Record()
+    said.CopyFrom(record)
+    said.at, said.chat = now, chat.SerializeToString()
+    # A send_id is said once, also where its schedule was asked for twice at the same moment. No send_id is not UTF-8.
+    key = send_key(record.actor, chat.sendId) or record.actor.to_bytes(8, "big") + b"\xffschedule:%d" % schedule_id
+
+    def answer(accepted: Accepted) -> Answer:
+        return sent(accepted) | {"schedule_id": str(schedule_id)}
+
+    return drafted(said, answer, key=key, is_applied=False)

@@ -1,0 +1,103 @@
+"""What became of inbox entries, gathered for one record per tick.
+
+Rows are ranges of one inbox's useqs. A range that adjoins the one before it becomes part of it, so a busy inbox costs
+one row per tick, however many messages it had. Losing such a record costs a resend, never a message.
+
+Whoever applies a ledger takes ``expired`` and ``dead`` rows out first, then acks: an ack's range may run over them.
+"""
+
+from __future__ import annotations
+
+from pixiu.model.pixiu_pb2 import Ledger, Record, Rows
+
+__all__ = ["ROWS_MAX", "InboxKey", "LedgerRows", "RowsOfKind"]
+
+ROWS_MAX = 10_000
+"""Rows in one record; more make several records."""
+
+InboxKey = tuple[int, str]
+"""User and platform."""
+
+KINDS = ("expired", "dead", "handed", "resent", "acked")
+"""Acks last: they are to be applied last, also when one tick makes several records."""
+
+
+class RowsOfKind:
+    """Rows that say the same of different entries, in columns as the log has them."""
+
+    __slots__ = ("_first", "_inboxes", "_newest", "_through")
+
+    def __init__(self) -> None:
+        self._inboxes: list[InboxKey] = []
+        self._first: list[int] = []
+        self._through: list[int] = []
+        self._newest: dict[InboxKey, int] = {}  # where the newest row of an inbox is
+
+    def __len__(self) -> int:
+        return len(self._inboxes)
+
+    def add(self, inbox: InboxKey, first: int, through: int) -> None:
+        """Add a range; both ends belong to it."""
+        index = self._newest.get(inbox)
+        if index is not None and self._through[index] + 1 == first:
+            self._through[index] = through
+            return
+        self._newest[inbox] = len(self._inboxes)
+        self._inboxes.append(inbox)
+        self._first.append(first)
+        self._through.append(through)
+
+    def encode(self, start: int, end: int, platforms: dict[str, int]) -> Rows:
+        """Some of the rows. ``platforms`` numbers the names, and is added to."""
+        inboxes = self._inboxes[start:end]
+        return Rows(
+            user=[user for user, _ in inboxes],
+            platform=[platforms.setdefault(platform, len(platforms)) for _, platform in inboxes],
+            first=self._first[start:end],
+            through=self._through[start:end],
+        )
+
+
+class LedgerRows:
+    """The rows of one tick, of every kind."""
+
+    __slots__ = KINDS
+
+    def __init__(self) -> None:
+        self.expired = RowsOfKind()
+        self.dead = RowsOfKind()
+        self.handed = RowsOfKind()
+        self.resent = RowsOfKind()
+        self.acked = RowsOfKind()
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return len(self.handed) + len(self.acked) + len(self.resent) + len(self.expired) + len(self.dead)
+
+    def take(self, at: int) -> list[bytes]:
+        """All rows as records of time ``at``, and start anew. No rows make no record."""
+        if not self.count:
+            return []
+        records = []
+        ledger, platforms, room = Ledger(), dict[str, int](), ROWS_MAX
+        for kind in KINDS:
+            rows: RowsOfKind = getattr(self, kind)
+            start = 0
+            while start < len(rows):
+                if room == 0:
+                    records.append(_encode(ledger, platforms, at))
+                    ledger, platforms, room = Ledger(), {}, ROWS_MAX
+                end = min(start + room, len(rows))
+                getattr(ledger, kind).CopyFrom(rows.encode(start, end, platforms))
+                room -= end - start
+                start = end
+            if start:
+                setattr(self, kind, RowsOfKind())
+        records.append(_encode(ledger, platforms, at))
+        return records
+
+
+def _encode(ledger: Ledger, platforms: dict[str, int], at: int) -> bytes:
+    ledger.platforms.extend(platforms)
+    return Record(at=at, ledger=ledger).SerializeToString()

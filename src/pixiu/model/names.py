@@ -1,0 +1,83 @@
+"""What users, groups, rooms and platforms may be called.
+
+A public id is what people use: up to 64 bytes of UTF-8 without control characters. Everything is keyed by a 64-bit
+number instead. A canonical decimal below 2^48 is its own number; every other public id gets a snowflake, which lies far
+above. ``0`` is the system's number, so nobody may be called that.
+"""
+
+from pixiu.model.errors import RequestError, TooLarge
+from pixiu.model.inbox import FIRST
+
+__all__ = [
+    "OWN_NUMBER_END",
+    "PLATFORM_BYTES_MAX",
+    "PUBLIC_ID_BYTES_MAX",
+    "SYSTEM",
+    "check_platform",
+    "check_public_id",
+    "check_text",
+    "has_controls",
+    "own_number",
+]
+
+PUBLIC_ID_BYTES_MAX = 64
+PLATFORM_BYTES_MAX = 32
+OWN_NUMBER_END = 2**48
+"""Decimals below this are their own numbers."""
+
+SYSTEM = "0"
+"""The public id of number 0, which says what nobody said."""
+
+_CONTROLS = frozenset(map(chr, [*range(32), *range(127, 160)]))
+
+
+def own_number(public_id: str) -> int | None:
+    """The number that a canonical decimal is; None for every other public id, which is given one."""
+    if not (len(public_id) < 16 and public_id.isascii() and public_id.isdigit()) or public_id[0] == "0":
+        return None
+    number = int(public_id)
+    return number if number < OWN_NUMBER_END else None
+
+
+def check_public_id(public_id: str, *, what: str) -> str:
+    """Return it, or raise what is wrong with it. ``what`` names the thing: user, group."""
+    check_text(public_id, what=what, bytes_max=PUBLIC_ID_BYTES_MAX)
+    if not public_id:
+        raise RequestError(f"{what} must not be empty")
+    if public_id == SYSTEM:
+        raise RequestError(f"{what} must not be {SYSTEM!r}, which is the system")
+    return public_id
+
+
+def check_platform(platform: str) -> str:
+    """Return it, or raise what is wrong with it."""
+    check_text(platform, what="platform", bytes_max=PLATFORM_BYTES_MAX)
+    if not platform:
+        raise RequestError("platform must not be empty")
+    # The seed's session values are "platform-gateway".
+    if "-" in platform or platform == FIRST:
+        raise RequestError(f"platform must not hold '-' nor be {FIRST!r}, not {platform!r}")
+    return platform
+
+
+def check_text(text: str, *, what: str, bytes_max: int) -> bytes:
+    """Its bytes, or raise: too long, with control characters, or not UTF-8."""
+    data = encoded(text, what=what)
+    if len(data) > bytes_max:
+        raise TooLarge(f"{what} may have {bytes_max} bytes, not {len(data)}")
+    if has_controls(text):
+        raise RequestError(f"{what} must not hold control characters: {text!r}")
+    return data
+
+
+def encoded(text: str, *, what: str) -> bytes:
+    """UTF-8, or raise: a lone surrogate has no bytes."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise RequestError(f"{what} is not Unicode text: {text[:40]!r}") from None
+
+
+def has_controls(text: str) -> bool:
+    """Does it hold a control character? The line's end counts as one."""
+    return not text.isprintable() and not _CONTROLS.isdisjoint(text)

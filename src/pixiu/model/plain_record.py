@@ -1,0 +1,70 @@
+"""The log's record of a plain text message, written by hand.
+
+Nine of ten records are of this one shape. Making the two protobuf objects for it takes longer than everything else that
+a send needs; putting their bytes together takes a quarter of that. The bytes are those that protobuf writes, which a
+test checks.
+
+::
+
+    Record  at 08  actor 10  chat 1a  to 20 | group 28  options 30  session 38
+    MsgChat        from 18  to 20  tm 28  device 32  send_id 3a  data 4a  priority 50  chat type 88 01
+"""
+
+from functools import lru_cache
+
+from pixiu.model.pixiu_pb2 import GROUP, NORMAL, P2P
+
+__all__ = ["plain_record"]
+
+_ONE_BYTE = [bytes([number]) for number in range(128)]
+_TWO_BYTES = [bytes([number & 127 | 128, number >> 7]) for number in range(128, 16384)]
+
+
+def varint(number: int) -> bytes:
+    """Seven bits to a byte, lowest first."""
+    if number < 128:
+        return _ONE_BYTE[number]
+    if number < 16384:
+        return _TWO_BYTES[number - 128]
+    groups = bytearray()
+    while number > 127:
+        groups.append(number & 127 | 128)
+        number >>= 7
+    groups.append(number)
+    return bytes(groups)
+
+
+@lru_cache(maxsize=65536)
+def _ends(user: int, to: int, group: int, device: str, options: int, session: int) -> tuple[bytes, bytes, bytes, bytes]:
+    """What is the same for all messages of one session to one place: before and behind what differs."""
+    device_bytes = device.encode()
+    chat_head = (b"\x18" + varint(user) if user else b"") + b"\x20" + varint(to or group)
+    chat_device = b"\x32" + varint(len(device_bytes)) + device_bytes if device else b""
+    chat_tail = b"\x50" + varint(NORMAL) + b"\x88\x01" + varint(P2P if to else GROUP)
+    record_tail = (
+        (b"\x20" + varint(to) if to else b"\x28" + varint(group))
+        + (b"\x30" + varint(options) if options else b"")
+        + (b"\x38" + varint(session) if session else b"")
+    )
+    return chat_head, chat_device, chat_tail, record_tail
+
+
+@lru_cache(maxsize=4096)
+def _start(user: int, at: int) -> tuple[bytes, bytes]:
+    """The beginning of the record, and the chat's time: the same for what is said in one millisecond."""
+    return b"\x08" + varint(at) + (b"\x10" + varint(user) if user else b"") + b"\x1a", b"\x28" + varint(at)
+
+
+def plain_record(
+    data: bytes, send_id: bytes, at: int, user: int, to: int, group: int, device: str, options: int, session: int
+) -> bytes:
+    """An encoded Record whose chat is a text of normal priority, ``to`` a user or in a ``group``."""
+    chat_head, chat_device, chat_tail, record_tail = _ends(user, to, group, device, options, session)
+    record_head, chat_time = _start(user, at)
+    chat = chat_head + chat_time + chat_device
+    if send_id:
+        chat += b"\x3a" + _ONE_BYTE[len(send_id)] + send_id
+    if data:
+        chat += b"\x4a" + varint(len(data)) + data
+    chat += chat_tail
+    return record_head + varint(len(chat)) + chat + record_tail

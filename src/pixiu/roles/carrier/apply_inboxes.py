@@ -1,0 +1,315 @@
+"""The lane of inboxes, bodies and send keys: who is to get what.
+
+The body goes to xiu first, then its id into each inbox: whoever finds an id finds the body. A record whose port fails
+in the middle is applied again from its beginning. What was added stays added, and what was removed has its references
+released by the next attempt: ``_unreleased`` outlives the failed one. If the process dies instead, the stores go back
+to their last commit.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from pixiu.model.body import body_of, tombstone
+from pixiu.model.inbox import FIRST
+from pixiu.model.pixiu_pb2 import MemberChanged, Push, Record, Rows
+from pixiu.ports.sendkeys import Sent
+from pixiu.roles.carrier.arrivals import Arrival
+from pixiu.roles.carrier.audience import Audience, group_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pixiu.ports.log import LogRecord
+    from pixiu.ports.stores import Stores
+    from pixiu.roles.carrier.reached import Limits, Reached
+
+__all__ = ["Eviction", "InboxApplier"]
+
+_CHECKS_MAX = 100_000
+
+
+class Eviction(NamedTuple):
+    """Entries that were dropped because their inbox was full: the audit counts them as expired."""
+
+    user: int
+    platform: str
+    useqs: list[int]
+    at: int
+    """When the message was accepted that took their place."""
+
+
+class _Choice:
+    """Which platforms a push is for, and how it is delivered there."""
+
+    __slots__ = ("only", "options", "without")
+
+    def __init__(self, only: Iterable[str], without: Iterable[str], options: int) -> None:
+        self.only = frozenset(only)
+        self.without = frozenset(without)
+        self.options = options
+
+
+class InboxApplier:
+    """Applies records to inboxes, bodies and send keys; gathers what entered where, and what was evicted."""
+
+    def __init__(self, stores: Stores, limits: Limits, reached: Reached) -> None:
+        self._inboxes = stores.inboxes
+        self._bodies = stores.bodies
+        self._keys = stores.keys
+        self._reached = reached
+        self._offline_max = limits.offline_max
+        self._offline_max_of = dict(limits.offline_max_by_platform)
+        self._audience = Audience(stores.groups, reached)
+        self._unreleased: list[int] = []
+        self._arrivals: list[Arrival] = []
+        self._evictions: list[Eviction] = []
+        self._checks: dict[tuple[int, str], int] = {}
+        self._changes: dict[str, Callable[[LogRecord, Record], None]] = {
+            "user": self._user,
+            "inbox": self._inbox,
+            "contact": self._notice,
+            "block": self._notice,
+            "group_info": self._group_info,
+            "member": self._member,
+            "recalled": self._recalled,
+            "push": self._push,
+            "ledger": self._ledger,
+        }
+
+    def apply(self, record: LogRecord, parsed: Record) -> None:
+        """Apply one record, once."""
+        event_id = record.event_id
+        if event_id <= self._reached.inboxes:
+            return
+        if self._unreleased:
+            self._release()
+        what = parsed.WhichOneof("what")
+        if what is None:
+            self._message(record, parsed)
+        else:
+            change = self._changes.get(what)
+            if change is not None:
+                change(record, parsed)
+        if key := record.key:
+            self._keys.put(key, Sent(record.message_id, event_id, parsed.at))
+        if self._unreleased:
+            self._release()
+        self._reached.inboxes = event_id
+
+    def take_arrivals(self) -> list[Arrival]:
+        """What has entered inboxes since the last time. The stores have all of it."""
+        arrivals, self._arrivals = self._arrivals, []
+        return arrivals
+
+    def take_evictions(self) -> list[Eviction]:
+        """What was evicted since the last time."""
+        evictions, self._evictions = self._evictions, []
+        return evictions
+
+    # Messages.
+
+    def _message(self, record: LogRecord, parsed: Record) -> None:
+        """A message, or the notice of a recall: to the inboxes of both sides, or of all members."""
+        to = parsed.to
+        if to:
+            actor = parsed.actor
+            if actor == to or not actor:
+                self._deliver(record, parsed, (to,), 1)
+            else:
+                self._deliver(record, parsed, (to, actor), 2)
+        elif group := parsed.group:
+            # A large group's members read its timeline; nothing enters their inboxes.
+            self._deliver(record, parsed, self._audience.of(group, record.event_id) or (), 1)
+
+    def _deliver(self, record: LogRecord, parsed: Record, users: Sequence[int], row_count: int) -> None:
+        """Store a message for every inbox of these users, and for that many rows of timelines."""
+        platforms_of = list(map(self._inboxes.platforms, users))
+        references = row_count + sum(map(len, platforms_of))
+        if references:
+            body = body_of(parsed.chat, record.message_id)
+            self._bodies.put(record.message_id, body, references)
+            self._add(record, parsed, body, parsed.options, users, platforms_of)
+
+    def _add(
+        self,
+        record: LogRecord,
+        parsed: Record,
+        body: bytes,
+        options: int,
+        users: Sequence[int],
+        platforms_of: Sequence[Sequence[str]],
+    ) -> None:
+        """Put the id into inboxes, and note what has entered where."""
+        event_id, message_id = record.event_id, record.message_id
+        at, session = parsed.at, parsed.session
+        entered: list[tuple[int, str, int]] = []
+        self._arrivals.append(Arrival(message_id, event_id, at, options, session, body, entered))
+        add, offline_max_of, offline_max = self._inboxes.add, self._offline_max_of.get, self._offline_max
+        for user, platforms in zip(users, platforms_of, strict=True):
+            for platform in platforms:
+                useq = add(
+                    user, platform, message_id=message_id, event_id=event_id, at=at, options=options, session=session
+                )
+                if useq:
+                    entered.append((user, platform, useq))
+                limit = offline_max_of(platform, offline_max)
+                if (useq > limit or not useq) and limit >= 0:
+                    self._trim(user, platform, useq, limit, at)
+
+    def _trim(self, user: int, platform: str, useq: int, limit: int, at: int) -> None:
+        """Drop the oldest entries beyond the limit.
+
+        Counting what waits is a read, so its result is kept: an inbox with room for 50 more is not counted again
+        before 50 more have come.
+        """
+        inbox = (user, platform)
+        if 0 < useq < self._checks.get(inbox, 0):
+            return
+        state = self._inboxes.state(user, platform)
+        if state is None:
+            return
+        excess = state.waiting - limit
+        if excess > 0:
+            oldest = self._inboxes.after(user, platform, 0, excess).entries
+            gone = self._inboxes.remove(user, platform, oldest[0].useq, oldest[-1].useq)
+            self._unreleased.extend(entry.message_id for entry in gone)
+            self._evictions.append(Eviction(user, platform, [entry.useq for entry in gone], at))
+        if len(self._checks) >= _CHECKS_MAX:
+            self._checks.clear()
+        self._checks[inbox] = state.latest + max(-excess, 0) + 1
+
+    def _release(self) -> None:
+        """Give up the references of entries that have left."""
+        unreleased, release = self._unreleased, self._bodies.release
+        while unreleased:
+            release(unreleased[-1])
+            unreleased.pop()
+
+    # Changes that open inboxes, or tell someone.
+
+    def _user(self, record: LogRecord, parsed: Record) -> None:
+        user = parsed.user.user or record.message_id
+        if not self._inboxes.platforms(user):
+            self._inboxes.open(user, FIRST)
+
+    def _inbox(self, _: LogRecord, parsed: Record) -> None:
+        change = parsed.inbox
+        if not change.user or not change.platform:
+            raise ValueError(f"an inbox needs a user and a platform, not {change.user} and {change.platform!r}")
+        self._inboxes.open(change.user, change.platform)
+
+    def _notice(self, record: LogRecord, parsed: Record) -> None:
+        """A notice to one user is seen at both sides, and stays in no timeline."""
+        if parsed.chat:
+            to = parsed.to or (parsed.contact.peer if parsed.HasField("contact") else parsed.block.peer)
+            users = (to, parsed.actor) if parsed.actor and parsed.actor != to else (to,)
+            self._deliver(record, parsed, users, 0)
+
+    def _group_info(self, record: LogRecord, parsed: Record) -> None:
+        self._audience.forget(parsed.group_info.group)
+        self._group_notice(record, parsed, "group_info", 0)
+
+    def _member(self, record: LogRecord, parsed: Record) -> None:
+        change = parsed.member
+        self._audience.forget(change.group)
+        self._group_notice(record, parsed, "member", change.user if change.op == MemberChanged.QUIT else 0)
+
+    def _group_notice(self, record: LogRecord, parsed: Record, what: str, gone: int) -> None:
+        """Tell all members, and the one who is gone."""
+        group = group_of(record, parsed, what)
+        if not group:
+            if parsed.to and parsed.chat:
+                self._notice(record, parsed)
+            return
+        members = self._audience.of(group, record.event_id)
+        if members is None:
+            members = []
+        elif gone and gone not in members:
+            members = [*members, gone]
+        self._deliver(record, parsed, members, 1)
+
+    def _recalled(self, record: LogRecord, parsed: Record) -> None:
+        if parsed.chat:
+            self._message(record, parsed)
+        change = parsed.recalled
+        body = tombstone(
+            change.message_id,
+            from_id=getattr(change, "from"),
+            to_id=change.group or change.to,
+            is_group=bool(change.group),
+        )
+        self._bodies.replace(change.message_id, body)
+
+    # Pushes.
+
+    def _push(self, record: LogRecord, parsed: Record) -> None:
+        """One body for many users, on the platforms that each is to get it on."""
+        by_options: dict[int, tuple[list[int], list[Sequence[str]]]] = {}
+        references = 0
+        for user, platforms, options in self._targets(parsed.push, parsed.options):
+            users, platforms_of = by_options.setdefault(options, ([], []))
+            users.append(user)
+            platforms_of.append(platforms)
+            references += len(platforms)
+        if references:
+            body = body_of(parsed.chat, record.message_id)
+            self._bodies.put(record.message_id, body, references)
+            for options, (users, platforms_of) in by_options.items():
+                self._add(record, parsed, body, options, users, platforms_of)
+
+    def _targets(self, push: Push, options: int) -> Iterator[tuple[int, Sequence[str], int]]:
+        """Each user once, with platforms and options. A platform that is named is opened."""
+        exclusive = dict(push.exclusive)
+        shared = _Choice(push.platforms, push.without_platforms, options)
+        for user in dict.fromkeys(push.users):
+            choice = shared
+            own = exclusive.get(user)
+            if own is not None:
+                has_platforms = own.platforms or own.without_platforms
+                choice = _Choice(
+                    own.platforms if has_platforms else push.platforms,
+                    own.without_platforms if has_platforms else push.without_platforms,
+                    own.options if own.has_options else options,
+                )
+            platforms = self._inboxes.platforms(user)
+            if choice.only:
+                if not choice.only <= set(platforms):
+                    for platform in sorted(choice.only):
+                        self._inboxes.open(user, platform)
+                    platforms = self._inboxes.platforms(user)
+                platforms = tuple(platform for platform in platforms if platform in choice.only)
+            elif choice.without:
+                platforms = tuple(platform for platform in platforms if platform not in choice.without)
+            yield user, platforms, choice.options
+
+    # Ledgers.
+
+    def _ledger(self, _: LogRecord, parsed: Record) -> None:
+        """Entries leave. Those that have expired or died go first: an ack may run over them."""
+        ledger = parsed.ledger
+        platforms = list(ledger.platforms)
+        for rows in (ledger.expired, ledger.dead, ledger.acked):
+            _check(rows, len(platforms))
+        unreleased = self._unreleased
+        for user, index, first, through in chain(_columns(ledger.expired), _columns(ledger.dead)):
+            for entry in self._inboxes.remove(user, platforms[index], first, through):
+                unreleased.append(entry.message_id)
+        ack = self._inboxes.ack
+        for user, index, _first, through in _columns(ledger.acked):
+            for entry in ack(user, platforms[index], through):
+                unreleased.append(entry.message_id)
+
+
+def _columns(rows: Rows) -> Iterator[tuple[int, int, int, int]]:
+    return zip(rows.user, rows.platform, rows.first, rows.through, strict=True)
+
+
+def _check(rows: Rows, platform_count: int) -> None:
+    """Raise before anything is applied, if the columns do not fit together."""
+    count = len(rows.user)
+    if not len(rows.platform) == len(rows.first) == len(rows.through) == count:
+        raise ValueError("the columns of a ledger differ in length")
+    if count and max(rows.platform) >= platform_count:
+        raise ValueError(f"a ledger names platform {max(rows.platform)} of {platform_count}")

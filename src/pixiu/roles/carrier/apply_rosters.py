@@ -1,0 +1,219 @@
+"""The lane of users, contacts and groups.
+
+Records are checked when they are accepted; between that and here someone else may have come first. A change that has
+become pointless (muting someone who has just left) does nothing. A record that never made sense raises ``ValueError``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pixiu.model.errors import Unavailable
+from pixiu.model.group import Group, Member, Role
+from pixiu.model.pixiu_pb2 import MemberChanged, Record
+from pixiu.model.user import Profile
+from pixiu.roles.carrier.audience import group_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pixiu.ports.log import LogRecord
+    from pixiu.ports.stores import Stores
+    from pixiu.roles.carrier.reached import Reached
+
+__all__ = ["RosterApplier"]
+
+_PAGE = 1000
+_COUNTED_MAX = 10_000
+"""A read that leaves more than this unread in a large group is not counted out."""
+
+
+class RosterApplier:
+    """Applies records to users, contacts and groups."""
+
+    def __init__(self, stores: Stores, reached: Reached) -> None:
+        self._users = stores.users
+        self._contacts = stores.contacts
+        self._groups = stores.groups
+        self._timelines = stores.timelines
+        self._reached = reached
+        self._changes: dict[str, Callable[[LogRecord, Record], None]] = {
+            "user": self._user,
+            "contact": self._contact,
+            "block": self._block,
+            "group_info": self._group_info,
+            "member": self._member,
+            "recalled": self._recalled,
+            "read": self._read,
+        }
+
+    def apply(self, record: LogRecord, parsed: Record) -> None:
+        """Apply one record, once."""
+        event_id = record.event_id
+        if event_id <= self._reached.rosters:
+            return
+        what = parsed.WhichOneof("what")
+        if what is not None:
+            change = self._changes.get(what)
+            if change is not None:
+                change(record, parsed)
+        elif group := parsed.group:
+            self._count(self._known(group), record.message_id)
+        elif not parsed.to:
+            raise ValueError("the record is for nobody and changes nothing")
+        self._reached.rosters = event_id
+
+    # Users and contacts.
+
+    def _user(self, record: LogRecord, parsed: Record) -> None:
+        change = parsed.user
+        number = change.user or record.message_id
+        before = self._users.get(number)
+        public_id = before.public_id if before is not None else change.public_id
+        if not number or not public_id:
+            raise ValueError(f"user {number} has no public id")
+        created_at = before.created_at if before is not None else parsed.at
+        profile = Profile(number, public_id, change.name, change.avatar, dict(change.fields), created_at)
+        self._users.put(profile)
+
+    def _contact(self, _: LogRecord, parsed: Record) -> None:
+        change = parsed.contact
+        if change.is_linked:
+            self._contacts.link(change.user, change.peer, parsed.at)
+        else:
+            self._contacts.unlink(change.user, change.peer)
+
+    def _block(self, _: LogRecord, parsed: Record) -> None:
+        change = parsed.block
+        self._contacts.block(change.user, change.peer, is_blocked=change.is_blocked)
+
+    # Groups.
+
+    def _known(self, number: int) -> Group:
+        group = self._groups.get(number)
+        if group is None:
+            raise ValueError(f"there is no group {number}")
+        return group
+
+    def _count(self, group: Group, message_id: int) -> Group:
+        """One more message in a group. A number that was counted already is at or below the last one."""
+        if message_id <= group.last_message_id:
+            return group
+        # Spelled out: this is done for every group message, and dataclasses.replace takes several times as long.
+        counted = Group(
+            group.number,
+            group.public_id,
+            group.name,
+            group.avatar,
+            group.owner,
+            group.needs_approval,
+            group.is_large,
+            group.fields,
+            group.created_at,
+            group.message_count + 1,
+            message_id,
+            group.large_since,
+        )
+        self._groups.put(counted)
+        return counted
+
+    def _group_info(self, record: LogRecord, parsed: Record) -> None:
+        change = parsed.group_info
+        number = change.group or record.message_id
+        group = self._groups.get(number)
+        is_new = group is None
+        if group is None:
+            if not number or not change.public_id or not change.owner:
+                raise ValueError(f"group {number} has no public id or no owner")
+            group = Group(number, change.public_id, "", "", change.owner, created_at=parsed.at)
+        is_said = group_of(record, parsed, "group_info") and record.message_id > group.last_message_id
+        group = replace(
+            group,
+            name=change.name,
+            avatar=change.avatar,
+            needs_approval=change.needs_approval,
+            is_large=group.is_large or change.is_large,
+            large_since=group.large_since if group.is_large or not change.is_large else record.event_id,
+            fields=dict(change.fields),
+            message_count=group.message_count + 1 if is_said else group.message_count,
+            last_message_id=record.message_id if is_said else group.last_message_id,
+        )
+        if is_new:
+            for user in sorted({*change.members, group.owner}):
+                role = Role.OWNER if user == group.owner else Role.MEMBER
+                self._join(group, user, role, record.event_id, parsed.at)
+        # The group last: until then this is a new one, also for a second attempt.
+        self._groups.put(group)
+
+    def _join(self, group: Group, user: int, role: Role, event_id: int, at: int) -> None:
+        self._groups.put_member(group.number, Member(user, role, event_id, at, count_at_read=group.message_count))
+
+    def _member(self, record: LogRecord, parsed: Record) -> None:
+        change = parsed.member
+        group = self._known(change.group)
+        if group_of(record, parsed, "member"):
+            group = self._count(group, record.message_id)
+        user, op = change.user, change.op
+        member = self._groups.member(group.number, user)
+        if op == MemberChanged.REFUSE:
+            self._groups.request(group.number, user, 0)
+        elif op == MemberChanged.REQUEST:
+            if member is None:
+                self._groups.request(group.number, user, parsed.at)
+        elif op == MemberChanged.JOIN:
+            if member is None:
+                self._join(group, user, Role.MEMBER, record.event_id, parsed.at)
+            self._groups.request(group.number, user, 0)
+        elif member is not None:
+            self._change_member(group, member, op, record.event_id)
+
+    def _change_member(self, group: Group, member: Member, op: int, event_id: int) -> None:
+        put = self._groups.put_member
+        if op == MemberChanged.QUIT:
+            put(group.number, replace(member, left=event_id))
+        elif op in (MemberChanged.MUTE, MemberChanged.UNMUTE):
+            put(group.number, replace(member, is_muted=op == MemberChanged.MUTE))
+        elif op == MemberChanged.TRANSFER:
+            owner = self._groups.member(group.number, group.owner)
+            if owner is not None and owner.user != member.user:
+                put(group.number, replace(owner, role=Role.ADMIN))
+            put(group.number, replace(member, role=Role.OWNER))
+            self._groups.put(replace(group, owner=member.user))
+        elif member.role is not Role.OWNER and op in (MemberChanged.ADMIN, MemberChanged.MEMBER):
+            put(group.number, replace(member, role=Role.ADMIN if op == MemberChanged.ADMIN else Role.MEMBER))
+
+    def _recalled(self, record: LogRecord, parsed: Record) -> None:
+        number = group_of(record, parsed, "recalled")
+        if number:
+            self._count(self._known(number), record.message_id)
+
+    # Reading in large groups: the member's place in the group's count.
+
+    def _read(self, record: LogRecord, parsed: Record) -> None:
+        change = parsed.read
+        if not change.group:
+            return
+        group = self._known(change.group)
+        member = self._groups.member(group.number, change.user)
+        if member is None or not group.is_large:
+            return
+        unread = self._unread_after(group, change.through, record.message_id)
+        count = group.message_count - unread
+        if count > member.count_at_read:
+            self._groups.put_member(group.number, replace(member, count_at_read=count))
+
+    def _unread_after(self, group: Group, through: int, before: int) -> int:
+        """How many messages a large group had behind ``through`` when the reading was recorded."""
+        if through >= group.last_message_id:
+            return 0
+        if self._reached.timelines < self._reached.rosters:
+            raise Unavailable(f"timelines are at event {self._reached.timelines}, and their rows must be counted")
+        count = 0
+        while count < _COUNTED_MAX:
+            rows = self._timelines.group_forward(group.number, after=through, limit=_PAGE)
+            count += sum(1 for row in rows if not before or row.message_id < before)
+            if len(rows) < _PAGE or (before and rows[-1].message_id >= before):
+                return count
+            through = rows[-1].message_id
+        return group.message_count

@@ -1,0 +1,243 @@
+"""The lane of timelines, recent caches and unread counts: what was said, and what of it was not read.
+
+Unread counts are in this lane because a reading is answered from timelines: how many messages lie behind the one that
+was read. In another lane the answer would depend on how far this one has come.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pixiu.model.body import body_of, tombstone
+from pixiu.model.conversation import Direct, InGroup
+from pixiu.model.errors import Unavailable
+from pixiu.model.pixiu_pb2 import DELETE, SYSTEM, MemberChanged, MsgChat, Record
+from pixiu.model.timeline import GroupRow, PrivateRow, State
+from pixiu.roles.carrier.audience import Audience, group_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pixiu.ports.log import LogRecord
+    from pixiu.ports.stores import Stores
+    from pixiu.roles.carrier.reached import Reached
+
+__all__ = ["Marked", "Said", "TimelineApplier"]
+
+_PAGE = 100
+_REMEMBERED_MAX = 100_000
+
+
+class Said(NamedTuple):
+    """A message of a large group: it enters no inbox, the group's room is told."""
+
+    group: int
+    message_id: int
+    previous: int
+    """The group's message before it: whoever does not have that has missed something."""
+    body: bytes
+
+
+class Marked(NamedTuple):
+    """Receipts that were new: the sender's sessions are told."""
+
+    from_user: int
+    peer: int
+    message_ids: list[int]
+    is_delivered: bool
+    is_read: bool
+    at: int
+
+
+class TimelineApplier:
+    """Applies records to timelines, recent caches and unread counts; gathers what is to be told live."""
+
+    def __init__(self, stores: Stores, reached: Reached) -> None:
+        self._timelines = stores.timelines
+        self._recent = stores.recent
+        self._unread = stores.unread
+        self._groups = stores.groups
+        self._bodies = stores.bodies
+        self._reached = reached
+        self._audience = Audience(stores.groups, reached)
+        self._last: dict[int, int] = {}
+        self._marked: list[Marked] = []
+        self._said: list[Said] = []
+        self._changes: dict[str, Callable[[LogRecord, Record], None]] = {
+            "contact": self._contact,
+            "group_info": self._group_info,
+            "member": self._member,
+            "recalled": self._recalled,
+            "receipt": self._receipt,
+            "read": self._read,
+        }
+
+    def apply(self, record: LogRecord, parsed: Record) -> None:
+        """Apply one record, once."""
+        event_id = record.event_id
+        if event_id <= self._reached.timelines:
+            return
+        what = parsed.WhichOneof("what")
+        if what is None:
+            self._message(record, parsed)
+        else:
+            change = self._changes.get(what)
+            if change is not None:
+                change(record, parsed)
+        self._reached.timelines = event_id
+
+    def take_marked(self) -> list[Marked]:
+        """New receipts since the last time."""
+        marked, self._marked = self._marked, []
+        return marked
+
+    def take_said(self) -> list[Said]:
+        """Messages of large groups since the last time."""
+        said, self._said = self._said, []
+        return said
+
+    # Messages.
+
+    def _message(self, record: LogRecord, parsed: Record) -> None:
+        to = parsed.to
+        if to:
+            actor = parsed.actor
+            self._put_private(record.message_id, actor, to)
+            if actor != to:
+                self._unread.add(to, Direct(actor), record.event_id)
+        elif group := parsed.group:
+            event_id, actor = record.event_id, parsed.actor
+            members = self._say(group, actor, record, parsed)
+            if members is not None:
+                conversation = InGroup(group)
+                add = self._unread.add
+                for user in members:
+                    if user != actor:
+                        add(user, conversation, event_id)
+
+    def _put_private(self, message_id: int, actor: int, to: int) -> None:
+        """Write diffusion: a row at each side; the system and a note to oneself have one side."""
+        if actor != to and actor:
+            self._timelines.put_private(actor, PrivateRow(message_id, to, is_incoming=False))
+        self._timelines.put_private(to, PrivateRow(message_id, actor, is_incoming=True))
+
+    def _say(self, group: int, actor: int, record: LogRecord, parsed: Record) -> list[int] | None:
+        """Read diffusion: one row, whatever the number of members. Returns these; None for a large group."""
+        message_id = record.message_id
+        members = self._audience.of(group, record.event_id)
+        previous = self._last.get(group, message_id)
+        if previous >= message_id:
+            # Not known, or noted by an attempt at this very record that failed later on.
+            rows = self._timelines.group_backward(group, before=message_id, limit=1)
+            previous = rows[0].message_id if rows else 0
+        self._timelines.put_group(group, GroupRow(message_id, actor, previous))
+        if len(self._last) >= _REMEMBERED_MAX:
+            self._last.clear()
+        self._last[group] = message_id
+        if members is None or self._recent.is_warm(group):
+            body = body_of(parsed.chat, message_id)
+            self._recent.push(group, message_id, body)
+            if members is None:
+                self._said.append(Said(group, message_id, previous, body))
+        return members
+
+    # Changes.
+
+    def _contact(self, _: LogRecord, parsed: Record) -> None:
+        change = parsed.contact
+        if not change.is_linked:
+            self._unread.drop(change.user, Direct(change.peer))
+
+    def _group_info(self, record: LogRecord, parsed: Record) -> None:
+        self._audience.forget(parsed.group_info.group)
+        number = parsed.group_info.group or record.message_id
+        self._notice(record, parsed, "group_info")
+        if self._audience.of(number, record.event_id) is None:
+            return
+        for member in self._groups.members(number, at=record.event_id):
+            if member.joined == record.event_id:
+                self._unread.set(member.user, InGroup(number), 0, record.event_id)
+
+    def _member(self, record: LogRecord, parsed: Record) -> None:
+        change = parsed.member
+        self._audience.forget(change.group)
+        self._notice(record, parsed, "member")
+        if change.op == MemberChanged.QUIT:
+            self._unread.drop(change.user, InGroup(change.group))
+        elif change.op == MemberChanged.JOIN:
+            self._unread.set(change.user, InGroup(change.group), 0, record.event_id)
+
+    def _notice(self, record: LogRecord, parsed: Record, what: str) -> None:
+        """Notices are part of what was said in a group, and nobody has to read them."""
+        group = group_of(record, parsed, what)
+        if group:
+            self._say(group, parsed.actor, record, parsed)
+
+    def _recalled(self, record: LogRecord, parsed: Record) -> None:
+        if parsed.to and parsed.chat:
+            self._put_private(record.message_id, parsed.actor, parsed.to)
+        else:
+            self._notice(record, parsed, "recalled")
+        change = parsed.recalled
+        message_id, from_user = change.message_id, getattr(change, "from")
+        if change.group:
+            self._timelines.recall_group(change.group, message_id)
+            body = tombstone(message_id, from_id=from_user, to_id=change.group, is_group=True)
+            self._recent.replace(change.group, message_id, body)
+        else:
+            for user in sorted({from_user, change.to} - {0}):
+                self._timelines.recall_private(user, message_id)
+
+    def _receipt(self, _: LogRecord, parsed: Record) -> None:
+        """Note receipts in the sender's rows, where they are the sender's own rows to this peer."""
+        change = parsed.receipt
+        sender, peer = getattr(change, "from"), change.peer
+        delivered_at = parsed.at if change.is_delivered else 0
+        read_at = parsed.at if change.is_read else 0
+        new: list[int] = []
+        for message_id in change.message_ids:
+            row = self._timelines.private_row(sender, message_id)
+            if row is None or row.is_incoming or row.peer != peer:
+                continue
+            if self._timelines.mark(sender, message_id, delivered_at=delivered_at, read_at=read_at):
+                new.append(message_id)
+        if new:
+            self._marked.append(Marked(sender, peer, new, change.is_delivered, change.is_read, parsed.at))
+
+    # Reading.
+
+    def _read(self, record: LogRecord, parsed: Record) -> None:
+        """Count again what lies behind the last message that was read."""
+        change = parsed.read
+        user, group, through = change.user, change.group, change.through
+        if group and self._audience.of(group, record.event_id) is None:
+            return
+        conversation = InGroup(group) if group else Direct(change.peer)
+        present = self._unread.get(user, conversation)
+        count = 0
+        while count < present:
+            if group:
+                rows = self._timelines.group_forward(group, after=through, limit=_PAGE)
+                ids = [row.message_id for row in rows if row.from_user != user and row.state != State.RECALLED]
+                last = rows[-1].message_id if rows else 0
+            else:
+                private = self._timelines.private_forward(user, after=through, limit=_PAGE, peer=change.peer)
+                ids = [row.message_id for row in private if row.is_incoming and row.state != State.RECALLED]
+                last = private[-1].message_id if private else 0
+            if not last:
+                break
+            count += self._count_messages(ids, is_group=bool(group))
+            through = last
+        self._unread.set(user, conversation, min(count, present), record.event_id)
+
+    def _count_messages(self, message_ids: Iterable[int], *, is_group: bool) -> int:
+        """How many of these are to be read: recalls and a group's notices raised no count, so they do not count now."""
+        if self._reached.inboxes < self._reached.timelines:
+            raise Unavailable(f"inboxes are at event {self._reached.inboxes}, and their bodies must be looked at")
+        ids = list(message_ids)
+        count = len(ids)
+        for body in self._bodies.get(ids).values():
+            chat = MsgChat.FromString(body)
+            if chat.msgType == DELETE or (is_group and chat.chatType == SYSTEM):
+                count -= 1
+        return count

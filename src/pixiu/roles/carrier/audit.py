@@ -1,0 +1,265 @@
+"""Is every accepted message where it should be? Recomputed from the log, compared with the stores.
+
+The log is replayed into a second, empty set of stores (the reference): that gives what each inbox was *intended* to
+get, and what the ledger says became of it. What is *waiting* is counted in the stores themselves, never by
+subtraction. The books balance when::
+
+    intended = acked + waiting + expired + dead
+
+and when, entry by entry, what the reference says is waiting is there, with its body. Anything else is named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+
+from pixiu.ports.log import MAIN
+from pixiu.roles.carrier.appliers import LANES, Appliers, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pixiu.model.inbox import Entry, InboxState, Page
+    from pixiu.model.pixiu_pb2 import Record, Rows
+    from pixiu.ports.inboxes import Inboxes
+    from pixiu.ports.log import LogRecord
+    from pixiu.ports.stores import Stores
+    from pixiu.roles.carrier.reached import Limits
+
+__all__ = ["AUDIT_BATCH", "Audit", "AuditReport", "Cut", "take_cut"]
+
+NAMED_MAX = 1000
+"""Messages that a report names; beyond that it only counts."""
+
+AUDIT_BATCH = 2000
+"""Records that are replayed before others get their turn."""
+
+_PAGE = 1000
+
+
+@dataclass(slots=True)
+class AuditReport:
+    """The books. ``lost`` and ``duplicates`` name messages and inboxes."""
+
+    cut: int = 0
+    accepted: int = 0
+    stored: int = 0
+    """Messages of large groups: stored once, counted in no inbox."""
+    intended: int = 0
+    acked: int = 0
+    waiting: int = 0
+    expired: int = 0
+    dead: int = 0
+    resent: int = 0
+    undecodable: int = 0
+    lost: list[dict[str, object]] = field(default_factory=list)
+    duplicates: list[dict[str, object]] = field(default_factory=list)
+    lost_count: int = 0
+    duplicate_count: int = 0
+
+    @property
+    def balanced(self) -> bool:
+        """Does everything add up, with nothing lost and nothing twice?"""
+        adds_up = self.intended == self.acked + self.waiting + self.expired + self.dead
+        return adds_up and not self.lost_count and not self.duplicate_count
+
+    def as_json(self) -> dict[str, object]:
+        """The report as the command prints it."""
+        return {**asdict(self), "balanced": self.balanced}
+
+
+class Cut:
+    """What waits in the stores at one event id: taken in one turn, so that nothing moves meanwhile."""
+
+    def __init__(self, event_id: int) -> None:
+        self.event_id = event_id
+        self.inboxes: dict[tuple[int, str], tuple[InboxState, list[Entry], set[int]]] = {}
+        """State, entries, and the message ids whose body is missing."""
+
+
+def take_cut(stores: Stores, event_id: int) -> Cut:
+    """Everything that waits now; the stores must have applied exactly through ``event_id``."""
+    cut = Cut(event_id)
+    for state in _states(stores.inboxes):
+        entries = list(_entries(stores.inboxes, state))
+        bodies = stores.bodies.get([entry.message_id for entry in entries])
+        missing = {entry.message_id for entry in entries if entry.message_id not in bodies}
+        cut.inboxes[state.user, state.platform] = (state, entries, missing)
+    return cut
+
+
+class Audit:
+    """One audit: give it every record through the cut, then compare."""
+
+    def __init__(self, reference: Stores, limits: Limits, *, at_least: int = 0, before: int | None = None) -> None:
+        self.report = AuditReport()
+        self._is_within: Callable[[int], bool] = lambda at: at_least <= at and (before is None or at < before)
+        self._reference = reference
+        self._inboxes = reference.inboxes = CountedInboxes(reference.inboxes, self._is_within)
+        self._appliers = Appliers(reference, limits)
+        self._keys: set[bytes] = set()
+
+    def take(self, record: LogRecord) -> None:
+        """Replay one record."""
+        if record.topic != MAIN:
+            return
+        report = self.report
+        try:
+            parsed = parse(record)
+            dead = self._count_ledger(parsed)
+            self._appliers.apply(record, parsed)
+            report.dead += dead
+        except (DecodeError, ValueError):
+            report.undecodable += 1
+            for lane in LANES:
+                self._appliers.skip(lane, record.event_id)
+            return
+        self._appliers.inboxes.take_arrivals()
+        self._appliers.inboxes.take_evictions()
+        if record.key:
+            if record.key in self._keys:
+                self._name(report.duplicates, "duplicate_count", message_id=record.message_id, reason="accepted twice")
+            self._keys.add(record.key)
+        if parsed.chat and self._is_within(parsed.at):
+            report.accepted += 1
+            if parsed.group and not self._inboxes.added_last:
+                report.stored += 1
+        self._inboxes.added_last = 0
+
+    def _count_ledger(self, parsed: Record) -> int:
+        """Note resends, and how many entries a ledger declares dead, before they leave."""
+        if parsed.WhichOneof("what") != "ledger":
+            return 0
+        ledger = parsed.ledger
+        platforms = list(ledger.platforms)
+        if self._is_within(parsed.at):
+            resent = ledger.resent
+            self.report.resent += sum(resent.through) - sum(resent.first) + len(resent.first)
+        return sum(
+            sum(self._is_within(entry.at) for entry in self._range(user, platforms[platform], first, through))
+            for user, platform, first, through in _rows(ledger.dead)
+        )
+
+    def _range(self, user: int, platform: str, first: int, through: int) -> Iterator[Entry]:
+        after = first - 1
+        while page := self._inboxes.after(user, platform, after, _PAGE).entries:
+            for entry in page:
+                if entry.useq > through:
+                    return
+                yield entry
+            after = page[-1].useq
+
+    def close(self, cut: Cut) -> AuditReport:
+        """Compare with what the stores hold."""
+        report, counted = self.report, self._inboxes
+        report.cut = cut.event_id
+        report.intended = counted.added
+        report.acked = counted.acked
+        report.expired = counted.removed - report.dead
+        seen: set[tuple[int, str]] = set()
+        for state in _states(counted):
+            seen.add((state.user, state.platform))
+            self._compare(state, cut)
+        for (user, platform), (_, entries, _) in cut.inboxes.items():
+            if (user, platform) not in seen:
+                for entry in entries:
+                    self._ghost(user, platform, entry, "the log knows no such inbox")
+        return report
+
+    def _compare(self, state: InboxState, cut: Cut) -> None:
+        user, platform = state.user, state.platform
+        _, entries, missing = cut.inboxes.get((user, platform), (None, [], set()))
+        wanted = {entry.useq: entry for entry in _entries(self._inboxes, state)}
+        met: set[int] = set()
+        for entry in entries:
+            self.report.waiting += self._is_within(entry.at)
+            if entry.message_id in met:
+                self._ghost(user, platform, entry, "twice in one inbox")
+            met.add(entry.message_id)
+            expected = wanted.pop(entry.useq, None)
+            if expected is None:
+                self._ghost(user, platform, entry, "waits, though the log says that it has left")
+            elif expected.message_id != entry.message_id:
+                self._lose(user, platform, expected, "another message has its place")
+            elif entry.message_id in missing:
+                self._lose(user, platform, expected, "its body is missing")
+        for entry in wanted.values():
+            self._lose(user, platform, entry, "not in the inbox")
+
+    def _lose(self, user: int, platform: str, entry: Entry, reason: str) -> None:
+        self._name(
+            self.report.lost, "lost_count",
+            user=user, platform=platform, useq=entry.useq, message_id=entry.message_id, reason=reason,
+        )  # fmt: skip
+
+    def _ghost(self, user: int, platform: str, entry: Entry, reason: str) -> None:
+        self._name(
+            self.report.duplicates, "duplicate_count",
+            user=user, platform=platform, useq=entry.useq, message_id=entry.message_id, reason=reason,
+        )  # fmt: skip
+
+    def _name(self, rows: list[dict[str, object]], counter: str, **row: object) -> None:
+        setattr(self.report, counter, getattr(self.report, counter) + 1)
+        if len(rows) < NAMED_MAX:
+            rows.append({key: str(value) if key == "message_id" else value for key, value in row.items()})
+
+
+class CountedInboxes:
+    """Inboxes that count what enters and what leaves, of messages within a stretch of time."""
+
+    def __init__(self, inner: Inboxes, is_within: Callable[[int], bool]) -> None:
+        self._inner = inner
+        self._is_within = is_within
+        self.added = self.acked = self.removed = 0
+        self.added_last = 0
+        """Entries since someone set this to 0."""
+        self.open = inner.open
+        self.platforms = inner.platforms
+        self.after: Callable[..., Page] = inner.after
+        self.state = inner.state
+        self.states = inner.states
+
+    def add(
+        self, user: int, platform: str, *, message_id: int, event_id: int, at: int, options: int, session: int
+    ) -> int:
+        """Add, and count it."""
+        useq = self._inner.add(
+            user, platform, message_id=message_id, event_id=event_id, at=at, options=options, session=session
+        )
+        self.added_last += 1
+        if useq and self._is_within(at):
+            self.added += 1
+        return useq
+
+    def ack(self, user: int, platform: str, through: int) -> list[Entry]:
+        """Ack, and count what leaves."""
+        gone = self._inner.ack(user, platform, through)
+        self.acked += sum(self._is_within(entry.at) for entry in gone)
+        return gone
+
+    def remove(self, user: int, platform: str, first: int, through: int) -> list[Entry]:
+        """Remove, and count what leaves."""
+        gone = self._inner.remove(user, platform, first, through)
+        self.removed += sum(self._is_within(entry.at) for entry in gone)
+        return gone
+
+
+def _states(inboxes: Inboxes) -> Iterator[InboxState]:
+    after: tuple[int, str] | None = None
+    while page := inboxes.states(after=after, limit=_PAGE):
+        yield from page
+        after = page[-1].user, page[-1].platform
+
+
+def _entries(inboxes: Inboxes, state: InboxState) -> Iterator[Entry]:
+    after = 0
+    while page := inboxes.after(state.user, state.platform, after, _PAGE).entries:
+        yield from page
+        after = page[-1].useq
+
+
+def _rows(rows: Rows) -> Iterator[tuple[int, int, int, int]]:
+    return zip(rows.user, rows.platform, rows.first, rows.through, strict=True)

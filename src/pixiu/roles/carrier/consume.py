@@ -1,0 +1,392 @@
+"""The carrier: takes the log's records in order, writes the stores, then wakes whoever listens.
+
+Each lane has its own position in the log. In good times they move together, and a record is parsed once for all of
+them. A lane whose store is down stays where it is and is tried again; the others go on, and what it misses is read from
+the log once more when it returns: nothing piles up in memory, and a store that is down makes no dead letters.
+
+The stores have a message before anyone is woken for it. They become durable a little later, with the positions they
+were brought to; whatever a crash undoes is applied again. The carrier never waits for a client.
+"""
+
+from __future__ import annotations
+
+import logging
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+
+from pixiu.model.errors import CorruptData, PixiuError, Unavailable
+from pixiu.model.pixiu_pb2 import Task, Undecodable
+from pixiu.ports.log import MAIN
+from pixiu.ports.stores import Lane
+from pixiu.roles.carrier.appliers import Appliers, parse
+from pixiu.roles.carrier.arrivals import wakes_of
+from pixiu.roles.carrier.dead_letters import DeadLetters
+from pixiu.roles.carrier.metrics import CarrierCounters
+from pixiu.roles.carrier.reached import Limits
+from pixiu.roles.carrier.tasks import TOPICS, Tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pixiu.config.messaging import CarrierSettings
+    from pixiu.model.wake import Wake
+    from pixiu.ports.clock import Clock
+    from pixiu.ports.log import Log, LogRecord
+    from pixiu.ports.scheduler import Scheduler, Timer
+    from pixiu.ports.stores import Stores
+    from pixiu.roles.carrier.appliers import Apply
+    from pixiu.roles.carrier.apply_timelines import Marked, Said
+    from pixiu.roles.carrier.tasks import Performer, SchedulePerformer
+
+__all__ = ["Carrier"]
+
+log = logging.getLogger(__name__)
+
+_POLL_MS = 1
+_FORGET_INTERVAL_MS = 60_000
+_TURN_US = 10_000
+"""A turn ends after this, whatever is left of its batch: a message to a large audience is a lot of work."""
+_FAR = 2**63
+
+
+class _LaneState:
+    """How far one lane has got, and whether it waits for its store."""
+
+    __slots__ = ("apply", "is_held", "lane", "position", "problem")
+
+    def __init__(self, lane: Lane, apply: Apply, position: int) -> None:
+        self.lane = lane
+        self.apply = apply
+        self.position = position
+        self.is_held = False
+        self.problem = ""
+
+
+class Carrier:
+    """One follower of one log, for one set of stores."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        queue: Log,
+        clock: Clock,
+        scheduler: Scheduler,
+        settings: CarrierSettings,
+        *,
+        wake: Callable[[list[Wake]], object],
+        tell: Callable[[int, dict[str, object]], object],
+        limits: Limits | None = None,
+        say: Callable[[list[Said]], object] | None = None,
+        notify: Performer | None = None,
+        general: Performer | None = None,
+        schedule: SchedulePerformer | None = None,
+        is_writer_busy: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """``say`` is told what large groups say; ``notify``, ``general`` and ``schedule`` perform tasks, if given."""
+        self.counters = CarrierCounters()
+        self.dead = DeadLetters(queue, clock, scheduler, self.counters, retry_ms=settings.lane_retry_ms)
+        self.tasks: Tasks | None = None
+        if notify is not None and general is not None and schedule is not None:
+            self.tasks = Tasks(
+                queue, clock, scheduler, settings, self.dead, self.counters,
+                notify=notify, general=general, schedule=schedule,
+            )  # fmt: skip
+            self.tasks.changed = self._touch
+        self._stores = stores
+        self._log = queue
+        self._clock = clock
+        self._scheduler = scheduler
+        self._settings = settings
+        self._wake = wake
+        self._tell = tell
+        self._say = say
+        self._is_writer_busy = is_writer_busy
+        self._limits = limits or Limits()
+        self._appliers = Appliers(stores, self._limits)
+        self._lanes = [_LaneState(lane, apply, stores.applied(lane)) for lane, apply in self._appliers.lanes]
+        self._waiters: list[tuple[int, int, Callable[[], object]]] = []
+        self._waiter_count = 0
+        self._is_running = False
+        self._is_turn_due = False
+        self._has_tasks = False
+        self._buried = 0
+        self._yielding_since: int | None = None
+        self._commit_timer: Timer | None = None
+        self._commit_problem = ""
+        self._forgot_at = clock.monotonic_us()
+
+    # Life.
+
+    def start(self) -> None:
+        """Follow the log from where the stores are."""
+        self._is_running = True
+        self._log.follow(min(state.position for state in self._lanes), self._receive)
+        if self.tasks is not None:
+            self.tasks.start(self._stores.applied(Lane.TASKS))
+        self._receive()
+
+    def stop(self) -> None:
+        """Apply no more, and make durable what was applied."""
+        if not self._is_running:
+            return
+        self._is_running = False
+        if self.tasks is not None:
+            self.tasks.stop()
+        self._waiters.clear()
+        self._commit()
+
+    # What others ask.
+
+    def applied(self, lane: Lane) -> int:
+        """The event id that a lane has reached: visible, perhaps not yet durable."""
+        if lane is Lane.TASKS:
+            return self.tasks.finished_through if self.tasks is not None else 0
+        return next(state.position for state in self._lanes if state.lane is lane)
+
+    @property
+    def applied_all(self) -> int:
+        """The event id that all lanes have reached."""
+        return min(state.position for state in self._lanes)
+
+    @property
+    def behind(self) -> int:
+        """How many events the slowest lane has before it."""
+        return max(self._log.committed - self.applied_all, 0)
+
+    @property
+    def is_behind(self) -> bool:
+        """Is there more before the slowest lane than one turn takes?"""
+        return self.behind > self._settings.batch_count
+
+    def when_applied(self, event_id: int, call: Callable[[], object]) -> None:
+        """Call soon after every lane has applied this event."""
+        if self.applied_all >= event_id:
+            self._scheduler.soon(call)
+            return
+        self._waiter_count += 1
+        heappush(self._waiters, (event_id, self._waiter_count, call))
+
+    def problems(self) -> list[str]:
+        """Why this node should get no traffic; empty if all is well."""
+        problems = [f"{state.lane.value}: {state.problem}" for state in self._lanes if state.problem]
+        return [*problems, f"commit: {self._commit_problem}"] if self._commit_problem else problems
+
+    # Turns.
+
+    def _receive(self) -> None:
+        if self._is_running and not self._is_turn_due:
+            self._is_turn_due = True
+            self._scheduler.soon(self._turn)
+
+    def _turn(self) -> None:
+        """A batch for every lane that can go on; lanes at one position go together."""
+        self._is_turn_due = False
+        if not self._is_running or self._let_the_writer_go_first():
+            return
+        waiting = [state for state in self._lanes if not state.is_held]
+        while waiting:
+            after = min(state.position for state in waiting)
+            together = [state for state in waiting if state.position == after]
+            bound = min((state.position for state in waiting if state.position > after), default=_FAR)
+            going = self._advance(together, after, bound)
+            has_joined = bool(going) and going[0].position == bound
+            waiting = [state for state in waiting if state not in together or (has_joined and state in going)]
+        self._deliver()
+        if any(state.position < self._log.committed for state in self._lanes if not state.is_held):
+            self._receive()
+        else:
+            self._yielding_since = None
+
+    def _let_the_writer_go_first(self) -> bool:
+        """While sends keep the writer busy they go first, up to a bound; after that both take turns."""
+        if not self._is_writer_busy():
+            self._yielding_since = None
+            return False
+        now = self._clock.monotonic_us()
+        if self._yielding_since is None:
+            self._yielding_since = now
+        if now - self._yielding_since >= self._settings.yield_ms * 1000:
+            return False
+        self._is_turn_due = True
+        self._scheduler.after(_POLL_MS, self._turn)
+        return True
+
+    def _advance(self, states: list[_LaneState], after: int, bound: int) -> list[_LaneState]:
+        """Apply a batch behind ``after``, not beyond ``bound``, where other lanes wait. Returns those that go on."""
+        committed = min(self._log.committed, bound)
+        records = self._log.read(after, self._settings.batch_count)
+        if not records:
+            last = max(committed, after)
+        elif records[-1].event_id > bound:
+            records = [record for record in records if record.event_id <= bound]
+            last = bound
+        else:
+            last = records[-1].event_id
+        states, applied = self._apply(states, records, after)
+        if records and applied < records[-1].event_id:
+            last = applied
+        for state in states:
+            state.position = last
+            state.problem = ""
+        if last > after:
+            if self.tasks is not None and not self._has_tasks:
+                self.tasks.pass_over(after, last)
+            self._touch()
+        return states
+
+    def _apply(
+        self, states: list[_LaneState], records: Sequence[LogRecord], after: int
+    ) -> tuple[list[_LaneState], int]:
+        """Apply records in these lanes until the turn is over. Returns the lanes that got through, and how far."""
+        applies = [state.apply for state in states]
+        monotonic_us = self._clock.monotonic_us
+        until_us = monotonic_us() + _TURN_US
+        for record in records:
+            if record.topic == MAIN:
+                is_any_held = False
+                try:
+                    parsed = parse(record)
+                    for apply in applies:
+                        apply(record, parsed)
+                except (DecodeError, ValueError, Unavailable, CorruptData):
+                    is_any_held = self._apply_apart(states, record, after)
+                if is_any_held:
+                    states = [state for state in states if not state.is_held]
+                    applies = [state.apply for state in states]
+                    if not states:
+                        return [], after
+                self.counters.records += 1
+            elif record.topic in TOPICS:
+                self._has_tasks = True
+            after = record.event_id
+            if monotonic_us() > until_us:
+                break
+        return states, after
+
+    def _apply_apart(self, states: list[_LaneState], record: LogRecord, after: int) -> bool:
+        """Some lane has trouble with this record: see which. What another one has done already is not done twice."""
+        try:
+            parsed = parse(record)
+        except (DecodeError, ValueError) as error:
+            self._bury(record, error, [state.lane for state in states])
+            return False
+        for state in states:
+            try:
+                state.apply(record, parsed)
+            except (Unavailable, CorruptData) as error:
+                self._hold(state, after, error)
+            except ValueError as error:
+                self._bury(record, error, [state.lane])
+        return any(state.is_held for state in states)
+
+    def _hold(self, state: _LaneState, position: int, error: PixiuError) -> None:
+        """A lane's store is down: it stays before this record and tries again later."""
+        self.counters.lane_failures += 1
+        if not state.problem:
+            log.warning("lane stopped", extra={"lane": state.lane.value, "after": position, "reason": str(error)})
+        state.problem = str(error) or type(error).__name__
+        state.position = position
+        state.is_held = True
+
+        def resume() -> None:
+            state.is_held = False
+            self._receive()
+
+        self._scheduler.after(self._settings.lane_retry_ms, resume)
+
+    def _bury(self, record: LogRecord, error: Exception, lanes: list[Lane]) -> None:
+        """A record that cannot be read, or makes no sense, is kept aside, and skipped."""
+        for lane in lanes:
+            self._appliers.skip(lane, record.event_id)
+        if record.event_id == self._buried:
+            return
+        self._buried = record.event_id
+        self.counters.undecodable += 1
+        undecodable = Undecodable(event_id=record.event_id, payload=record.payload)
+        self.dead.bury(record.event_id, Task(reason=str(error), undecodable=undecodable), self._touch)
+
+    def _deliver(self) -> None:
+        """Tell everyone what the stores have now."""
+        appliers, counters = self._appliers, self.counters
+        arrivals = appliers.inboxes.take_arrivals()
+        if arrivals:
+            wakes = wakes_of(arrivals)
+            counters.entries += sum(len(arrival.inboxes) for arrival in arrivals)
+            if wakes:
+                self._wake(wakes)
+        for eviction in appliers.inboxes.take_evictions():
+            counters.evicted += len(eviction.useqs)
+        for marked in appliers.timelines.take_marked():
+            self._tell(marked.from_user, self._receipt(marked))
+        said = appliers.timelines.take_said()
+        if said and self._say is not None:
+            self._say(said)
+        if self._has_tasks and self.tasks is not None:
+            self._has_tasks = False
+            self.tasks.pump()
+        applied = self.applied_all
+        while self._waiters and self._waiters[0][0] <= applied:
+            self._scheduler.soon(heappop(self._waiters)[2])
+
+    def _receipt(self, marked: Marked) -> dict[str, object]:
+        """What the sender's sessions are told."""
+        try:
+            profile = self._stores.users.get(marked.peer)
+        except Unavailable:
+            profile = None
+        return {
+            "push": "receipt",
+            "with": profile.public_id if profile is not None else str(marked.peer),
+            "message_ids": [str(message_id) for message_id in marked.message_ids],
+            "kind": "read" if marked.is_read else "delivered",
+            "at": marked.at,
+        }
+
+    # Commits.
+
+    def _touch(self) -> None:
+        """Something was applied or finished: make it durable soon."""
+        if not self._is_running:
+            return
+        if getattr(self._stores, "pending_bytes", 0) >= self._settings.commit_bytes:
+            self._commit()
+        elif self._commit_timer is None:
+            self._commit_timer = self._scheduler.after(self._settings.commit_ms, self._commit)
+
+    def _commit(self) -> None:
+        """Make the stores durable with the positions that they were brought to."""
+        if self._commit_timer is not None:
+            self._commit_timer.cancel()
+            self._commit_timer = None
+        if self.dead.waiting:
+            # A record that was skipped must be among the dead letters before anyone may forget it.
+            self._touch_later()
+            return
+        applied = {state.lane: state.position for state in self._lanes}
+        if self.tasks is not None:
+            applied[Lane.TASKS] = self.tasks.finished_through
+        if all(self._stores.applied(lane) == position for lane, position in applied.items()):
+            return
+        try:
+            self._forget_left()
+            self._stores.commit(applied)
+        except PixiuError as error:
+            log.warning("commit failed", extra={"reason": str(error)})
+            self._commit_problem = str(error) or type(error).__name__
+            self._touch_later()
+        else:
+            self._commit_problem = ""
+            self.counters.commits += 1
+
+    def _touch_later(self) -> None:
+        if self._is_running:
+            self._commit_timer = self._scheduler.after(self._settings.lane_retry_ms, self._commit)
+
+    def _forget_left(self) -> None:
+        """Now and then: nobody asks any more who was a member before what every lane has durably applied."""
+        now = self._clock.monotonic_us()
+        if now - self._forgot_at >= _FORGET_INTERVAL_MS * 1000:
+            self._forgot_at = now
+            self._stores.groups.forget_left(min(self._stores.applied(state.lane) for state in self._lanes))

@@ -1,0 +1,43 @@
+"""What the carrier counts. Hot paths add to plain numbers; ``/metrics`` reads them."""
+
+from pixiu.model.metric import Metric
+
+__all__ = ["METRICS", "CarrierCounters"]
+
+METRICS = (
+    Metric("pixiu_carrier_records_total", "counter", "Records of the log that were applied."),
+    Metric("pixiu_carrier_entries_total", "counter", "Ids that entered inboxes."),
+    Metric("pixiu_carrier_evicted_total", "counter", "Ids that were dropped from full inboxes."),
+    Metric("pixiu_carrier_commits_total", "counter", "Times the stores were made durable."),
+    Metric("pixiu_carrier_lane_failures_total", "counter", "Times a lane stopped because its store was down."),
+    Metric("pixiu_carrier_undecodable_total", "counter", "Records that could not be read, or made no sense."),
+    Metric("pixiu_carrier_tasks_total", "counter", "Tasks that were done."),
+    Metric("pixiu_carrier_task_retries_total", "counter", "Tasks that failed and will be tried again."),
+    Metric("pixiu_carrier_dead_letters_total", "counter", "What could not be done, and lies on pixiu.dlq: look at it."),
+    Metric("pixiu_carrier_replayed_total", "counter", "Dead letters that were given back."),
+    Metric("pixiu_carrier_notifications_total", "counter", "Notification tasks that were made."),
+)
+
+
+class CarrierCounters:
+    """Plain numbers, added to where things happen."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.entries = 0
+        self.evicted = 0
+        self.commits = 0
+        self.lane_failures = 0
+        self.undecodable = 0
+        self.tasks = 0
+        self.task_retries = 0
+        self.dead_letters = 0
+        self.replayed = 0
+        self.notifications = 0
+
+    def snapshot(self) -> dict[str, int]:
+        """The present values, by metric name."""
+        return {
+            metric.name: getattr(self, metric.name.removeprefix("pixiu_carrier_").removesuffix("_total"))
+            for metric in METRICS
+        }

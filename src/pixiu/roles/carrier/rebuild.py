@@ -1,0 +1,61 @@
+"""Make the stores anew from the log: for a lost store, a new one, or to see whether it is what it should be."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+
+from pixiu.ports.log import MAIN
+from pixiu.roles.carrier.appliers import LANES, Appliers, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pixiu.ports.log import Log
+    from pixiu.ports.stores import Stores
+    from pixiu.roles.carrier.reached import Limits
+
+__all__ = ["rebuild"]
+
+log = logging.getLogger(__name__)
+
+_BATCH = 2000
+_COMMIT_BYTES = 16 * 2**20
+_COMMIT_RECORDS = 50_000
+"""Where the stores do not say how much they hold back."""
+
+
+def rebuild(queue: Log, stores: Stores, limits: Limits, progress: Callable[[int, int], object] | None = None) -> int:
+    """Apply the whole log, as it is committed now, to stores that begin empty or where they were interrupted.
+
+    Nobody is woken and nothing is written to the log. ``progress`` is told (event_id, last) after every batch. Returns
+    how many records made no sense. Tasks are not touched: they are the running carrier's.
+    """
+    appliers = Appliers(stores, limits)
+    last = queue.committed
+    after = min(stores.applied(lane) for lane in LANES)
+    skipped = uncommitted = 0
+    while after < last:
+        records = queue.read(after, _BATCH)
+        for record in records:
+            if record.topic == MAIN and record.event_id <= last:
+                try:
+                    appliers.apply(record, parse(record))
+                except (DecodeError, ValueError) as error:
+                    skipped += 1
+                    for lane in LANES:
+                        appliers.skip(lane, record.event_id)
+                    log.warning("record skipped", extra={"event_id": record.event_id, "reason": str(error)})
+        after = min(records[-1].event_id, last) if records else last
+        appliers.forget_news()
+        uncommitted += len(records)
+        pending_bytes = getattr(stores, "pending_bytes", None)
+        if uncommitted >= _COMMIT_RECORDS if pending_bytes is None else pending_bytes >= _COMMIT_BYTES:
+            stores.commit({lane: max(after, stores.applied(lane)) for lane in LANES})
+            uncommitted = 0
+        if progress is not None:
+            progress(after, last)
+    stores.commit({lane: max(after, stores.applied(lane)) for lane in LANES})
+    return skipped

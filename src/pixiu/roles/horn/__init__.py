@@ -1,0 +1,1 @@
+"""The horn: tells those who are away, through whatever their phones listen to."""

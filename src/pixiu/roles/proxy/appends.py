@@ -1,0 +1,124 @@
+"""Getting a record into the log once.
+
+A repeat is found in the index of keys, as far as that has applied the log, or by the log itself behind that point. The
+point is read before the index is asked: whatever is applied in between is then found twice, never missed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pixiu.im.draft import Accepted
+from pixiu.model.errors import Conflict, Overloaded, PixiuError, Unavailable
+from pixiu.ports.log import MAIN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pixiu.ports.log import Appended, Log
+    from pixiu.ports.sendkeys import SendKeys
+
+__all__ = ["Appends"]
+
+TRIES_MAX = 3
+"""The log may say that its memory of keys does not reach back to where the index is: how often to catch up."""
+
+
+class Appends:
+    """Appends to ``pixiu.main``, a bounded number at a time."""
+
+    def __init__(
+        self,
+        log: Log,
+        keys: SendKeys,
+        *,
+        applied: Callable[[], int],
+        when_applied: Callable[[int, Callable[[], object]], object],
+        in_flight_max: int,
+    ) -> None:
+        self._log = log
+        self._keys = keys
+        self._applied = applied
+        self._when_applied = when_applied
+        self._in_flight_max = in_flight_max
+        self.in_flight = 0
+        self.waiting = 0
+        """For the index to catch up; bounded likewise."""
+        self.repeats = 0
+
+    def append(
+        self,
+        payload: bytes,
+        at: int,
+        key: bytes,
+        done: Callable[[Accepted | PixiuError], object],
+        tries: int = TRIES_MAX,
+    ) -> None:
+        """``done`` is told when it is committed, and at once if it was before."""
+        applied = 0
+        if key:
+            applied = self._applied()
+            try:
+                sent = self._keys.get(key)
+            except Unavailable as error:
+                done(error)
+                return
+            if sent is not None:
+                self.repeats += 1
+                done(Accepted(sent.message_id, sent.event_id, sent.at, is_repeat=True))
+                return
+        if self.in_flight >= self._in_flight_max:
+            done(Overloaded(f"{self.in_flight} actions are on their way into the log already", retry_after_ms=100))
+            return
+        self.in_flight += 1
+
+        def committed(appended: Appended | PixiuError) -> None:
+            self.in_flight -= 1
+            if isinstance(appended, PixiuError):
+                if isinstance(appended, Conflict):
+                    self._behind(payload, at, key, done, tries, appended)
+                else:
+                    done(appended)
+            elif appended.is_repeat:
+                self.repeats += 1
+                self._wait(appended.event_id, lambda: self._found(appended, at, key, done), done)
+            else:
+                done(Accepted(appended.message_id, appended.event_id, at))
+
+        self._log.append(MAIN, payload, committed, key=key, unless_after=applied)
+
+    def _behind(
+        self,
+        payload: bytes,
+        at: int,
+        key: bytes,
+        done: Callable[[Accepted | PixiuError], object],
+        tries: int,
+        refusal: PixiuError,
+    ) -> None:
+        """The index is too far behind for the log: wait until it has caught up, and look again."""
+        if tries <= 1:
+            done(Unavailable(f"the index of sends is behind the log: {refusal}", retry_after_ms=1000))
+            return
+        self._wait(self._log.committed, lambda: self.append(payload, at, key, done, tries - 1), done)
+
+    def _wait(self, event_id: int, call: Callable[[], object], done: Callable[[Accepted | PixiuError], object]) -> None:
+        """Go on when the index is there; refuse when too many wait for that already."""
+        if self.waiting >= self._in_flight_max:
+            done(Unavailable(f"{self.waiting} actions wait for the index of sends already", retry_after_ms=1000))
+            return
+        self.waiting += 1
+
+        def applied() -> None:
+            self.waiting -= 1
+            call()
+
+        self._when_applied(event_id, applied)
+
+    def _found(self, appended: Appended, at: int, key: bytes, done: Callable[[Accepted | PixiuError], object]) -> None:
+        """The first one is applied now, so the index knows when it was."""
+        try:
+            sent = self._keys.get(key)
+        except Unavailable:
+            sent = None
+        done(Accepted(appended.message_id, appended.event_id, sent.at if sent is not None else at, is_repeat=True))

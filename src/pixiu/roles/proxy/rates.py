@@ -1,0 +1,53 @@
+"""How often each user may act: a token bucket per user, kept as one number.
+
+The number is the time at which the bucket will be full again. Taking a token moves it by the time one token needs to
+grow; the bucket is empty when it would lie further ahead than a whole bucket needs. A bucket that is full again is like
+one that was never used, so it may be forgotten.
+"""
+
+from pixiu.model.errors import RateLimited
+from pixiu.ports.clock import Clock
+
+__all__ = ["BUCKETS_MAX", "Rates"]
+
+BUCKETS_MAX = 100_000
+
+
+class Rates:
+    """Token buckets by user, in bounded memory."""
+
+    def __init__(self, clock: Clock, *, per_second: int, burst: int, buckets_max: int = BUCKETS_MAX) -> None:
+        self._clock = clock
+        self._per_second = per_second
+        self._token_us = 1_000_000 // per_second if per_second else 0
+        self._burst_us = burst * self._token_us
+        self._buckets_max = buckets_max
+        self._full_at: dict[int, int] = {}
+
+    def take(self, user: int) -> None:
+        """Take a token. Raises ``RateLimited`` if there is none; then nothing is taken."""
+        token_us = self._token_us
+        if not token_us:
+            return
+        now = self._clock.monotonic_us()
+        full_at = self._full_at.get(user, now)
+        full_at = (full_at if full_at > now else now) + token_us
+        if full_at - now > self._burst_us:
+            wait_ms = (full_at - now - self._burst_us + 999) // 1000
+            raise RateLimited(
+                f"at most {self._per_second} actions a second; try again in {wait_ms} ms", retry_after_ms=wait_ms
+            )
+        self._full_at[user] = full_at
+        if len(self._full_at) > self._buckets_max:
+            self._forget(now)
+
+    def __len__(self) -> int:
+        return len(self._full_at)
+
+    def _forget(self, now: int) -> None:
+        """Forget buckets that are full; if there are not enough of them, those that were used first."""
+        self._full_at = {user: full_at for user, full_at in self._full_at.items() if full_at > now}
+        excess = len(self._full_at) - self._buckets_max * 3 // 4
+        if excess > 0:
+            for user in list(self._full_at)[:excess]:
+                del self._full_at[user]

@@ -1,0 +1,296 @@
+"""One proxy: every action of every user, over callbacks.
+
+``send``, ``gsend`` and ``push`` are answered when they are committed; every other change when it is committed and
+applied, so that whoever made it reads it. Reading is answered at once. ``done`` is called exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import partial
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+
+from pixiu.im import VERBS
+from pixiu.im.context import Context
+from pixiu.im.draft import Accepted, Actor, Answer, Draft, Params, Scheduling, UnknownUsers, Unscheduling, Verb, drafted
+from pixiu.im.schedules import fired
+from pixiu.im.users import new_user, user_key
+from pixiu.model.errors import NotFound, Overloaded, PixiuError, RequestError, Unauthenticated
+from pixiu.model.names import check_platform, check_public_id
+from pixiu.model.pixiu_pb2 import InboxOpened, Record
+from pixiu.ports.log import SCHEDULE, Scheduled
+from pixiu.roles.proxy.appends import Appends
+from pixiu.roles.proxy.rates import Rates
+from pixiu.roles.proxy.schedules import Schedules
+
+if TYPE_CHECKING:
+    from pixiu.config.messaging import MessagingSettings
+    from pixiu.ports.clock import Clock
+    from pixiu.ports.log import Log
+    from pixiu.ports.stores import Stores
+
+__all__ = ["IN_FLIGHT_MAX", "Done", "Proxy"]
+
+IN_FLIGHT_MAX = 10_000
+"""Appends on their way, and likewise changes that wait to be applied; more are refused as busy."""
+
+ROUNDS_MAX = 3
+"""How often an action may name users who have to be created first."""
+
+Done = Callable[[Answer | PixiuError], object]
+"""Told the answer, or the error."""
+
+
+class Proxy:
+    """Checks actions, appends what they change, answers."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        log: Log,
+        clock: Clock,
+        settings: MessagingSettings,
+        *,
+        when_applied: Callable[[int, Callable[[], object]], object],
+        applied: Callable[[], int],
+        creates_users: bool = False,
+        node_id: int = 0,
+        in_flight_max: int = IN_FLIGHT_MAX,
+    ) -> None:
+        """``when_applied(event_id, call)`` calls when all lanes are there; ``applied()`` is where the keys' lane is."""
+        self._stores = stores
+        self._log = log
+        self._when_applied = when_applied
+        self._in_flight_max = in_flight_max
+        self._rates = Rates(clock, per_second=settings.sends_per_second, burst=settings.send_burst)
+        self.schedules = Schedules(log)
+        self.appends = Appends(
+            log, stores.keys, applied=applied, when_applied=when_applied, in_flight_max=in_flight_max
+        )
+        self.context = Context(
+            stores, clock, settings, creates_users=creates_users, node_id=node_id, own_scheduled=self.schedules.of
+        )
+        self.unapplied = 0
+        self.actions: dict[str, int] = dict.fromkeys(VERBS, 0)
+        self.refused: dict[str, int] = {}
+
+    def act(self, actor: Actor, action: str, params: Params, done: Done) -> None:
+        """Do what a user asks for. ``done`` may be called before this returns."""
+        verb = VERBS.get(action) if type(action) is str else None
+        if verb is None:
+            self._refuse(unknown_action(action), done)
+            return
+        self.actions[action] += 1
+        if verb.is_changing and not actor.is_admin:
+            try:
+                self._rates.take(actor.user)
+            except PixiuError as error:
+                self._refuse(error, done)
+                return
+        self._perform(verb, actor, params, done, ROUNDS_MAX)
+
+    def open_inbox(self, user: int, platform: str, done: Done) -> None:
+        """A first login on a platform: from now on there is an inbox for it."""
+        try:
+            check_platform(platform)
+            if not self.context.directory.knows_user(user):
+                raise Unauthenticated(f"there is no user with the number {user}")
+            answer: Answer = {"platform": platform}
+            if platform in self._stores.inboxes.platforms(user):
+                done(answer)
+                return
+        except PixiuError as error:
+            self._refuse(error, done)
+            return
+        opened = InboxOpened(user=user, platform=platform)
+        record = Record(at=self.context.clock.now_ms(), actor=user, inbox=opened)
+        self._append(drafted(record, lambda accepted: answer), done)
+
+    def find_user(self, public_id: str, done: Callable[[int | PixiuError], object], *, creates: bool = False) -> None:
+        """The number of whom a token names; ``creates`` (or ``--dev``) makes an unknown one exist."""
+        try:
+            number = self.context.directory.find_user(check_public_id(public_id, what="user"))
+        except PixiuError as error:
+            done(error)
+            return
+        if number is not None:
+            done(number)
+        elif not (creates or self.context.creates_users):
+            done(UnknownUsers([public_id]))
+        else:
+            self._create_users(
+                [public_id],
+                lambda error: done(error) if error is not None else self.find_user(public_id, done),
+            )
+
+    def fire(self, record: bytes, schedule_id: int, done: Done) -> None:
+        """A scheduled send is due. Rights are checked again; firing it twice says it once."""
+        self.schedules.remove(schedule_id)
+        try:
+            draft = fired(self.context, Record.FromString(record), schedule_id)
+        except DecodeError:
+            self._refuse(RequestError(f"scheduled send {schedule_id} cannot be decoded"), done)
+            return
+        except PixiuError as error:
+            self._refuse(error, done)
+            return
+        self._append(draft, done)
+
+    # An action, step by step.
+
+    def _perform(
+        self,
+        verb: Verb,
+        actor: Actor,
+        params: Params,
+        done: Done,
+        rounds: int,
+    ) -> None:
+        try:
+            outcome = verb.run(self.context, actor, params)
+        except UnknownUsers as unknown:
+            is_actor = unknown.public_ids == [str(actor.user)]
+            if self.context.creates_users and rounds > 1 and (verb.is_changing or is_actor):
+                self._create_users(
+                    unknown.public_ids,
+                    lambda error: (
+                        self._refuse(error, done)
+                        if error is not None
+                        else self._perform(verb, actor, params, done, rounds - 1)
+                    ),
+                )
+            else:
+                self._refuse(unknown, done)
+            return
+        except PixiuError as error:
+            self._refuse(error, done)
+            return
+        if isinstance(outcome, Draft):
+            self._append(outcome, done)
+        elif isinstance(outcome, Scheduling):
+            self._schedule(actor.user, outcome, done)
+        elif isinstance(outcome, Unscheduling):
+            self._unschedule(outcome.schedule_id, done)
+        else:
+            done(outcome)
+
+    def _refuse(self, error: PixiuError, done: Done) -> None:
+        self.refused[error.code] = self.refused.get(error.code, 0) + 1
+        done(error)
+
+    def _append(self, draft: Draft, done: Done) -> None:
+        if draft.is_applied and self.unapplied >= self._in_flight_max:
+            self._refuse(Overloaded(f"{self.unapplied} changes wait to be applied", retry_after_ms=1000), done)
+            return
+        if draft.then:
+            self._append_all(draft, draft.then, lambda accepted: self._accepted(draft, accepted, done))
+            return
+        self.appends.append(draft.payload, draft.at, draft.key, lambda accepted: self._accepted(draft, accepted, done))
+
+    def _append_all(self, draft: Draft, then: list[Record], done: Callable[[Accepted | PixiuError], object]) -> None:
+        """Several records back to back. The answer waits for all; an error of any is the error of all."""
+        payloads = [draft.payload, *(record.SerializeToString() for record in then)]
+        outcomes: list[Accepted | PixiuError | None] = [None] * len(payloads)
+        left = len(payloads)
+
+        def noted(index: int, outcome: Accepted | PixiuError) -> None:
+            nonlocal left
+            outcomes[index] = outcome
+            left -= 1
+            if left == 0:
+                done(together(outcomes))
+
+        for index, payload in enumerate(payloads):
+            # No send_id has this byte: it is not UTF-8.
+            key = draft.key + b"\xff%d" % index if draft.key and index else draft.key
+            self.appends.append(payload, draft.at, key, partial(noted, index))
+
+    def _accepted(self, draft: Draft, accepted: Accepted | PixiuError, done: Done) -> None:
+        if isinstance(accepted, PixiuError):
+            self._refuse(accepted, done)
+        elif draft.is_applied:
+            self.unapplied += 1
+
+            def applied() -> None:
+                self.unapplied -= 1
+                self._answer(draft, accepted, done)
+
+            self._when_applied(accepted.event_id, applied)
+        else:
+            self._answer(draft, accepted, done)
+
+    def _answer(self, draft: Draft, accepted: Accepted, done: Done) -> None:
+        try:
+            answer = draft.answer(accepted)
+        except PixiuError as error:
+            self._refuse(error, done)
+        else:
+            done(answer)
+
+    # Users who are created on first use.
+
+    def _create_users(self, public_ids: list[str], done: Callable[[PixiuError | None], object]) -> None:
+        """Create those who do not exist. Whoever else creates one at this moment does it for us."""
+        records = [(new_user(self.context, public_id), user_key(public_id)) for public_id in public_ids]
+        outcomes: list[Accepted | PixiuError | None] = []
+
+        def noted(outcome: Accepted | PixiuError) -> None:
+            outcomes.append(outcome)
+            if len(outcomes) == len(records):
+                all_of_them = together(outcomes)
+                if isinstance(all_of_them, PixiuError):
+                    done(all_of_them)
+                else:
+                    self._when_applied(all_of_them.event_id, lambda: done(None))
+
+        for record, key in records:
+            self.appends.append(record.SerializeToString(), record.at, key, noted)
+
+    # Later.
+
+    def _schedule(self, user: int, scheduling: Scheduling, done: Done) -> None:
+        payload, due = scheduling.record.SerializeToString(), scheduling.due
+
+        def committed(schedule_id: int | PixiuError) -> None:
+            if isinstance(schedule_id, PixiuError):
+                self._refuse(schedule_id, done)
+                return
+            self.schedules.add(user, Scheduled(schedule_id, due, SCHEDULE, payload))
+            done(scheduling.answer(schedule_id))
+
+        self._log.schedule(SCHEDULE, payload, due, committed)
+
+    def _unschedule(self, schedule_id: int, done: Done) -> None:
+        def committed(was_waiting: bool | PixiuError) -> None:
+            if isinstance(was_waiting, PixiuError):
+                self._refuse(was_waiting, done)
+                return
+            self.schedules.remove(schedule_id)
+            if was_waiting:
+                done({"schedule_id": str(schedule_id)})
+            else:
+                self._refuse(NotFound(f"scheduled send {schedule_id} does not wait any more"), done)
+
+        self._log.unschedule(schedule_id, committed)
+
+
+def together(outcomes: list[Accepted | PixiuError | None]) -> Accepted | PixiuError:
+    """The first record's numbers, those of the others behind it, and the last event id; or the first error."""
+    accepted: list[Accepted] = []
+    for outcome in outcomes:
+        if isinstance(outcome, PixiuError):
+            return outcome
+        assert outcome is not None
+        accepted.append(outcome)
+    last = max(each.event_id for each in accepted)
+    return accepted[0]._replace(event_id=last, then=tuple(each.message_id for each in accepted[1:]))
+
+
+def unknown_action(action: object) -> RequestError:
+    """Refuse it, with the nearest one that exists."""
+    near = get_close_matches(action, VERBS, n=1) if type(action) is str else []
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return RequestError(f"there is no action {str(action)[:64]!r}{hint}")

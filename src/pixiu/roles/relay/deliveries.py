@@ -1,0 +1,225 @@
+"""Perform what the delivery machines say: read stores, push to sinks, set timers, write ledger rows.
+
+Stores are asked here and now. One that is down gives no answer, and the machine asks again when its timer fires. What
+is noted in a turn goes to the log as one record at its end.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, assert_never
+
+from pixiu.machines.delivery import (
+    NOTHING,
+    AckInbox,
+    BodyLost,
+    CancelTimer,
+    Expire,
+    FetchBodies,
+    FetchIds,
+    Kick,
+    PushTo,
+    Resend,
+    SetTimer,
+    TimerKind,
+)
+from pixiu.machines.ledger import LedgerRows
+from pixiu.model.errors import Unavailable
+from pixiu.roles.relay.timers import Timers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pixiu.config import InboxSettings
+    from pixiu.machines.delivery import Command, Push
+    from pixiu.machines.ledger import RowsOfKind
+    from pixiu.ports.bodies import Bodies
+    from pixiu.ports.clock import Clock
+    from pixiu.ports.inboxes import Inboxes
+    from pixiu.ports.scheduler import Scheduler
+    from pixiu.roles.relay.live import LiveInbox, LiveSession
+    from pixiu.roles.relay.metrics import RelayCounters
+
+__all__ = ["Deliveries"]
+
+log = logging.getLogger(__name__)
+
+FETCHES_PER_TURN = 32
+"""Reads of one inbox in one go, where nothing that was read had to be pushed; then others get their turn."""
+BACKOFF_MAX = 6
+"""A request is asked again after its timeout, then twice that, up to 2**6 times."""
+RESYNC = {"push": "resync"}
+
+
+class Deliveries:
+    """The hands of all delivery machines of a relay."""
+
+    def __init__(
+        self,
+        *,
+        inboxes: Inboxes,
+        bodies: Bodies,
+        clock: Clock,
+        scheduler: Scheduler,
+        settings: InboxSettings,
+        counters: RelayCounters,
+        write_ledger: Callable[[bytes], object],
+        kick: Callable[[LiveInbox, int, str], object],
+    ) -> None:
+        self.rows = LedgerRows()
+        self._inboxes = inboxes
+        self._bodies = bodies
+        self._clock = clock
+        self._scheduler = scheduler
+        self._settings = settings
+        self._counters = counters
+        self._write_ledger = write_ledger
+        self._kick = kick
+        self._timers = Timers(clock, scheduler, self._timed_out)
+        self._is_flush_near = False
+        self._others_max = settings.window + settings.read_limit
+
+    def perform(self, inbox: LiveInbox, commands: Sequence[Command]) -> None:
+        """Do what a machine says, and what it says to the answers."""
+        fetches = 0
+        while commands:
+            answer = NOTHING
+            for command in commands:
+                match command:
+                    case PushTo():
+                        self._push(inbox, command)
+                    case AckInbox(first, through):
+                        self._counters.acks += 1
+                        self.rows.acked.add(inbox.key, first, through)
+                    case SetTimer(kind, attempt):
+                        self._set_timer(inbox, kind, attempt)
+                    case CancelTimer():
+                        inbox.due = 0
+                    case FetchIds() | FetchBodies():
+                        fetches += 1
+                        if fetches > FETCHES_PER_TURN:
+                            self._fetch_later(inbox, command)
+                        else:
+                            answer = self._fetch(inbox, command)
+                    case Resend(session_id, pushes):
+                        self._resend(inbox, session_id, pushes)
+                    case Expire(first, through):
+                        self._counters.expired += through - first + 1
+                        self.rows.expired.add(inbox.key, first, through)
+                    case Kick(session_id, reason):
+                        self._kick(inbox, session_id, reason)
+                    case BodyLost(useq, message_id):
+                        self._counters.bodies_lost += 1
+                        log.error("body lost", extra={"user": inbox.key[0], "useq": useq, "message_id": message_id})
+                    case _:
+                        assert_never(command)
+            commands = answer
+
+    def flush_soon(self) -> None:
+        """Rows may have been added: write them at the end of this turn. A turn's work is bounded, so are its rows."""
+        if not self._is_flush_near:
+            self._is_flush_near = True
+            self._scheduler.soon(self._flush_in_turn)
+
+    def flush(self) -> None:
+        """Write all rows to the log."""
+        for record in self.rows.take(self._clock.now_ms()):
+            self._write_ledger(record)
+
+    def close(self) -> None:
+        """No timer fires any more, and no row is left behind."""
+        self._timers.close()
+        self.flush()
+
+    def _flush_in_turn(self) -> None:
+        self._is_flush_near = False
+        self.flush()
+
+    # Stores.
+
+    def _fetch(self, inbox: LiveInbox, command: FetchIds | FetchBodies) -> Sequence[Command]:
+        try:
+            if isinstance(command, FetchIds):
+                self._counters.reads += 1
+                page = self._inboxes.after(*inbox.key, command.after, command.limit)
+                return inbox.delivery.ids_fetched(command.turn, page, self._clock.now_ms())
+            return inbox.delivery.bodies_fetched(command.turn, self._bodies.get(command.message_ids))
+        except Unavailable:
+            return NOTHING  # the timer is set: it is asked again
+
+    def _fetch_later(self, inbox: LiveInbox, command: FetchIds | FetchBodies) -> None:
+        """A long backlog of nothing to push: go on in a later turn. The answer names its turn, should it be late."""
+
+        def go_on() -> None:
+            self.perform(inbox, [command])
+            self.flush_soon()
+
+        self._scheduler.after(0, go_on)
+
+    # Sinks.
+
+    def _push(self, inbox: LiveInbox, command: PushTo) -> None:
+        session_id, pushes, others = command
+        for live in inbox.sessions:
+            if live.session.session_id != session_id:
+                self._push_copy(live, others, is_linked=pushes is others)
+            elif pushes:
+                live.through = pushes[-1].useq
+                live.sink.push(session_id, pushes)
+                self._counters.pushes += len(pushes)
+                if pushes is others:
+                    self.rows.handed.add(inbox.key, pushes[0].useq, pushes[-1].useq)
+                else:
+                    _add_each(self.rows.handed, inbox, pushes)
+
+    def _push_copy(self, live: LiveSession, others: list[Push], *, is_linked: bool) -> None:
+        """To a session that is not the newest: what it does not have yet, and did not send itself.
+
+        ``is_linked``: each of them names the one before it as its ``previous_useq``.
+        """
+        session_id = live.session.session_id
+        if not live.is_lagging and live.unacked > self._others_max:
+            live.is_lagging = True
+            live.sink.event(session_id, RESYNC)
+        if live.is_lagging:
+            live.previous = others[-1].useq  # so that it will see a hole
+            return
+        previous = max(live.through, live.previous)
+        copies = [push for push in others if push.useq > live.through and push.origin != session_id]
+        if not copies:
+            return
+        if not is_linked or copies[0].previous_useq != previous or len(copies) < len(others):
+            before = [previous, *(push.useq for push in copies[:-1])]
+            copies = [push._replace(previous_useq=useq) for push, useq in zip(copies, before, strict=True)]
+        live.through = copies[-1].useq
+        live.unacked += len(copies)
+        self._counters.copies += len(copies)
+        live.sink.push(session_id, copies)
+
+    def _resend(self, inbox: LiveInbox, session_id: int, pushes: list[Push]) -> None:
+        for live in inbox.sessions:
+            if live.session.session_id == session_id:
+                self._counters.resends += len(pushes)
+                _add_each(self.rows.resent, inbox, pushes)
+                live.sink.push(session_id, pushes)
+
+    # Time.
+
+    def _set_timer(self, inbox: LiveInbox, kind: TimerKind, attempt: int) -> None:
+        inbox.timer = kind
+        if kind is TimerKind.ACK:
+            self._timers.set(inbox, self._settings.ack_timeout_ms)
+        else:
+            self._timers.set(inbox, self._settings.request_timeout_ms << min(attempt, BACKOFF_MAX))
+
+    def _timed_out(self, inbox: LiveInbox) -> None:
+        delivery = inbox.delivery
+        is_ack = inbox.timer is TimerKind.ACK
+        self.perform(inbox, delivery.ack_timed_out() if is_ack else delivery.request_timed_out())
+        self.flush_soon()
+
+
+def _add_each(rows: RowsOfKind, inbox: LiveInbox, pushes: list[Push]) -> None:
+    """Rows without those between that were not pushed; what adjoins becomes one."""
+    for push in pushes:
+        rows.add(inbox.key, push.useq, push.useq)

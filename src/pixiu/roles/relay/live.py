@@ -1,0 +1,53 @@
+"""What a relay keeps of those who are connected. Nothing here outlives their connections."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pixiu.machines.delivery import TimerKind
+
+if TYPE_CHECKING:
+    from pixiu.machines.delivery import Delivery
+    from pixiu.model.session import Session
+    from pixiu.roles.relay.sink import Sink
+
+__all__ = ["LiveInbox", "LiveSession"]
+
+
+class LiveSession:
+    """A session, and where its pushes go."""
+
+    __slots__ = ("inbox", "is_lagging", "previous", "session", "sink", "through", "unacked")
+
+    def __init__(self, session: Session, sink: Sink, inbox: LiveInbox) -> None:
+        self.session = session
+        self.sink = sink
+        self.inbox = inbox
+        self.through = 0
+        """The last useq pushed to it."""
+        self.previous = 0
+        """The last useq that was kept from it because it lagged."""
+        self.unacked = 0
+        """Pushes on their way to it. Not counted for the newest session, whose machine knows."""
+        self.is_lagging = False
+        """Not the newest session, and too far behind: it gets no pushes until it has acked what it has."""
+
+    def acked(self, through: int) -> None:
+        """It holds everything through here."""
+        self.unacked = min(self.unacked, max(self.through - through, 0))
+
+
+class LiveInbox:
+    """An inbox whose platform has at least one session."""
+
+    __slots__ = ("delivery", "due", "key", "listed", "platform", "sessions", "timer")
+
+    def __init__(self, user: int, platform: str, delivery: Delivery) -> None:
+        self.key = (user, platform)
+        self.platform = platform
+        self.delivery = delivery
+        self.sessions: list[LiveSession] = []
+        """Newest first."""
+        self.timer = TimerKind.REQUEST
+        self.due = 0  # the tick at which the timer fires, 0 for none
+        self.listed = 0  # the tick of the slot that this inbox lies in, 0 for none

@@ -1,0 +1,369 @@
+"""Sessions and deliveries of the users that this relay has.
+
+The two orders that lose nothing (T6, B19): the carrier stores first, then wakes, and only then it is asked who is
+there; a login marks itself online first, then loads. Whichever comes second sees the other.
+
+Several sessions of a platform get the same pushes. The newest one's acks move the inbox; when it goes, the next newest
+takes over, as if it had just logged in. The others are told to resync when they lag.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from pixiu.machines.delivery import Delivery
+from pixiu.model.errors import Unavailable
+from pixiu.model.inbox import NEED_NOTIFICATION, NEED_OFFLINE
+from pixiu.model.session import Session
+from pixiu.roles.relay.deliveries import RESYNC, Deliveries
+from pixiu.roles.relay.live import LiveInbox, LiveSession
+from pixiu.roles.relay.metrics import RelayCounters
+from pixiu.roles.relay.policy import SessionPolicy
+from pixiu.roles.relay.sweep import Sweep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pixiu.config import InboxSettings
+    from pixiu.machines.delivery import Command
+    from pixiu.model.inbox import Entry
+    from pixiu.model.wake import Wake
+    from pixiu.ports.bodies import Bodies
+    from pixiu.ports.clock import Clock
+    from pixiu.ports.inboxes import Inboxes
+    from pixiu.ports.scheduler import Scheduler, Timer
+    from pixiu.ports.sessions import Sessions
+    from pixiu.roles.relay.sink import Sink
+
+__all__ = ["Away", "Relay"]
+
+log = logging.getLogger(__name__)
+
+RESYNC_BATCH = 500
+"""Sessions that are told to resync in one turn."""
+
+
+class Away(Protocol):
+    """Told once per ``wake`` and user who was not there: the entries that ask for a notification, by platform."""
+
+    def __call__(self, user: int, entries_by_platform: Mapping[str, Sequence[Entry]]) -> object:
+        """Notify them."""
+        ...
+
+
+class Relay:
+    """Who is connected, and what is on its way to them."""
+
+    def __init__(
+        self,
+        *,
+        inboxes: Inboxes,
+        bodies: Bodies,
+        sessions: Sessions,
+        clock: Clock,
+        scheduler: Scheduler,
+        settings: InboxSettings,
+        gateway: str,
+        write_ledger: Callable[[bytes], object],
+        new_session_id: Callable[[], int],
+        away: Away | None = None,
+        kick_elsewhere: Callable[[Session, str], object] | None = None,
+        liveness_ms: int = 10_000,
+        resync_share: float = 0.25,
+        make_delivery: Callable[[InboxSettings], Delivery] = Delivery,
+    ) -> None:
+        """``write_ledger`` never raises; what it cannot write now it writes later, or drops: that costs a resend.
+
+        ``kick_elsewhere`` is asked to close sessions of other gateways.
+        A node that stood still for ``liveness_ms`` may have been taken for dead: it closes ``resync_share`` of its
+        sessions, and tells the others to resync.
+        """
+        self.counters = RelayCounters()
+        self.gateway = gateway
+        self.epoch = sessions.begin_epoch(gateway)
+        self._sessions = sessions
+        self._clock = clock
+        self._scheduler = scheduler
+        self._settings = settings
+        self._policy = SessionPolicy(settings)
+        self._new_session_id = new_session_id
+        self._away = away
+        self._kick_elsewhere = kick_elsewhere
+        self._liveness_ms = liveness_ms
+        self._resync_share = resync_share
+        self._make_delivery = make_delivery
+        self._users: dict[int, list[LiveInbox]] = {}
+        self._live: dict[int, LiveSession] = {}
+        self._deliveries = Deliveries(
+            inboxes=inboxes,
+            bodies=bodies,
+            clock=clock,
+            scheduler=scheduler,
+            settings=settings,
+            counters=self.counters,
+            write_ledger=write_ledger,
+            kick=lambda inbox, session_id, reason: self.kick(inbox.key[0], session_id, reason),
+        )
+        self._sweep = Sweep(inboxes, self._deliveries, clock, scheduler, settings, self.counters)
+        self._seen_ms = clock.monotonic_us() // 1000
+        self._watch: Timer | None = None
+
+    # Life.
+
+    def start(self) -> None:
+        """Begin to sweep, and to watch for a freeze."""
+        self._sweep.start()
+        self._watch_freeze()
+
+    def stop(self) -> None:
+        """Close every session, and write what is known. Nothing is left in the table of sessions."""
+        self._sweep.stop()
+        if self._watch is not None:
+            self._watch.cancel()
+        for session_id in list(self._live):
+            live = self._live.pop(session_id)
+            live.inbox.sessions.clear()
+            self._unlist(live.session.user, session_id)
+            live.sink.close(session_id, "shutdown")
+        self._users.clear()
+        self.counters.sessions = 0
+        self._deliveries.close()
+
+    # Sessions.
+
+    def connect(self, user: int, platform: str, device: str, sink: Sink, *, cursor: int = 0) -> Session:
+        """A client has logged in; its inbox is open. ``cursor``: it holds everything through there.
+
+        Older sessions that the platform has no room for are kicked. The backlog comes in a later turn.
+        """
+        present = self._sessions.of(user)
+        number = self._sessions.next_number(user)
+        session = Session(self._new_session_id(), user, platform, device, number, self.gateway, self.epoch)
+        self._sessions.add(session)
+        inbox = self._find(user, platform) or self._open(user, platform)
+        live = LiveSession(session, sink, inbox)
+        inbox.sessions.insert(0, live)
+        self._live[session.session_id] = live
+        self.counters.logins += 1
+        self.counters.sessions += 1
+        for old in self._policy.excess(present, platform, device):
+            self.kick(user, old.session_id, "new_session")
+        self._scheduler.soon(lambda: self._load(live, cursor))
+        return session
+
+    def disconnect(self, session_id: int) -> bool:
+        """A connection is gone. True if its session was here."""
+        live = self._live.get(session_id)
+        if live is None:
+            return False
+        self._forget(live)
+        return True
+
+    def heartbeat(self, session_id: int) -> bool:
+        """A client lives. False: its session is not known here, it must connect again."""
+        live = self._live.get(session_id)
+        if live is None:
+            return False
+        self._perform(live.inbox, live.inbox.delivery.heartbeat(live.session))
+        return True
+
+    def kick(self, user: int, session_id: int, reason: str) -> bool:
+        """Close a session. One that is not here any more leaves nothing behind (P17). True if it was here."""
+        live = self._live.get(session_id)
+        if live is None or live.session.user != user:
+            self._repair(user, session_id, reason)
+            return False
+        self._forget(live)
+        self.counters.kicks += 1
+        log.info("session kicked", extra={"session_id": session_id, "user": user, "reason": reason})
+        live.sink.close(session_id, reason)
+        return True
+
+    def sessions_of(self, user: int) -> list[Session]:
+        """Who of this user is connected here, newest first."""
+        found = [live.session for inbox in self._users.get(user, ()) for live in inbox.sessions]
+        return sorted(found, key=lambda session: -session.number)
+
+    # Messages.
+
+    def wake(self, wakes: Iterable[Wake]) -> None:
+        """Inboxes have grown, and the stores have it. Those who are away are told to ``away``, once per user."""
+        missed: dict[int, dict[str, list[Entry]]] = {}
+        perform = self._deliveries.perform
+        for wake in wakes:
+            user, platform, latest, entries, bodies = wake
+            inbox = self._find(user, platform)
+            if inbox is not None:
+                commands = inbox.delivery.woken(latest, entries, bodies)
+                if commands:
+                    perform(inbox, commands)
+            elif not self._is_elsewhere(user, platform):
+                self._miss(wake, missed)
+        self._deliveries.flush_soon()
+        if self._away is not None:
+            for user, entries_by_platform in missed.items():
+                self._away(user, entries_by_platform)
+
+    def ack(self, session_id: int, through: int) -> bool:
+        """A client holds everything through this useq. False: its session is not known here."""
+        live = self._live.get(session_id)
+        if live is None:
+            return False
+        if live.unacked:
+            live.acked(through)
+            if live.is_lagging and not live.unacked:
+                live.is_lagging = False
+                live.sink.event(session_id, RESYNC)
+        commands = live.inbox.delivery.acked(session_id, through)
+        if commands:
+            self._deliveries.perform(live.inbox, commands)
+            self._deliveries.flush_soon()
+        return True
+
+    def flush(self, user: int, platform: str) -> bool:
+        """Read an inbox again, in case something was missed. False if nobody is there for it."""
+        inbox = self._find(user, platform)
+        if inbox is None:
+            return False
+        self._perform(inbox, inbox.delivery.doubted())
+        return True
+
+    def tell(self, user: int, event: Mapping[str, object]) -> int:
+        """Something live and not stored, for all sessions of a user. Returns how many there are."""
+        told = 0
+        for inbox in self._users.get(user, ()):
+            for live in inbox.sessions:
+                live.sink.event(live.session.session_id, event)
+                told += 1
+        return told
+
+    # A false death (B18, C9, T7).
+
+    def check_freeze(self, now_ms: int) -> bool:
+        """Has this node stood still for so long that others may think it dead? Asked before each heartbeat of its own.
+
+        ``now_ms`` is the steady clock. True: it has, and a resync has begun.
+        """
+        is_frozen = now_ms - self._seen_ms > self._liveness_ms
+        self._seen_ms = now_ms
+        if is_frozen:
+            self.resync()
+        return is_frozen
+
+    def resync(self) -> None:
+        """Sessions count again, under a new epoch if the old one is over; every inbox is read again."""
+        self.counters.resyncs += 1
+        if self._sessions.epoch_of(self.gateway) != self.epoch:
+            self.epoch = self._sessions.begin_epoch(self.gateway)
+        live = list(self._live.values())
+        log.warning("resync", extra={"sessions": len(live), "epoch": self.epoch})
+        self._resync_batch(live, 0)
+
+    def _resync_batch(self, sessions: list[LiveSession], first: int) -> None:
+        share = self._resync_share
+        for index, live in enumerate(sessions[first : first + RESYNC_BATCH], first):
+            session = live.session
+            if self._live.get(session.session_id) is not live:
+                continue
+            if int((index + 1) * share) > int(index * share):
+                self.kick(session.user, session.session_id, "resync")
+                continue
+            live.session = session._replace(epoch=self.epoch)
+            self._sessions.add(live.session)
+            live.sink.event(session.session_id, RESYNC)
+            self._perform(live.inbox, live.inbox.delivery.doubted())
+        if first + RESYNC_BATCH < len(sessions):
+            self._scheduler.after(0, lambda: self._resync_batch(sessions, first + RESYNC_BATCH))
+
+    def _watch_freeze(self) -> None:
+        self.check_freeze(self._clock.monotonic_us() // 1000)
+        self._watch = self._scheduler.after(self._liveness_ms / 4, self._watch_freeze)
+
+    # Steps.
+
+    def _find(self, user: int, platform: str) -> LiveInbox | None:
+        for inbox in self._users.get(user, ()):
+            if inbox.platform == platform:
+                return inbox
+        return None
+
+    def _open(self, user: int, platform: str) -> LiveInbox:
+        inbox = LiveInbox(user, platform, self._make_delivery(self._settings))
+        self._users.setdefault(user, []).append(inbox)
+        return inbox
+
+    def _perform(self, inbox: LiveInbox, commands: Sequence[Command]) -> None:
+        if commands:
+            self._deliveries.perform(inbox, commands)
+            self._deliveries.flush_soon()
+
+    def _load(self, live: LiveSession, cursor: int) -> None:
+        """Begin the delivery of a login, unless it is gone or an even newer one has come."""
+        if live.inbox.sessions and live.inbox.sessions[0] is live:
+            self._perform(live.inbox, live.inbox.delivery.logged_in(live.session, cursor))
+
+    def _forget(self, live: LiveSession) -> None:
+        """A session is gone. The next newest of its platform takes over."""
+        session, inbox = live.session, live.inbox
+        was_newest = inbox.sessions[0] is live
+        del self._live[session.session_id]
+        inbox.sessions.remove(live)
+        self._unlist(session.user, session.session_id)
+        self.counters.sessions -= 1
+        self._perform(inbox, inbox.delivery.logged_out(session.session_id))
+        if not inbox.sessions:
+            self._drop(inbox)
+        elif was_newest:
+            self._perform(inbox, inbox.delivery.logged_in(inbox.sessions[0].session))
+
+    def _unlist(self, user: int, session_id: int) -> None:
+        """Take a session from the table. If that fails, it is repaired when it is met."""
+        try:
+            self._sessions.remove(user, session_id)
+        except Unavailable:
+            log.warning("session not removed", extra={"session_id": session_id, "user": user})
+
+    def _drop(self, inbox: LiveInbox) -> None:
+        """Nobody is there for an inbox: keep nothing of it."""
+        inbox.due = 0
+        of_user = self._users[inbox.key[0]]
+        of_user.remove(inbox)
+        if not of_user:
+            del self._users[inbox.key[0]]
+
+    def _repair(self, user: int, session_id: int, reason: str) -> None:
+        """A session that the table has and this relay does not."""
+        for session in self._sessions.of(user):
+            if session.session_id != session_id:
+                continue
+            if session.gateway == self.gateway:
+                self._unlist(user, session_id)
+            elif self._kick_elsewhere is not None:
+                self._kick_elsewhere(session, reason)
+
+    def _is_elsewhere(self, user: int, platform: str) -> bool:
+        """Is the user on this platform through another gateway? Sessions that are not real are removed (P15, P16)."""
+        is_elsewhere = False
+        try:
+            present = self._sessions.of(user)
+        except Unavailable:
+            return False  # better one notification too many
+        for session in present:
+            if session.gateway != self.gateway:
+                is_elsewhere |= session.platform == platform
+            elif session.session_id not in self._live:
+                self._unlist(user, session.session_id)
+        return is_elsewhere
+
+    def _miss(self, wake: Wake, missed: dict[int, dict[str, list[Entry]]]) -> None:
+        """Nobody is there: what is not kept for later is dead, what asks for it is notified."""
+        self.counters.away += 1
+        key = (wake.user, wake.platform)
+        for entry in wake.entries:
+            if not entry.options & NEED_OFFLINE:
+                self.counters.dead += 1
+                self._deliveries.rows.dead.add(key, entry.useq, entry.useq)
+        asking = [entry for entry in wake.entries if entry.options & NEED_NOTIFICATION]
+        if asking:
+            missed.setdefault(wake.user, {}).setdefault(wake.platform, []).extend(asking)

@@ -1,0 +1,162 @@
+"""Rules of the delivery machine beside its table: what needs no ack, what has expired, where a login starts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pixiu.machines.delivery import (
+    AckInbox,
+    CancelTimer,
+    Delivery,
+    Expire,
+    FetchBodies,
+    FetchIds,
+    PushTo,
+    Resend,
+    SetTimer,
+    State,
+)
+from pixiu.model.inbox import NEED_OFFLINE, Page
+from tests.machines.deliveries import (
+    CANCEL,
+    FIRST,
+    NOW,
+    SECOND,
+    SET_ACK,
+    SET_REQUEST,
+    SETTINGS,
+    bodies_of,
+    entries,
+    entry,
+    fetching_ids,
+    online,
+    pushed,
+    useqs,
+    wake,
+)
+
+
+class TestWhatNeedsNoAck:
+    def test_what_the_session_sent_itself_is_not_pushed_back_and_counts_as_acked(self) -> None:
+        delivery = online()
+        commands = wake(delivery, [entry(1, session=FIRST.session_id)])
+        assert [type(command) for command in commands] == [SetTimer, PushTo, AckInbox, CancelTimer]
+        assert pushed(commands) == []
+        assert isinstance(commands[1], PushTo)
+        assert useqs(commands[1].others) == [1]  # other sessions of the platform see it
+        assert delivery.acked_through == 1
+        assert delivery.state is State.IDLE
+
+    def test_it_is_acked_with_what_precedes_it(self) -> None:
+        delivery = online()
+        mine = entry(2, session=FIRST.session_id)
+        commands = wake(delivery, [entry(1), mine, entry(3)])
+        assert pushed(commands) == [1, 3]
+        assert delivery.acked_through == 0
+        push = delivery.items[2]
+        assert (push.useq, push.previous_useq) == (3, 1)  # the client will never hold 2
+        assert delivery.acked(FIRST.session_id, 1) == [AckInbox(1, 1), AckInbox(2, 2), SET_ACK]
+        assert delivery.acked(FIRST.session_id, 3) == [AckInbox(3, 3), CANCEL]
+
+    def test_after_a_reconnect_the_first_push_needs_nothing_before_it(self) -> None:
+        delivery = online()
+        wake(delivery, [entry(1, session=FIRST.session_id)])
+        delivery.logged_in(SECOND)
+        delivery.ids_fetched(delivery.turn, Page([], 1, 1), NOW)
+        wake(delivery, [entry(2)])
+        assert delivery.items[0].previous_useq == 0
+
+    @pytest.mark.feature("P22")
+    def test_a_live_message_without_need_ack_is_acked_when_it_was_handed_over(self) -> None:
+        delivery = online()
+        commands = wake(delivery, [entry(1, options=NEED_OFFLINE)])
+        assert pushed(commands) == [1]
+        assert AckInbox(1, 1) in commands
+        assert delivery.state is State.IDLE
+
+    @pytest.mark.feature("P22")
+    def test_it_waits_for_what_precedes_it_and_is_not_sent_again(self) -> None:
+        delivery = online()
+        wake(delivery, [entry(1), entry(2, options=NEED_OFFLINE), entry(3)])
+        assert delivery.items[2].previous_useq == 1  # the one without an ack may be lost: nothing waits for it
+        resent = delivery.ack_timed_out()[-1]
+        assert isinstance(resent, Resend)
+        assert useqs(resent.pushes) == [1, 3]
+        assert delivery.acked(FIRST.session_id, 1) == [AckInbox(1, 1), AckInbox(2, 2), SET_ACK]
+
+    @pytest.mark.feature("C30", "P22")
+    def test_from_a_backlog_it_is_acked_like_others(self) -> None:
+        delivery = fetching_ids(1)
+        found = [entry(1, options=NEED_OFFLINE)]
+        delivery.ids_fetched(delivery.turn, Page(found, 0, 1), NOW)
+        commands = delivery.bodies_fetched(delivery.turn, bodies_of(found))
+        assert pushed(commands) == [1]
+        assert delivery.acked_through == 0
+        assert delivery.state is State.SENDING
+
+    def test_a_long_run_of_own_messages_makes_room_in_a_small_window(self) -> None:
+        delivery = online(replace(SETTINGS, window=1, read_limit=4000))
+        own = [entry(useq, session=FIRST.session_id) for useq in range(1, 4000)]
+        commands = wake(delivery, [*own, entry(4000)])
+        assert pushed(commands) == [4000]
+        assert delivery.acked_through == 3999
+        delivery.check([4000])
+
+
+class TestExpiry:
+    OLD = NOW - SETTINGS.expire_ms
+
+    def test_what_has_waited_too_long_is_not_pushed_but_told(self) -> None:
+        delivery = fetching_ids(3)
+        found = [entry(1, at=self.OLD), entry(2), entry(3, at=self.OLD)]
+        commands = delivery.ids_fetched(delivery.turn, Page(found, 0, 3), NOW)
+        assert commands == [Expire(1, 1), Expire(3, 3), SET_REQUEST, FetchBodies(delivery.turn, [1002])]
+        assert pushed(delivery.bodies_fetched(delivery.turn, bodies_of(found[1:2]))) == [2]
+        assert delivery.acked(FIRST.session_id, 2) == [AckInbox(2, 2), CANCEL]
+        assert delivery.acked_through == 3
+
+    def test_a_millisecond_earlier_it_is_pushed(self) -> None:
+        delivery = fetching_ids(1)
+        commands = delivery.ids_fetched(delivery.turn, Page([entry(1, at=self.OLD + 1)], 0, 1), NOW)
+        assert commands == [SET_REQUEST, FetchBodies(delivery.turn, [1001])]
+
+    @pytest.mark.feature("P21")
+    def test_a_page_of_nothing_else_does_not_end_the_reading(self) -> None:
+        delivery = fetching_ids(9)
+        found = [entry(useq, at=self.OLD) for useq in (1, 2, 3)]
+        assert delivery.ids_fetched(delivery.turn, Page(found, 0, 9), NOW) == [
+            Expire(1, 3),
+            SET_REQUEST,
+            FetchIds(delivery.turn, 3, 3),
+        ]
+
+    def test_an_ack_over_holes_makes_exact_rows(self) -> None:
+        delivery = fetching_ids(3)
+        found = [entry(1), entry(2, at=self.OLD), entry(3)]
+        delivery.ids_fetched(delivery.turn, Page(found, 0, 3), NOW)
+        delivery.bodies_fetched(delivery.turn, bodies_of(found))
+        delivery.check([1, 3])
+        assert delivery.acked(FIRST.session_id, 3) == [AckInbox(1, 1), AckInbox(3, 3), CANCEL]
+
+
+class TestCursor:
+    def test_a_login_with_a_cursor_starts_behind_it(self) -> None:
+        delivery = Delivery(SETTINGS)
+        assert delivery.logged_in(FIRST, cursor=5) == [SET_REQUEST, FetchIds(delivery.turn, 5, 3)]
+        commands = delivery.ids_fetched(delivery.turn, Page(entries(6, 7), 2, 7), NOW)
+        assert commands == [AckInbox(3, 5), SET_REQUEST, FetchBodies(delivery.turn, [1006, 1007])]
+
+    def test_a_cursor_below_the_floor_says_nothing_new(self) -> None:
+        delivery = Delivery(SETTINGS)
+        delivery.logged_in(FIRST, cursor=1)
+        commands = delivery.ids_fetched(delivery.turn, Page(entries(6, 7), 5, 7), NOW)
+        assert commands == [SET_REQUEST, FetchBodies(delivery.turn, [1006, 1007])]
+
+    def test_a_cursor_beyond_the_inbox_is_not_believed(self) -> None:
+        delivery = Delivery(SETTINGS)
+        delivery.logged_in(FIRST, cursor=50)
+        commands = delivery.ids_fetched(delivery.turn, Page([], 2, 7), NOW)
+        assert commands == [SET_REQUEST, FetchIds(delivery.turn, 0, 3)]
+        assert delivery.acked_through == 0

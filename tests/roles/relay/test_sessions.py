@@ -1,0 +1,301 @@
+"""Who is connected: policies, kicks, repairs, and who completes a delivery."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pixiu.config import InboxSettings
+from pixiu.model.errors import ConfigError
+from pixiu.model.session import Session
+from pixiu.roles.relay import METRICS, read_numbers
+from tests.roles.relay.scene import GATEWAY, Scene
+
+
+@pytest.mark.feature("P13", "C4")
+def test_a_second_login_on_a_single_platform_kicks_the_first_and_no_other_platform() -> None:
+    scene = Scene()
+    web, first = scene.connect(1, "web"), scene.connect(1, "mobile", "a")
+    second = scene.connect(1, "mobile", "b")
+    assert first.closed == "new_session"
+    assert (second.closed, web.closed) == ("", "")
+    assert {session.session_id for session in scene.sessions.of(1)} == {web.session_id, second.session_id}
+    assert scene.relay.counters.kicks == 1
+
+
+@pytest.mark.feature("P13", "C4")
+def test_beyond_n_sessions_the_oldest_goes() -> None:
+    scene = Scene(InboxSettings(sessions_max=3))
+    clients = [scene.connect(1, "web", f"device {number}") for number in range(5)]
+    assert [client.closed for client in clients] == ["new_session", "new_session", "", "", ""]
+
+
+@pytest.mark.feature("C4")
+def test_the_same_device_replaces_itself_where_there_is_room_for_others() -> None:
+    scene = Scene()
+    first, other = scene.connect(1, "web", "laptop"), scene.connect(1, "web", "desk")
+    scene.connect(1, "web", "laptop")
+    assert (first.closed, other.closed) == ("new_session", "")
+
+
+def test_devices_without_a_name_are_different_devices() -> None:
+    scene = Scene()
+    first = scene.connect(1, "web", "")
+    scene.connect(1, "web", "")
+    assert first.closed == ""
+
+
+@pytest.mark.feature("C3")
+def test_the_newest_session_has_the_largest_number() -> None:
+    scene = Scene()
+    sessions = [scene.connect(1, "web", device).session for device in "abc"]
+    numbers = [session.number for session in sessions if session is not None]
+    assert numbers == sorted(set(numbers))
+    assert [session.device for session in scene.relay.sessions_of(1)] == ["c", "b", "a"]
+
+
+def test_sessions_at_other_gateways_are_kicked_there() -> None:
+    scene = Scene()
+    epoch = scene.sessions.begin_epoch("gateway-2")
+    scene.sessions.add(Session(77, 1, "mobile", "x", scene.sessions.next_number(1), "gateway-2", epoch))
+    scene.connect(1, "mobile", "y")
+    assert scene.kicked_elsewhere == [(77, "new_session")]
+
+
+@pytest.mark.feature("P12", "E42")
+def test_all_sessions_get_a_message_and_the_newest_completes_it() -> None:
+    scene = Scene()
+    older, newer = scene.connect(1, "web", "a"), scene.connect(1, "web", "b", acks_after_ms=None)
+    scene.run()
+    scene.say(1)
+    scene.run()
+    assert (older.useqs, newer.useqs) == ([1], [1])
+    assert scene.waiting(1) == [1]  # the older one has acked, which completes nothing
+    scene.run(2_100)
+    assert newer.useqs == [1, 1]
+    assert older.useqs == [1]
+    scene.relay.ack(newer.session_id, 1)
+    scene.run()
+    assert scene.waiting(1) == []
+
+
+@pytest.mark.feature("P12")
+def test_when_the_newest_goes_the_next_newest_takes_over() -> None:
+    scene = Scene()
+    older, newer = scene.connect(1, "web", "a"), scene.connect(1, "web", "b", acks_after_ms=None)
+    scene.run()
+    scene.say(1)
+    scene.run()
+    scene.relay.disconnect(newer.session_id)
+    scene.run()
+    assert older.message_ids == {1}
+    assert scene.waiting(1) == []
+
+
+def test_what_a_session_sent_itself_is_pushed_to_its_siblings_only() -> None:
+    scene = Scene()
+    older, newer = scene.connect(1, "web", "a"), scene.connect(1, "web", "b")
+    scene.run()
+    scene.say(1, session=newer.session_id)
+    scene.say(1, session=older.session_id)
+    scene.say(1)
+    scene.run()
+    assert (older.useqs, newer.useqs) == ([1, 3], [2, 3])
+    assert older.pushes[-1].previous_useq <= 1
+    assert scene.waiting(1) == []
+    assert scene.rows("handed") == [(1, "web", 2, 3)]
+
+
+@pytest.mark.feature("C27")
+def test_a_sibling_that_lags_is_told_to_resync_and_gets_no_more_until_it_has_acked() -> None:
+    scene = Scene(InboxSettings(window=4, read_limit=4))
+    older, newer = scene.connect(1, "web", "a", acks_after_ms=None), scene.connect(1, "web", "b")
+    scene.run()
+    for _ in range(30):
+        scene.say(1)
+        scene.run(1)
+    assert newer.useqs == list(range(1, 31))
+    assert older.useqs == list(range(1, 10))  # window + read_limit, and the one that showed it
+    assert older.events == [{"push": "resync"}]
+    scene.relay.ack(older.session_id, 9)
+    assert older.events == [{"push": "resync"}] * 2
+    scene.say(1)
+    assert older.useqs[-1] == 31
+    assert older.pushes[-1].previous_useq > 9  # it sees what it has missed
+
+
+@pytest.mark.feature("P15", "C8")
+def test_sessions_of_a_dead_gateway_are_removed_when_they_are_met_and_the_message_waits() -> None:
+    scene = Scene()
+    epoch = scene.sessions.begin_epoch("gateway-2")
+    for user in (1, 2):
+        scene.sessions.add(Session(70 + user, user, "web", "", scene.sessions.next_number(user), "gateway-2", epoch))
+    scene.say(1)
+    assert scene.away == []  # another gateway has it
+    scene.sessions.end_epoch("gateway-2")
+    scene.say(2)
+    assert scene.away == [(2, {"web": [1]})]
+    assert scene.sessions.of(2) == []
+    assert scene.waiting(2) == [1]
+
+
+@pytest.mark.feature("P15")
+def test_a_relay_that_starts_again_has_none_of_its_old_sessions() -> None:
+    scene = Scene()
+    scene.connect(1)
+    scene.relay = scene.new_relay()
+    assert scene.sessions.of(1) == []
+    scene.say(1)
+    assert scene.away == [(1, {"web": [1]})]
+
+
+@pytest.mark.feature("P16")
+def test_a_session_that_this_gateway_does_not_know_is_removed_by_the_first_push() -> None:
+    scene = Scene()
+    forged = Session(999, 1, "web", "", scene.sessions.next_number(1), GATEWAY, scene.relay.epoch)
+    scene.sessions.add(forged)
+    scene.say(1)
+    assert scene.sessions.of(1) == []
+    assert scene.waiting(1) == [1]
+    assert scene.away == [(1, {"web": [1]})]
+
+
+@pytest.mark.feature("P17")
+def test_tasks_for_a_session_that_is_gone_end_quietly_and_leave_nothing() -> None:
+    scene = Scene()
+    forged = Session(999, 1, "web", "", scene.sessions.next_number(1), GATEWAY, scene.relay.epoch)
+    scene.sessions.add(forged)
+    assert not scene.relay.kick(1, 999, "admin")
+    assert scene.sessions.of(1) == []
+    assert not scene.relay.kick(1, 999, "admin")
+    assert not scene.relay.flush(1, "web")
+    assert not scene.relay.disconnect(999)
+    assert not scene.relay.ack(999, 5)
+    assert not scene.relay.heartbeat(999)
+
+
+def test_a_kick_names_its_reason_and_only_its_own_user() -> None:
+    scene = Scene()
+    client = scene.connect(1)
+    assert not scene.relay.kick(2, client.session_id, "admin")
+    assert scene.relay.kick(1, client.session_id, "admin")
+    assert client.closed == "admin"
+    assert scene.sessions.of(1) == []
+
+
+@pytest.mark.feature("E43")
+def test_a_late_logout_of_an_older_session_leaves_the_newer_one_alone() -> None:
+    scene = Scene()
+    older, newer = scene.connect(1, "web", "a"), scene.connect(1, "web", "b")
+    scene.run()
+    scene.relay.disconnect(older.session_id)
+    scene.say(1)
+    scene.run()
+    assert newer.useqs == [1]
+    assert scene.waiting(1) == []
+
+
+def test_tell_reaches_all_sessions_of_a_user() -> None:
+    scene = Scene()
+    clients = [scene.connect(1, "web", "a"), scene.connect(1, "web", "b"), scene.connect(1, "mobile")]
+    stranger = scene.connect(2)
+    event = {"push": "typing", "from": "7"}
+    assert scene.relay.tell(1, event) == 3
+    assert [client.events for client in clients] == [[event]] * 3
+    assert stranger.events == []
+    assert scene.relay.tell(3, event) == 0
+
+
+@pytest.mark.feature("P26")
+def test_a_stop_leaves_no_session_behind() -> None:
+    scene = Scene()
+    clients = [scene.connect(user) for user in range(1, 6)]
+    scene.run()
+    scene.say(1)
+    scene.relay.stop()
+    assert [client.closed for client in clients] == ["shutdown"] * 5
+    assert all(scene.sessions.of(user) == [] for user in range(1, 6))
+    assert scene.rows("handed") == [(1, "web", 1, 1)]
+
+
+@pytest.mark.feature("B18", "T7", "C9")
+def test_a_node_that_was_frozen_closes_a_share_and_tells_the_rest_to_resync() -> None:
+    scene = Scene(resync_share=0.25)
+    scene.relay.start()
+    clients = [scene.connect(user) for user in range(1, 9)]
+    scene.run()
+    old_epoch = scene.relay.epoch
+    for user in range(1, 9):
+        scene.store(user)  # the wake went nowhere: this node was thought to be dead
+    scene.sessions.end_epoch(GATEWAY)
+    scene.clock.now_us += 11_000_000
+    scene.run(3_000)
+    assert [client.closed for client in clients].count("resync") == 2
+    stayed = [client for client in clients if not client.closed]
+    assert all(client.events == [{"push": "resync"}] for client in stayed)
+    assert all(client.message_ids for client in stayed)
+    assert scene.relay.epoch > old_epoch
+    for client in stayed:
+        assert client.session is not None
+        (session,) = scene.sessions.of(client.session.user)
+        assert session.epoch == scene.relay.epoch
+    for client in clients:  # those who were closed come back, and nothing is lost
+        if client.closed:
+            client.closed = ""
+            assert client.session is not None
+            scene.connect(client.session.user, client=client)
+    scene.run()
+    assert all(len(client.message_ids) == 1 for client in clients)
+    assert all(scene.waiting(user) == [] for user in range(1, 9))
+
+
+def test_a_node_that_was_only_slow_does_not_resync() -> None:
+    scene = Scene()
+    scene.relay.start()
+    client = scene.connect(1)
+    scene.run(60_000)
+    scene.clock.now_us += 5_000_000
+    scene.run(10_000)
+    assert client.events == []
+    assert scene.relay.counters.resyncs == 0
+
+
+def test_numbers_by_platform_are_read_and_nonsense_is_refused() -> None:
+    assert read_numbers("mobile:1, web:5,", setting="s", at_least=1) == {"mobile": 1, "web": 5}
+    assert read_numbers("", setting="s", at_least=1) == {}
+    assert read_numbers("desktop:80, mobile:-1", setting="s", at_least=-1) == {"desktop": 80, "mobile": -1}
+    for text in ("mobile", "mobile:", ":1", "mobile:one", "mobile:1:2", "mobile:²", "mobile:0", "web:1, web:2"):
+        with pytest.raises(ConfigError, match=r"inbox\.x"):
+            read_numbers(text, setting="inbox.x", at_least=1)
+    with pytest.raises(ConfigError, match="sessions_max_by_platform"):
+        Scene(replace(InboxSettings(), sessions_max_by_platform="mobile=1"))
+
+
+def test_every_metric_has_its_number() -> None:
+    scene = Scene()
+    scene.connect(1)
+    scene.run()
+    scene.say(1)
+    scene.say(2)
+    scene.run()
+    numbers = scene.relay.counters.snapshot()
+    assert set(numbers) == {metric.name for metric in METRICS}
+    assert numbers["pixiu_relay_sessions"] == 1
+    assert numbers["pixiu_relay_pushes_total"] == 1
+    assert numbers["pixiu_relay_acks_total"] == 1
+    assert numbers["pixiu_relay_away_total"] == 1
+
+
+def test_nothing_is_kept_of_those_who_have_left() -> None:
+    scene = Scene()
+    client = scene.connect(1)
+    scene.run()
+    scene.say(1)
+    scene.run()
+    scene.relay.disconnect(client.session_id)
+    scene.run(5_000)
+    assert scene.relay.sessions_of(1) == []
+    assert not scene.relay._users
+    assert not scene.relay._live
+    assert not scene.relay._deliveries._timers._slots
