@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check format test-long fuzz bench bench-queue lock docs proto clean
+.PHONY: help setup serve test check format test-long fuzz bench bench-queue bench-core lock docs proto clean
 
 help: ## list the targets
 	@echo "Pixiu: make TARGET [ARGS='…']"
@@ -62,10 +62,13 @@ test-long: $(DEV) ## the long tests: a thousand kills, thousands of seeds, fuzzi
 fuzz: $(FUZZ) ## fuzz the wire parser by coverage (ARGS='-max_total_time=600')
 	@$(BIN)/python tools/fuzz_wire.py $(or $(ARGS),-max_total_time=60)
 
-bench: bench-queue ## every benchmark
+bench: bench-queue bench-core ## every benchmark
 
 bench-queue: $(DEV) ## the queue beside Valkey Streams and NATS JetStream, with ratios
 	@$(BIN)/python -m benchmarks.queue $(ARGS)
+
+bench-core: $(DEV) ## the messaging core in one process: rates, memory, rebuilds
+	@$(BIN)/python -m benchmarks.messaging $(ARGS)
 
 docs: $(DEV) ## write the generated files: examples/pixiu.toml, tables in docs/, docs/features.md
 	@$(BIN)/python -m tools.make_reference

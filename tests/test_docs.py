@@ -22,8 +22,8 @@ SMSS_KEYS = (
     "timeout.server.alive", "background.defaultScanSecond", "background.firstExecSecond",
 )
 TARGETS = (
-    "help", "setup", "serve", "test", "check", "format", "test-long", "fuzz", "bench", "bench-queue", "docs",
-    "proto", "lock", "clean",
+    "help", "setup", "serve", "test", "check", "format", "test-long", "fuzz", "bench", "bench-queue",
+    "bench-core", "docs", "proto", "lock", "clean",
 )
 # fmt: on
 NAMES_PATHS = ("docs/origins.md", "docs/dependencies.md", "docs/testing.md", "docs/architecture.md")

@@ -9,9 +9,6 @@ from rich.table import Table
 
 from benchmarks.queue.section import Check, Section
 
-BEGIN = "<!-- bench:begin -->"
-END = "<!-- bench:end -->"
-
 
 def print_section(console: Console, section: Section) -> None:
     """One table, its targets under it."""
@@ -49,24 +46,38 @@ def write_json(path: Path, facts: dict[str, str], options: dict[str, object], se
     path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
 
-def write_markdown(path: Path, facts: dict[str, str], options: dict[str, object], sections: list[Section]) -> None:
+def markers(name: str) -> tuple[str, str]:
+    """The lines of a document between which a benchmark puts its tables."""
+    return f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+
+
+def write_markdown(
+    path: Path,
+    facts: dict[str, str],
+    options: dict[str, object],
+    sections: list[Section],
+    *,
+    name: str = "bench",
+) -> None:
     """Put the tables between the markers of a document; without a document, make one of nothing else."""
-    body = f"{BEGIN}\n\n{markdown(facts, options, sections)}\n{END}"
+    begin, end = markers(name)
+    body = f"{begin}\n\n{markdown(facts, options, sections)}\n{end}"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(body + "\n")
         return
-    before, after = split_at_markers(path)
+    before, after = split_at_markers(path, name)
     path.write_text(before + body + after)
 
 
-def split_at_markers(path: Path) -> tuple[str, str]:
+def split_at_markers(path: Path, name: str = "bench") -> tuple[str, str]:
     """The text before and after the tables of a document."""
     text = path.read_text()
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    first, last = markers(name)
+    before, begin, rest = text.partition(first)
+    _, end, after = rest.partition(last)
     if not begin or not end:
-        raise ValueError(f"{path} has no lines {BEGIN} and {END} to put the tables between")
+        raise ValueError(f"{path} has no lines {first} and {last} to put the tables between")
     return before, after
 
 

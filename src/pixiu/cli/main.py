@@ -12,13 +12,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from pixiu import __version__
 from pixiu.model.errors import ConfigError, PixiuError
+from pixiu.model.version import __version__
 
 __all__ = ["app", "main"]
 
 # A verb is the typer application `app` of the module pixiu.cli.<verb>.
-VERBS = ("serve", "queue", "backup", "restore")
+VERBS = ("serve", "queue", "audit", "rebuild", "backup", "restore")
 
 
 class Verbs(TyperGroup):

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pixiu import __version__
 from pixiu.config import Settings, load_settings, parse_assignment
 from pixiu.model.errors import ConfigError
+from pixiu.model.version import __version__
 
 if TYPE_CHECKING:
     from pixiu.node import Running

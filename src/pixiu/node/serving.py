@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from pixiu import __version__
 from pixiu.model.errors import PixiuError
+from pixiu.model.version import __version__
+from pixiu.node.embedded import EmbeddedNode
 from pixiu.node.stopped import open_store
 from pixiu.queue.commands import HANDLERS
 from pixiu.queue.engine import Engine
@@ -88,6 +89,11 @@ class Node:
         self._is_stopping = False
         self.wants_restart = asyncio.Event()
         """Set when the data was replaced as a whole, and everything has to be opened anew."""
+
+    @staticmethod
+    def embedded(path: str | Path, *, settings: Settings | None = None, creates_users: bool = False) -> EmbeddedNode:
+        """The whole of Pixiu in this program, without a network: ``async with Node.embedded(path) as node:``."""
+        return EmbeddedNode(path, settings=settings, creates_users=creates_users)
 
     async def start(self) -> Running:
         """Recover, then listen. Nothing listens before everything acknowledged is there again."""

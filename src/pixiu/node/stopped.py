@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pixiu.backends.embedded.keyvalue import RocksKeyValue
+from pixiu.backends.embedded.keyvalue import LARGE, RocksKeyValue
+from pixiu.backends.embedded.stores import EmbeddedStores
+from pixiu.backends.memory.stores import MemoryStores
 from pixiu.config import Settings
 from pixiu.model.errors import Gone
 from pixiu.queue.engine import Engine
+from pixiu.queue.log import EngineLog
 from pixiu.queue.snapshot import COMPLETE, DUMP_FOLDER, INCOMING, load_dump, snapshot_messages
+from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit, take_cut
+from pixiu.roles.carrier.reached import Limits
+from pixiu.roles.carrier.rebuild import rebuild as rebuild_from_log
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datadir import DataDirectory
 from pixiu.runtime.files import SystemFiles, flush_folders
 from pixiu.runtime.scheduler import NoScheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-__all__ = ["open_store", "rebuild", "stopped_snapshot"]
+    from pixiu.roles.carrier.audit import AuditReport
+
+__all__ = ["audit_stopped", "open_store", "open_stores", "rebuild", "rebuild_stores", "stopped_snapshot"]
+
+STORES_FOLDER = "stores"
+
+
+def open_stores(root: Path) -> tuple[RocksKeyValue, EmbeddedStores]:
+    """The messaging stores of a data directory."""
+    store = RocksKeyValue(root / STORES_FOLDER, options=LARGE)
+    return store, EmbeddedStores(store)
 
 
 def open_store(root: Path) -> RocksKeyValue:
@@ -80,3 +97,49 @@ def stopped_snapshot(root: Path) -> Iterator[bytes]:
 def _engine_without_loop(root: Path) -> Engine:
     store = open_store(root)
     return Engine(Settings(), SystemFiles(root), store, SystemClock(), NoScheduler())
+
+
+def rebuild_stores(root: Path, settings: Settings, progress: Callable[[int, int], object] | None = None) -> int:
+    """Make the messaging stores of a stopped node again from its log. Returns how many records made no sense."""
+    first = min((int(path.stem) for path in (root / "queue" / "journal").glob("*.log")), default=1)
+    if first > 1:
+        raise Gone(f"the journal begins with event {first}: what came before was removed by retention")
+    shutil.rmtree(root / STORES_FOLDER, ignore_errors=True)
+    with _stopped_messaging(root) as (log, stores):
+        skipped = rebuild_from_log(log, stores, Limits.from_settings(settings.inbox), progress)
+        stores.flush()
+    return skipped
+
+
+def audit_stopped(
+    root: Path,
+    settings: Settings,
+    progress: Callable[[int, int], object] | None = None,
+    *,
+    at_least: int = 0,
+    before: int | None = None,
+) -> AuditReport:
+    """Audit a node that does not run. Its stores are first brought up to the end of the log, as a start would do."""
+    limits = Limits.from_settings(settings.inbox)
+    with _stopped_messaging(root) as (log, stores):
+        rebuild_from_log(log, stores, limits, progress)
+        cut = take_cut(stores, log.committed)
+        audit = Audit(MemoryStores(), limits, at_least=at_least, before=before)
+        for records in log.scan(cut.event_id, AUDIT_BATCH):
+            for record in records:
+                audit.take(record)
+            if progress is not None and records:
+                progress(records[-1].event_id, cut.event_id)
+        return audit.close(cut)
+
+
+@contextmanager
+def _stopped_messaging(root: Path) -> Iterator[tuple[EngineLog, EmbeddedStores]]:
+    engine = _engine_without_loop(root)
+    engine.recover()
+    _, stores = open_stores(root)
+    try:
+        yield EngineLog(engine), stores
+    finally:
+        stores.close()
+        engine.stop()

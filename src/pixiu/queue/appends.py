@@ -38,8 +38,11 @@ class KeysAdded:
 
     def undo(self) -> None:
         """Newest first, since one key may be there twice."""
+        keys = self._engine.keys
         for digest, before in reversed(self._rows):
-            self._engine.keys.forget(digest, before)
+            keys.forget(digest, before)
+        # What was forgotten to make room for them may have been of the same batch, which never was.
+        keys.floor = min(keys.floor, self._engine.journal.last_event_id)
 
 
 def number(

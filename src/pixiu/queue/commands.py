@@ -7,11 +7,11 @@ from hmac import compare_digest
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from pixiu import __version__
 from pixiu.machines.queue_wire import commands as wire
 from pixiu.machines.queue_wire.messages import split_messages
 from pixiu.machines.queue_wire.responses import encode_append_answer, encode_done, encode_refused, encode_sized
 from pixiu.model.errors import Gone, NotAllowed, NotFound, NotLeader, RequestError
+from pixiu.model.version import __version__
 from pixiu.queue.answers import ALIVE, OK
 from pixiu.queue.appends import number
 from pixiu.queue.background import end_topic

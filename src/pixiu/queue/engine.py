@@ -401,6 +401,9 @@ class Engine:
         """Keys of appends behind ``after``, read back from the journal, whose frames are checked."""
         if after < self.journal.first_event_id - 1:
             raise LookupError(f"events up to {self.journal.first_event_id - 1} are no longer in the journal")
+        if through > self.journal.last_event_id:
+            # More keys than memory holds came in one batch, which is not in the journal yet.
+            raise LookupError(f"events up to {through} are not in the journal yet")
         for _, _, frame in self.journal.scan_after(after):
             record = decode_block(frame.block)
             if record.event_id > through:

@@ -10,7 +10,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, cast
 
 from pixiu.machines.queue_wire.messages import split_messages
-from pixiu.model.errors import NotFound, PixiuError, Unavailable
+from pixiu.model.errors import CorruptData, NotFound, PixiuError, Unavailable
 from pixiu.ports.log import DEAD, MAIN, NOTIFY, SCHEDULE, TASKS, Appended, LogRecord, Scheduled
 from pixiu.queue.appends import number
 from pixiu.queue.delays import HEAD, Delayed
@@ -21,7 +21,7 @@ from pixiu.queue.topic_log import ITEM_HEADER_BYTES
 from pixiu.queue.writer import Change
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pixiu.queue.batch import Batch
     from pixiu.queue.connection import Connection
@@ -227,6 +227,20 @@ class EngineLog:
     def position(self) -> int:
         """The event id that the last ``read`` has brought its reader to, foreign records included."""
         return self._position
+
+    def scan(self, through: int, batch: int) -> Iterator[list[LogRecord]]:
+        """Every record of Pixiu's topics through here, from the oldest on, in batches: for audits and rebuilds.
+
+        Reads the journal's segments on its own, beside whoever follows the log.
+        """
+        tail = Tail(self.engine)
+        after = self.engine.journal.first_event_id - 1
+        while after < through:
+            records, reached = tail.read_segments(after, batch)
+            if reached == after:
+                raise CorruptData(f"the journal ends with event {after}, before event {through}")
+            after = reached
+            yield [record for record in records if record.event_id <= through]
 
     def topic(self, topic: str, after: int, limit: int) -> list[LogRecord]:
         """Committed records of one topic behind ``after``, oldest first."""

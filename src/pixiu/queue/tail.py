@@ -85,7 +85,7 @@ class Tail:
     def read(self, after: int, limit: int) -> tuple[list[LogRecord], int]:
         """Records behind ``after``, about ``limit`` of them, and the event id that they bring the reader to."""
         if after + 1 < self._from:
-            return self._read_segments(after, limit)
+            return self.read_segments(after, limit)
         self._reader = None
         found: list[LogRecord] = []
         through = after
@@ -101,12 +101,15 @@ class Tail:
                 break
         return found, through
 
-    def _read_segments(self, after: int, limit: int) -> tuple[list[LogRecord], int]:
+    def read_segments(self, after: int, limit: int) -> tuple[list[LogRecord], int]:
+        """As ``read``, from the journal's files. A reader that goes on where it ended does not search again."""
         engine = self._engine
         if self._reader is None or self._read_through != after:
             if after < engine.journal.first_event_id - 1:
                 raise Gone(f"events up to {engine.journal.first_event_id - 1} are no longer in the journal")
-            self._reader = engine.journal.scan_after(after)
+            # A reader may stand in the middle of a record of many: begin with that whole record.
+            first = engine.journal.frame_of(after + 1).event_id
+            self._reader = engine.journal.scan_after(first - 1)
         found: list[LogRecord] = []
         through = after
         committed = engine.commit_event_id

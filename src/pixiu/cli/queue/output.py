@@ -77,9 +77,16 @@ class Progress(Protocol):
         """So many more are done."""
         ...
 
+    def advance_to(self, done: int, total: int) -> None:
+        """So many are done, of so many."""
+        ...
+
 
 class _NoProgress:
     def advance(self, count: int) -> None:
+        pass
+
+    def advance_to(self, done: int, total: int) -> None:
         pass
 
 
@@ -90,6 +97,9 @@ class _Bar:
 
     def advance(self, count: int) -> None:
         self._bar.update(self._task, advance=count)
+
+    def advance_to(self, done: int, total: int) -> None:
+        self._bar.update(self._task, completed=done, total=total)
 
 
 class _BarContext(AbstractContextManager[Progress]):

@@ -1,0 +1,112 @@
+"""Private messages: 64 senders, each to a device of its own."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+from benchmarks.messaging.rig import TEXT, Meter, Stopwatch, connect, create_users, newest, rig, senders, settings
+from benchmarks.queue.section import Check, Section, at_least, below, whole
+from pixiu.im.draft import Actor
+from pixiu.model.errors import PixiuError
+from pixiu.node.embedded import EmbeddedNode
+
+SENDERS = 64
+BURST = 30_000
+
+
+def jobs(numbers: list[int], count: int, prefix: str) -> Iterator[tuple[Actor, str, dict[str, object]]]:
+    """Sends in turn, each with a send_id of its own."""
+    for number in range(count):
+        sender = number % SENDERS
+        yield (
+            Actor(numbers[sender]),
+            "send",
+            {"to": f"r{sender}", "text": TEXT, "send_id": f"{prefix}{number}"},
+        )
+
+
+async def measure(folder: Path, *, rounds: int, count: int) -> Section:
+    """End to end, accepted alone, and how long an accept takes at half load."""
+    section = Section(
+        "private",
+        f"Private messages, {SENDERS} senders at a time, flushed before they are accepted, one process",
+        ["what", "messages/s", "rounds", "per CPU-second"],
+    )
+    ends: list[float] = []
+    per_cpu: list[float] = []
+    accepts: list[float] = []
+    catch_ups: list[float] = []
+    p99 = 0.0
+    for _ in range(rounds):
+        async with rig(folder, settings()) as node:
+            numbers = await create_users(node, [f"s{n}" for n in range(SENDERS)] + [f"r{n}" for n in range(SENDERS)])
+            seen: list[Meter] = []
+            for number in range(SENDERS):
+                await connect(node, f"r{number}", newest(seen))
+            rate, cpu = await _end_to_end(node, numbers, seen, count)
+            ends.append(rate)
+            per_cpu.append(cpu)
+            accepted, caught_up = await _burst(node, numbers, seen)
+            accepts.append(accepted)
+            catch_ups.append(caught_up)
+            p99 = max(p99, await _half_load(node, numbers, seen, rate / 2))
+            balanced = (await node.audit())["balanced"]
+            section.checks = [Check("audit balanced", "yes", "yes" if balanced else "no", bool(balanced))]
+    spread = [f"{min(values):,.0f} – {max(values):,.0f}" for values in (ends, accepts)]
+    section.rows = [
+        ["delivered and acked", whole(median(ends)), spread[0], whole(median(per_cpu))],
+        [f"accepted, a burst of {BURST:,}", whole(median(accepts)), spread[1], ""],
+    ]
+    section.notes = [f"After the burst the devices had everything {median(catch_ups):.2f} s after the last accept."]
+    section.checks += [
+        at_least("delivered and acked", median(ends), 20_000, "/s"),
+        at_least("accepted alone", median(accepts), 60_000, "/s"),
+        below("p99 of accept at half load", p99 * 1000, 20, " ms"),
+    ]
+    section.runs = [{"end_to_end": ends, "per_cpu_second": per_cpu, "accepted": accepts, "catch_up_s": catch_ups}]
+    return section
+
+
+async def _end_to_end(node: EmbeddedNode, numbers: list[int], seen: list[Meter], count: int) -> tuple[float, float]:
+    seen.append(Meter(count))
+    watch = Stopwatch()
+    senders(node, jobs(numbers, count, "e"), Meter(count), SENDERS)
+    await seen[-1].done
+    wall, cpu = watch.read()
+    return count / wall, count / cpu
+
+
+async def _burst(node: EmbeddedNode, numbers: list[int], seen: list[Meter]) -> tuple[float, float]:
+    seen.append(Meter(BURST))
+    accepted = Meter(BURST)
+    watch = Stopwatch()
+    senders(node, jobs(numbers, BURST, "b"), accepted, SENDERS)
+    await accepted.done
+    wall, _ = watch.read()
+    await seen[-1].done
+    return BURST / wall, watch.read()[0] - wall
+
+
+async def _half_load(node: EmbeddedNode, numbers: list[int], seen: list[Meter], rate: float) -> float:
+    """Sends at a fixed rate, whatever the answers do; returns the 99th percentile of the time to accept, in seconds."""
+    count = int(rate * 2)
+    seen.append(Meter(count))
+    took: list[float] = []
+    act = node.messaging.act
+    began = perf_counter()
+    for number, job in enumerate(jobs(numbers, count, "h")):
+        ahead = began + number / rate - perf_counter()
+        if ahead > 0:
+            await asyncio.sleep(ahead)
+        started = perf_counter()
+
+        def done(answer: dict[str, object] | PixiuError, started: float = started) -> None:
+            if isinstance(answer, PixiuError):
+                raise answer
+            took.append(perf_counter() - started)
+
+        act(*job, done)
+    await seen[-1].done
+    return sorted(took)[int(len(took) * 0.99)]

@@ -1,0 +1,293 @@
+"""The whole of Pixiu inside a Python program: no port, no second process.
+
+::
+
+    async with pixiu.Node.embedded("data") as node:
+        await node.create_user("alice")
+        await node.create_user("bob")
+        phone = await node.connect("bob", platform="ios")
+        await node.send("alice", to="bob", text="hello")
+        async for message in phone:
+            print(message["text"])
+
+It is the same code on the same data as ``pixiu serve``: a program that outgrows it changes how it reaches Pixiu, not
+what it says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from pixiu.config import Settings
+from pixiu.im.draft import Actor
+from pixiu.model.errors import NotAllowed, PixiuError, Unavailable
+from pixiu.model.message import message_view
+from pixiu.node.host import MessagingHost
+from pixiu.node.stopped import open_store
+from pixiu.queue.engine import Engine
+from pixiu.runtime.clock import SystemClock
+from pixiu.runtime.datadir import DataDirectory
+from pixiu.runtime.files import SystemFiles
+from pixiu.runtime.scheduler import LoopScheduler
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+    from types import TracebackType
+
+    from pixiu.machines.delivery import Push
+    from pixiu.model.session import Session
+    from pixiu.node.messaging import Messaging
+
+__all__ = ["Device", "EmbeddedNode"]
+
+Result = dict[str, Any]
+
+DRAIN_SECONDS = 5.0
+UNTAKEN_MAX = 10_000
+"""Live events that a device keeps for a program that does not take them; the oldest go."""
+
+
+class Device:
+    """One session of one user, in this process. Iterate over it for messages; each is acked when the next is taken.
+
+    Whatever was not acked when the program ends comes again with the next ``connect``.
+    """
+
+    def __init__(self, messaging: Messaging, *, cursor: int) -> None:
+        self._messaging = messaging
+        self._messages: deque[tuple[int, bytes]] = deque()
+        self._last = cursor
+        self._taken = cursor
+        self._acked = cursor
+        self._waiting: asyncio.Future[None] | None = None
+        self.events: deque[Mapping[str, object]] = deque(maxlen=UNTAKEN_MAX)
+        """What was told and is not stored: receipts, ``{"push": "resync"}``."""
+        self.session: Session | None = None
+        self.closed: str | None = None
+        """Why the session is over; None while it is not."""
+
+    @property
+    def cursor(self) -> str:
+        """How far this device has acked: what ``connect`` takes to go on from there."""
+        return str(self._acked)
+
+    # The sink's side: told by the relay.
+
+    def push(self, session_id: int, pushes: list[Push]) -> None:
+        """Take what follows on from what is here; a repeat is answered with where this device is."""
+        fresh = False
+        for push in pushes:
+            if push.useq > self._last and push.previous_useq <= self._last:
+                self._last = push.useq
+                self._messages.append((push.useq, push.body))
+                fresh = True
+        if fresh:
+            self._wake()
+        else:
+            asyncio.get_running_loop().call_soon(self._messaging.ack, session_id, self._taken)
+
+    def event(self, _: int, event: Mapping[str, object]) -> None:
+        """Something live."""
+        self.events.append(event)
+        self._wake()
+
+    def close(self, _: int, reason: str) -> None:
+        """The session is over."""
+        self.closed = reason
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    # The program's side.
+
+    def __aiter__(self) -> AsyncIterator[Result]:
+        return self
+
+    async def __anext__(self) -> Result:
+        """The next message. Ends when the session does."""
+        self.ack()
+        while not self._messages:
+            if self.closed is not None:
+                raise StopAsyncIteration
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting
+        self._taken, body = self._messages.popleft()
+        return message_view(body, self._messaging.proxy.context.directory)
+
+    async def receive(self, *, timeout_seconds: float | None = None) -> Result:
+        """The next message, or ``TimeoutError``."""
+        async with asyncio.timeout(timeout_seconds):
+            try:
+                return await anext(self)
+            except StopAsyncIteration:
+                raise Unavailable(f"the session is over: {self.closed}") from None
+
+    def ack(self) -> None:
+        """Everything taken so far has arrived for good."""
+        if self._taken > self._acked and self.session is not None and self.closed is None:
+            self._acked = self._taken
+            self._messaging.ack(self.session.session_id, self._taken)
+
+    async def leave(self) -> None:
+        """Ack what was taken, and end the session."""
+        self.ack()
+        if self.session is not None and self.closed is None:
+            self.closed = "left"
+            self._messaging.disconnect(self.session.session_id)
+            self._wake()
+
+
+class EmbeddedNode:
+    """A node without a network. Actions take the acting user's public id first, then what the action takes."""
+
+    def __init__(self, path: str | Path, *, settings: Settings | None = None, creates_users: bool = False) -> None:
+        self._path = Path(path)
+        self._settings = settings or Settings()
+        self._creates_users = creates_users
+        self._directory: DataDirectory | None = None
+        self._scheduler: LoopScheduler | None = None
+        self._engine: Engine | None = None
+        self._host: MessagingHost | None = None
+
+    # Life.
+
+    async def __aenter__(self) -> Self:
+        self._directory = directory = DataDirectory.open(self._path)
+        try:
+            self._scheduler = scheduler = LoopScheduler(asyncio.get_running_loop())
+            files = SystemFiles(directory.path, no_cache=self._settings.queue.no_cache)
+            store = open_store(directory.path)
+            self._engine = engine = Engine(self._settings, files, store, SystemClock(), scheduler, key=directory.key)
+            engine.recover()
+            engine.start()
+            self._host = MessagingHost(
+                engine, scheduler, self._settings, directory.path, creates_users=self._creates_users
+            )
+            await self._host.start()
+        except BaseException:
+            await self._close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._close()
+
+    async def _close(self) -> None:
+        """Backwards: no more sessions, then everything taken in becomes durable, then the files go."""
+        host, engine, scheduler = self._host, self._engine, self._scheduler
+        self._host = self._engine = self._scheduler = None
+        try:
+            if host is not None:
+                await host.stop()
+            if engine is not None:
+                drained = asyncio.Event()
+                engine.writer.when_flushed(drained.set)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(drained.wait(), DRAIN_SECONDS)
+                engine.background.stop()
+            if scheduler is not None:
+                scheduler.close()
+            if host is not None:
+                host.close()
+            if engine is not None:
+                engine.stop()
+        finally:
+            if self._directory is not None:
+                self._directory.close()
+                self._directory = None
+
+    @property
+    def host(self) -> MessagingHost:
+        """The roles and stores of this node."""
+        if self._host is None:
+            raise NotAllowed("the node is not open: use it within `async with`")
+        return self._host
+
+    @property
+    def messaging(self) -> Messaging:
+        """The roles, for callbacks instead of coroutines."""
+        return self.host.messaging
+
+    # Actions.
+
+    async def act(self, user: str | None, action: str, /, **params: object) -> Result:
+        """Any action, as design and documentation name it; ``user`` None acts as an administrator.
+
+        ``with`` and ``from`` are words of Python's: give them as ``with_`` and ``from_``.
+        """
+        messaging = self.messaging
+        actor = Actor(0, is_admin=True) if user is None else Actor(await self._number(user))
+        answer: Result = await _answer(lambda done: messaging.act(actor, action, _named(params), done))
+        return answer
+
+    async def _number(self, user: str) -> int:
+        number = self.messaging.proxy.context.directory.find_user(user)
+        if number is None:
+            number = await _answer(lambda done: self.messaging.proxy.find_user(user, done))
+        return number
+
+    async def create_user(self, user: str, name: str = "", **fields: object) -> Result:
+        """Create or change a user's profile."""
+        return await self.act(None, "create_user", user=user, name=name or user, **fields)
+
+    async def send(self, user: str, *, to: str, text: str, send_id: str = "", **more: object) -> Result:
+        """Say something to another user. Accepted when this returns."""
+        return await self.act(user, "send", to=to, text=text, **_given(send_id=send_id), **more)
+
+    async def gsend(self, user: str, *, group: str, text: str, send_id: str = "", **more: object) -> Result:
+        """Say something in a group. Accepted when this returns."""
+        return await self.act(user, "gsend", group=group, text=text, **_given(send_id=send_id), **more)
+
+    async def create_group(self, user: str, group: str, *, members: list[str] | None = None, **more: object) -> Result:
+        """A group that ``user`` owns."""
+        return await self.act(user, "create_group", group=group, members=members or [], **more)
+
+    async def history(self, user: str, **where: object) -> Result:
+        """Pages of a conversation (``with_``, ``group``), or of everything that the user has."""
+        return await self.act(user, "history", **where)
+
+    async def connect(self, user: str, *, platform: str = "web", device: str = "", cursor: str = "0") -> Device:
+        """A session of a user. What waits for the platform comes first, then what is said."""
+        messaging = self.messaging
+        made = Device(messaging, cursor=int(cursor))
+        session: Session = await _answer(
+            lambda done: messaging.connect(user, platform, device, made, done, cursor=int(cursor))
+        )
+        made.session = session
+        return made
+
+    async def audit(self, *, at_least: int = 0, before: int | None = None) -> Result:
+        """Prove it: every accepted message is acked, waiting, expired or dead in every inbox it was meant for."""
+        return (await self.host.audit(at_least=at_least, before=before)).as_json()
+
+
+async def _answer(ask: Callable[[Callable[[Any], object]], object]) -> Any:
+    """Wait for a callback; raise what it brings if that is an error."""
+    waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def done(answer: object) -> None:
+        if waiting.done():
+            return
+        if isinstance(answer, PixiuError):
+            waiting.set_exception(answer)
+        else:
+            waiting.set_result(answer)
+
+    ask(done)
+    return await waiting
+
+
+def _named(params: dict[str, object]) -> dict[str, object]:
+    return {key.removesuffix("_"): value for key, value in params.items()}
+
+
+def _given(**params: str) -> dict[str, object]:
+    return {key: value for key, value in params.items() if value}

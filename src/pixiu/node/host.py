@@ -1,0 +1,120 @@
+"""Messaging on its real backends: RocksDB for the stores, the queue's engine for the log, asyncio for time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from pixiu.backends.embedded.sessions import EmbeddedSessions
+from pixiu.backends.memory.stores import MemoryStores
+from pixiu.node.messaging import Messaging
+from pixiu.node.stopped import open_stores
+from pixiu.ports.stores import Lane
+from pixiu.queue.log import EngineLog
+from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit, take_cut
+from pixiu.roles.horn.providers import LoggedNotifications, NoNotifications
+from pixiu.runtime.webhook import WebhookNotifications
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pixiu.config import Settings
+    from pixiu.model.errors import PixiuError
+    from pixiu.ports.notifications import Notifications
+    from pixiu.ports.scheduler import Scheduler
+    from pixiu.queue.engine import Engine
+    from pixiu.roles.carrier.audit import AuditReport, Cut
+    from pixiu.roles.carrier.reached import Limits
+
+__all__ = ["MessagingHost", "replay_audit"]
+
+
+class MessagingHost:
+    """The roles of this process, from start to stop."""
+
+    def __init__(
+        self, engine: Engine, scheduler: Scheduler, settings: Settings, root: Path, *, creates_users: bool = False
+    ) -> None:
+        self._engine = engine
+        self._settings = settings
+        self.log = EngineLog(engine)
+        store, self.stores = open_stores(root)
+        self._webhook: WebhookNotifications | None = None
+        self.messaging = Messaging(
+            self.log,
+            self.stores,
+            EmbeddedSessions(store),
+            engine.clock,
+            scheduler,
+            settings,
+            notifications=self._notifications(scheduler),
+            creates_users=creates_users,
+            is_writer_busy=lambda: engine.writer.is_busy,
+        )
+        engine.retention_holds.append(self._needed_from)
+
+    def _notifications(self, scheduler: Scheduler) -> Notifications:
+        horn = self._settings.horn
+        if horn.provider == "webhook":
+            loop = asyncio.get_running_loop()
+            self._webhook = WebhookNotifications(loop, horn.webhook_url, timeout_ms=horn.webhook_timeout_ms)
+            return self._webhook
+        return LoggedNotifications(scheduler) if horn.provider == "log" else NoNotifications(scheduler)
+
+    def _needed_from(self) -> int:
+        """The oldest event that the stores would ask for after a crash."""
+        return min(self.stores.applied(lane) for lane in Lane) + 1
+
+    async def start(self) -> None:
+        """Open Pixiu's topics, and let the stores catch up with the log."""
+        loop = asyncio.get_running_loop()
+        opened: asyncio.Future[PixiuError | None] = loop.create_future()
+        self.log.open(opened.set_result)
+        error = await opened
+        if error is not None:
+            raise error
+        ready: asyncio.Future[None] = loop.create_future()
+        self.messaging.start(lambda: ready.set_result(None))
+        await ready
+
+    async def stop(self) -> None:
+        """Close sessions, commit and close the stores."""
+        self.messaging.stop()
+        if self._webhook is not None:
+            await self._webhook.close()
+
+    def close(self) -> None:
+        """Let go of the stores; the writer must be idle."""
+        self.stores.flush()
+        self.stores.close()
+
+    async def audit(self, *, at_least: int = 0, before: int | None = None) -> AuditReport:
+        """Take a cut now, then replay the log up to it, a batch at a time, between other work."""
+        carrier = self.messaging.carrier
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(0)  # what clients have just acked is on its way to the log
+        written: asyncio.Future[None] = loop.create_future()
+        self._engine.writer.when_flushed(lambda: written.set_result(None))
+        await written
+        caught_up: asyncio.Future[None] = loop.create_future()
+        carrier.when_applied(self.log.committed, lambda: caught_up.set_result(None))
+        await caught_up
+        cut = take_cut(self.stores, carrier.applied(Lane.INBOXES))
+        for report in replay_audit(self.log, cut, self.messaging.limits, at_least=at_least, before=before):
+            if report is not None:
+                return report
+            await asyncio.sleep(0)
+        raise AssertionError("an audit ends with a report")
+
+
+def replay_audit(
+    log: EngineLog, cut: Cut, limits: Limits, *, at_least: int = 0, before: int | None = None
+) -> Iterator[AuditReport | None]:
+    """Replay the log up to a cut; yields None between batches, and the report at the end."""
+    audit = Audit(MemoryStores(), limits, at_least=at_least, before=before)
+    for records in log.scan(cut.event_id, AUDIT_BATCH):
+        for record in records:
+            audit.take(record)
+        yield None
+    yield audit.close(cut)

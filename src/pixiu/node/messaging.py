@@ -1,0 +1,201 @@
+"""The messaging roles of one process, wired together.
+
+Roles know ports and callables, never each other; here each gets what it needs of the others. There is no loop and no
+socket in this file: time and turns come from the scheduler, so the simulated world runs exactly this.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from pixiu.model.errors import PixiuError
+from pixiu.model.failure import Failure
+from pixiu.model.ids import Snowflakes
+from pixiu.ports.log import MAIN
+from pixiu.ports.stores import Lane
+from pixiu.roles.carrier.consume import Carrier
+from pixiu.roles.carrier.notify import Notifier
+from pixiu.roles.carrier.reached import Limits
+from pixiu.roles.carrier.tasks import GeneralTasks
+from pixiu.roles.horn.horn import Horn
+from pixiu.roles.proxy.service import Proxy
+from pixiu.roles.relay.relay import Relay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pixiu.config import Settings
+    from pixiu.im.draft import Actor, Answer, Params
+    from pixiu.model.inbox import Entry
+    from pixiu.model.pixiu_pb2 import Record
+    from pixiu.model.session import Session
+    from pixiu.ports.clock import Clock
+    from pixiu.ports.log import Log, LogRecord
+    from pixiu.ports.notifications import Notifications
+    from pixiu.ports.scheduler import Scheduler
+    from pixiu.ports.sessions import Sessions
+    from pixiu.ports.stores import Stores
+    from pixiu.roles.relay.sink import Sink
+
+__all__ = ["Messaging"]
+
+log = logging.getLogger(__name__)
+
+LEDGER_RETRY_MS = 100
+LEDGER_WAITING_MAX = 1000
+"""Ledger records that wait for a log that refuses them. Beyond this the oldest go: that costs resends."""
+
+
+class Messaging:
+    """Proxy, carrier, relay and horn over one log and one set of stores."""
+
+    def __init__(
+        self,
+        queue: Log,
+        stores: Stores,
+        sessions: Sessions,
+        clock: Clock,
+        scheduler: Scheduler,
+        settings: Settings,
+        *,
+        notifications: Notifications,
+        gateway: str = "local",
+        creates_users: bool = False,
+        is_writer_busy: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.log = queue
+        self.stores = stores
+        self.limits = Limits.from_settings(settings.inbox)
+        self._scheduler = scheduler
+        self._session_ids = Snowflakes(settings.queue.node_id)
+        self._clock = clock
+        self._unwritten: list[bytes] = []
+        self._is_stopped = False
+        self.horn = Horn(stores.users, notifications, scheduler, settings.horn)
+        self.relay = Relay(
+            inboxes=stores.inboxes,
+            bodies=stores.bodies,
+            sessions=sessions,
+            clock=clock,
+            scheduler=scheduler,
+            settings=settings.inbox,
+            gateway=gateway,
+            write_ledger=self._write_ledger,
+            new_session_id=self._new_session_id,
+            away=self._away,
+        )
+        general = GeneralTasks(kick=self.relay.kick, flush=self.relay.flush)
+        self.carrier = Carrier(
+            stores, queue, clock, scheduler, settings.carrier,
+            wake=self.relay.wake, tell=self.relay.tell, limits=self.limits,
+            notify=self.horn.perform, general=general.perform, schedule=self._fire,
+            is_writer_busy=is_writer_busy,
+        )  # fmt: skip
+        self._notifier = Notifier(stores, queue, clock, self.carrier.counters, text_max=settings.horn.text_max)
+        self.proxy = Proxy(
+            stores, queue, clock, settings.messaging,
+            when_applied=self.carrier.when_applied, applied=lambda: self.carrier.applied(Lane.INBOXES),
+            creates_users=creates_users, node_id=settings.queue.node_id,
+        )  # fmt: skip
+
+    # Life.
+
+    def start(self, done: Callable[[], object]) -> None:
+        """Begin to apply the log; ``done`` when the stores have what was committed before."""
+        self.relay.start()
+        self.carrier.start()
+        self.carrier.when_applied(self.log.committed, done)
+
+    def stop(self) -> None:
+        """Close every session, and make the stores durable."""
+        self._is_stopped = True
+        self.relay.stop()
+        self.carrier.stop()
+
+    def problems(self) -> list[str]:
+        """Why this node should get no traffic; none if all is well."""
+        return self.carrier.problems()
+
+    # What clients and publishers do.
+
+    def act(self, actor: Actor, action: str, params: Params, done: Callable[[Answer | PixiuError], object]) -> None:
+        """Do what a user asks for."""
+        self.proxy.act(actor, action, params, done)
+
+    def connect(
+        self,
+        user: str,
+        platform: str,
+        device: str,
+        sink: Sink,
+        done: Callable[[Session | PixiuError], object],
+        *,
+        cursor: int = 0,
+    ) -> None:
+        """A client logs in: its inbox is there before its session, its session before anything is pushed."""
+
+        def found(number: int | PixiuError) -> None:
+            if isinstance(number, PixiuError):
+                done(number)
+                return
+
+            def opened(answer: Answer | PixiuError) -> None:
+                if isinstance(answer, PixiuError):
+                    done(answer)
+                elif not self._is_stopped:
+                    done(self.relay.connect(number, platform, device, sink, cursor=cursor))
+
+            self.proxy.open_inbox(number, platform, opened)
+
+        self.proxy.find_user(user, found)
+
+    def disconnect(self, session_id: int) -> None:
+        """A connection is gone."""
+        self.relay.disconnect(session_id)
+
+    def ack(self, session_id: int, cursor: int) -> bool:
+        """A client holds everything through this cursor. False: its session is not known."""
+        return self.relay.ack(session_id, cursor)
+
+    def heartbeat(self, session_id: int) -> bool:
+        """A client lives. False: its session is not known."""
+        return self.relay.heartbeat(session_id)
+
+    # Between the roles.
+
+    def _new_session_id(self) -> int:
+        return self._session_ids.next(self._clock.now_ms())
+
+    def _away(self, user: int, entries_by_platform: Mapping[str, Sequence[Entry]]) -> None:
+        self._notifier.away(user, entries_by_platform)
+
+    def _fire(self, record: LogRecord, _: Record, done: Callable[[Failure | None], None]) -> None:
+        """A scheduled send is due. What the proxy refuses for good becomes a dead letter."""
+
+        def answered(answer: Answer | PixiuError) -> None:
+            if isinstance(answer, PixiuError):
+                is_final = answer.code not in ("unavailable", "busy", "rate_limited", "internal")
+                done(Failure(str(answer), code=answer.code, is_final=is_final))
+            else:
+                done(None)
+
+        self.proxy.fire(record.payload, record.event_id, answered)
+
+    def _write_ledger(self, payload: bytes) -> None:
+        """Append what became of entries, without waiting. A log that refuses gets it again a little later."""
+        self.log.publish(MAIN, payload, lambda result: self._ledger_written(payload, result))
+
+    def _ledger_written(self, payload: bytes, result: int | PixiuError) -> None:
+        if isinstance(result, PixiuError) and not self._is_stopped:
+            if not self._unwritten:
+                log.warning("the log refuses ledger rows, will try again", extra={"reason": str(result)})
+                self._scheduler.after(LEDGER_RETRY_MS, self._write_again)
+            self._unwritten.append(payload)
+            del self._unwritten[:-LEDGER_WAITING_MAX]
+
+    def _write_again(self) -> None:
+        unwritten, self._unwritten = self._unwritten, []
+        if not self._is_stopped:
+            for payload in unwritten:
+                self._write_ledger(payload)
