@@ -35,10 +35,13 @@ def varint(number: int) -> bytes:
 
 
 @lru_cache(maxsize=65536)
-def _ends(user: int, to: int, group: int, device: str, options: int, session: int) -> tuple[bytes, bytes, bytes, bytes]:
+def _ends(
+    user: int, to: int, group: int, device: str, options: int, session: int
+) -> tuple[bytes, bytes, bytes, bytes, bytes]:
     """What is the same for all messages of one session to one place: before and behind what differs."""
     device_bytes = device.encode()
-    chat_head = (b"\x18" + varint(user) if user else b"") + b"\x20" + varint(to or group)
+    actor = varint(user) if user else b""
+    chat_head = (b"\x18" + actor if user else b"") + b"\x20" + varint(to or group)
     chat_device = b"\x32" + varint(len(device_bytes)) + device_bytes if device else b""
     chat_tail = b"\x50" + varint(NORMAL) + b"\x88\x01" + varint(P2P if to else GROUP)
     record_tail = (
@@ -46,25 +49,27 @@ def _ends(user: int, to: int, group: int, device: str, options: int, session: in
         + (b"\x30" + varint(options) if options else b"")
         + (b"\x38" + varint(session) if session else b"")
     )
-    return chat_head, chat_device, chat_tail, record_tail
+    record_actor = (b"\x10" + actor if user else b"") + b"\x1a"
+    return record_actor, chat_head, chat_device, chat_tail, record_tail
 
 
-@lru_cache(maxsize=4096)
-def _start(user: int, at: int) -> tuple[bytes, bytes]:
-    """The beginning of the record, and the chat's time: the same for what is said in one millisecond."""
-    return b"\x08" + varint(at) + (b"\x10" + varint(user) if user else b"") + b"\x1a", b"\x28" + varint(at)
+@lru_cache(maxsize=256)
+def _times(at: int) -> tuple[bytes, bytes]:
+    """The record's and the chat's time: the same for all that is said in one millisecond."""
+    time = varint(at)
+    return b"\x08" + time, b"\x28" + time
 
 
 def plain_record(
     data: bytes, send_id: bytes, at: int, user: int, to: int, group: int, device: str, options: int, session: int
 ) -> bytes:
     """An encoded Record whose chat is a text of normal priority, ``to`` a user or in a ``group``."""
-    chat_head, chat_device, chat_tail, record_tail = _ends(user, to, group, device, options, session)
-    record_head, chat_time = _start(user, at)
+    record_actor, chat_head, chat_device, chat_tail, record_tail = _ends(user, to, group, device, options, session)
+    record_time, chat_time = _times(at)
     chat = chat_head + chat_time + chat_device
     if send_id:
         chat += b"\x3a" + _ONE_BYTE[len(send_id)] + send_id
     if data:
         chat += b"\x4a" + varint(len(data)) + data
     chat += chat_tail
-    return record_head + varint(len(chat)) + chat + record_tail
+    return record_time + record_actor + varint(len(chat)) + chat + record_tail

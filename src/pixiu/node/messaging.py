@@ -90,7 +90,7 @@ class Messaging:
             stores, queue, clock, scheduler, settings.carrier,
             wake=self.relay.wake, tell=self.relay.tell, limits=self.limits,
             notify=self.horn.perform, general=general.perform, schedule=self._fire,
-            is_writer_busy=is_writer_busy,
+            is_writer_busy=is_writer_busy, is_present=self.relay.is_present,
         )  # fmt: skip
         self._notifier = Notifier(stores, queue, clock, self.carrier.counters, text_max=settings.horn.text_max)
         self.proxy = Proxy(

@@ -88,6 +88,26 @@ def test_a_batch_wakes_each_inbox_once_with_all_that_is_new() -> None:
     assert list(wakes[BERT].entries) == world.entries(BERT)
 
 
+def test_who_is_not_there_is_woken_only_for_a_notification_or_for_what_is_not_kept() -> None:
+    world = people()
+    world.appliers.forget_news()
+    world.apply(send(ANNA, BERT))
+    arrivals = world.appliers.inboxes.take_arrivals()
+    assert [(wake.user, wake.entries[0].options) for wake in wakes_of(arrivals, lambda _user: False)] == [(BERT, 7)]
+    assert [wake.user for wake in wakes_of(arrivals, {ANNA}.__contains__)] == [BERT, ANNA]
+    world.apply(send(ANNA, BERT, options=NEED_OFFLINE))
+    assert wakes_of(world.appliers.inboxes.take_arrivals(), lambda _user: False) == []
+    world.apply(send(ANNA, BERT, options=0))
+    assert len(wakes_of(world.appliers.inboxes.take_arrivals(), lambda _user: False)) == 2
+
+
+def test_nobody_is_notified_of_what_they_have_said_themselves() -> None:
+    world = people()
+    world.apply(send(ANNA, BERT))
+    assert [entry.options & NEED_NOTIFICATION for entry in world.entries(ANNA)] == [0]
+    assert [entry.options & NEED_NOTIFICATION for entry in world.entries(BERT)] == [NEED_NOTIFICATION]
+
+
 # Pushes.
 
 

@@ -438,3 +438,23 @@ def test_a_stopped_carrier_applies_nothing_more() -> None:
     world.run(1000)
     stores: Stores = world.stores
     assert stores.inboxes.after(BERT, "first", 0, 10).entries == []
+
+
+def test_a_bug_makes_the_node_unready_and_neither_spins_nor_skips(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = people()
+    calls = []
+
+    def broken(*_arguments: object) -> bool:
+        calls.append(1)
+        raise RuntimeError("a slip")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.stores.bodies, "put", broken)
+        world.write(send(ANNA, BERT))
+        world.run(3500)
+        assert world.carrier.problems() == ["RuntimeError: a slip"]
+        assert 2 <= len(calls) <= 6
+    world.run(3000)
+    assert world.carrier.problems() == []
+    assert len(world.stores.inboxes.after(BERT, "first", 0, 10).entries) == 1
+    assert world.log.topic(DEAD, 0, 10) == []

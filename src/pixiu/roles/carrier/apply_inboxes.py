@@ -3,7 +3,7 @@
 The body goes to xiu first, then its id into each inbox: whoever finds an id finds the body. A record whose port fails
 in the middle is applied again from its beginning. What was added stays added, and what was removed has its references
 released by the next attempt: ``_unreleased`` outlives the failed one. If the process dies instead, the stores go back
-to their last commit.
+to their last commit, which is why there is none in between (``is_midway``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from pixiu.model.body import body_of, tombstone
-from pixiu.model.inbox import FIRST
+from pixiu.model.inbox import FIRST, NEED_NOTIFICATION
 from pixiu.model.pixiu_pb2 import MemberChanged, Push, Record, Rows
 from pixiu.ports.sendkeys import Sent
 from pixiu.roles.carrier.arrivals import Arrival
@@ -98,6 +98,11 @@ class InboxApplier:
             self._release()
         self._reached.inboxes = event_id
 
+    @property
+    def is_midway(self) -> bool:
+        """Have entries left whose references are still counted? Then the stores hold half a record."""
+        return bool(self._unreleased)
+
     def take_arrivals(self) -> list[Arrival]:
         """What has entered inboxes since the last time. The stores have all of it."""
         arrivals, self._arrivals = self._arrivals, []
@@ -145,12 +150,15 @@ class InboxApplier:
         event_id, message_id = record.event_id, record.message_id
         at, session = parsed.at, parsed.session
         entered: list[tuple[int, str, int]] = []
-        self._arrivals.append(Arrival(message_id, event_id, at, options, session, body, entered))
+        actor = parsed.actor
+        self._arrivals.append(Arrival(message_id, event_id, at, options, actor, session, body, entered))
         add, offline_max_of, offline_max = self._inboxes.add, self._offline_max_of.get, self._offline_max
+        own = options & ~NEED_NOTIFICATION
         for user, platforms in zip(users, platforms_of, strict=True):
+            wanted = options if user != actor else own
             for platform in platforms:
                 useq = add(
-                    user, platform, message_id=message_id, event_id=event_id, at=at, options=options, session=session
+                    user, platform, message_id=message_id, event_id=event_id, at=at, options=wanted, session=session
                 )
                 if useq:
                     entered.append((user, platform, useq))

@@ -6,40 +6,50 @@ them. For the relay a batch of them is turned around: one ``Wake`` per inbox, wi
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pixiu.model.inbox import Entry
+from pixiu.model.inbox import NEED_NOTIFICATION, NEED_OFFLINE, Entry
 from pixiu.model.wake import Wake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["Arrival", "wakes_of"]
 
 
+_AWAY = NEED_OFFLINE | NEED_NOTIFICATION
+"""What matters when nobody is there."""
+
+
 class Arrival(NamedTuple):
-    """One message with the inboxes it has entered. All share its body and its options."""
+    """One message with the inboxes it has entered. All share its body."""
 
     message_id: int
     event_id: int
     at: int
     options: int
+    actor: int
+    """Who said it: nobody is notified of what they have said themselves."""
     session: int
     body: bytes
     inboxes: list[tuple[int, str, int]]
     """(user, platform, useq)."""
 
 
-def wakes_of(arrivals: list[Arrival]) -> list[Wake]:
-    """One wake per inbox. All of them share one mapping of bodies."""
+def wakes_of(arrivals: list[Arrival], is_present: Callable[[int], bool] = lambda _user: True) -> list[Wake]:
+    """One wake per inbox that anyone cares about. All of them share one mapping of bodies.
+
+    An entry that simply waits for a user who is not there wakes nobody: that is most entries of most users.
+    """
     bodies = {arrival.message_id: arrival.body for arrival in arrivals}
-    if len(arrivals) == 1:
-        message_id, event_id, at, options, session, _, inboxes = arrivals[0]
-        return [
-            Wake(user, platform, useq, (Entry(useq, message_id, event_id, at, options, session),), bodies)
-            for user, platform, useq in inboxes
-        ]
     entries_of: dict[tuple[int, str], list[Entry]] = {}
-    for message_id, event_id, at, options, session, _, inboxes in arrivals:
+    for message_id, event_id, at, options, actor, session, _, inboxes in arrivals:
+        own = options & ~NEED_NOTIFICATION
         for user, platform, useq in inboxes:
-            entry = Entry(useq, message_id, event_id, at, options, session)
+            wanted = options if user != actor else own
+            if wanted & _AWAY == NEED_OFFLINE and not is_present(user):
+                continue
+            entry = Entry(useq, message_id, event_id, at, wanted, session)
             entries = entries_of.get((user, platform))
             if entries is None:
                 entries_of[user, platform] = [entry]

@@ -83,6 +83,7 @@ class Carrier:
         general: Performer | None = None,
         schedule: SchedulePerformer | None = None,
         is_writer_busy: Callable[[], bool] = lambda: False,
+        is_present: Callable[[int], bool] = lambda _user: True,
     ) -> None:
         """``say`` is told what large groups say; ``notify``, ``general`` and ``schedule`` perform tasks, if given."""
         self.counters = CarrierCounters()
@@ -103,9 +104,11 @@ class Carrier:
         self._tell = tell
         self._say = say
         self._is_writer_busy = is_writer_busy
+        self._is_present = is_present
         self._limits = limits or Limits()
         self._appliers = Appliers(stores, self._limits)
         self._lanes = [_LaneState(lane, apply, stores.applied(lane)) for lane, apply in self._appliers.lanes]
+        self._by_lane = {state.lane: state for state in self._lanes}
         self._waiters: list[tuple[int, int, Callable[[], object]]] = []
         self._waiter_count = 0
         self._is_running = False
@@ -115,6 +118,7 @@ class Carrier:
         self._yielding_since: int | None = None
         self._commit_timer: Timer | None = None
         self._commit_problem = ""
+        self._bug = ""
         self._forgot_at = clock.monotonic_us()
 
     # Life.
@@ -143,7 +147,7 @@ class Carrier:
         """The event id that a lane has reached: visible, perhaps not yet durable."""
         if lane is Lane.TASKS:
             return self.tasks.finished_through if self.tasks is not None else 0
-        return next(state.position for state in self._lanes if state.lane is lane)
+        return self._by_lane[lane].position
 
     @property
     def applied_all(self) -> int:
@@ -171,7 +175,9 @@ class Carrier:
     def problems(self) -> list[str]:
         """Why this node should get no traffic; empty if all is well."""
         problems = [f"{state.lane.value}: {state.problem}" for state in self._lanes if state.problem]
-        return [*problems, f"commit: {self._commit_problem}"] if self._commit_problem else problems
+        if self._commit_problem:
+            problems.append(f"commit: {self._commit_problem}")
+        return [*problems, self._bug] if self._bug else problems
 
     # Turns.
 
@@ -185,6 +191,15 @@ class Carrier:
         self._is_turn_due = False
         if not self._is_running or self._let_the_writer_go_first():
             return
+        try:
+            self._go_on()
+        except Exception as error:  # a role's boundary: a bug must neither spin nor take the process down
+            log.exception("carrier stopped by a bug, will try again")
+            self._bug = f"{type(error).__name__}: {error}"
+            self._is_turn_due = True
+            self._scheduler.after(self._settings.lane_retry_ms, self._turn)
+
+    def _go_on(self) -> None:
         waiting = [state for state in self._lanes if not state.is_held]
         while waiting:
             after = min(state.position for state in waiting)
@@ -194,6 +209,7 @@ class Carrier:
             has_joined = bool(going) and going[0].position == bound
             waiting = [state for state in waiting if state not in together or (has_joined and state in going)]
         self._deliver()
+        self._bug = ""
         if any(state.position < self._log.committed for state in self._lanes if not state.is_held):
             self._receive()
         else:
@@ -312,7 +328,7 @@ class Carrier:
         appliers, counters = self._appliers, self.counters
         arrivals = appliers.inboxes.take_arrivals()
         if arrivals:
-            wakes = wakes_of(arrivals)
+            wakes = wakes_of(arrivals, self._is_present)
             counters.entries += sum(len(arrival.inboxes) for arrival in arrivals)
             if wakes:
                 self._wake(wakes)
@@ -360,8 +376,9 @@ class Carrier:
         if self._commit_timer is not None:
             self._commit_timer.cancel()
             self._commit_timer = None
-        if self.dead.waiting:
-            # A record that was skipped must be among the dead letters before anyone may forget it.
+        if self.dead.waiting or self._appliers.inboxes.is_midway:
+            # A record that was skipped must be among the dead letters before anyone may forget it; and half a record
+            # must not become durable: applied again, it would not find what it has removed.
             self._touch_later()
             return
         applied = {state.lane: state.position for state in self._lanes}

@@ -94,6 +94,8 @@ class Relay:
         self._resync_share = resync_share
         self._make_delivery = make_delivery
         self._users: dict[int, list[LiveInbox]] = {}
+        self.is_present = self._users.__contains__
+        """Is any session of this user here? Asked for every entry: the dictionary's own method."""
         self._live: dict[int, LiveSession] = {}
         self._deliveries = Deliveries(
             inboxes=inboxes,
