@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pixiu.backends.embedded.keyvalue import RocksKeyValue
+from pixiu.backends.embedded.keyvalue import LARGE, RocksKeyValue
 from pixiu.backends.memory.keyvalue import MemoryKeyValue
 from pixiu.model.errors import Unavailable
 from pixiu.ports.keyvalue import KeyValue
@@ -69,6 +69,17 @@ class TestRocks(KeyValueContract):
             again.close()
         finally:
             subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+class TestLargeRocks(KeyValueContract):
+    """With bloom filters, and the bounds that the stores of messaging have."""
+
+    @pytest.fixture(autouse=True)
+    def prepare(self, tmp_path: Path) -> None:
+        self.folder = tmp_path / "stores"
+
+    def open_store(self) -> KeyValue:
+        return RocksKeyValue(self.folder, options=LARGE)
 
 
 class TestSimulated(KeyValueContract):

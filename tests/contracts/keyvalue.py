@@ -34,6 +34,33 @@ class KeyValueContract(ABC):
         assert list(store.scan(b"z", b"a")) == []
         store.close()
 
+    def test_a_scan_back_gives_the_same_pairs_last_one_first(self) -> None:
+        store = self.open_store()
+        keys = [b"a", b"a\x00", b"a\xff", b"b", b"b\x00", b"\x00", b"\xfe\xff"]
+        store.write([(key, key) for key in keys])
+        assert [key for key, _ in store.scan_back(b"a", b"b")] == [b"a\xff", b"a\x00", b"a"]
+        assert [key for key, _ in store.scan_back(b"a\x01", b"b\x01")] == [b"b\x00", b"b", b"a\xff"]
+        assert [key for key, _ in store.scan_back(*EVERYTHING)] == sorted(keys, reverse=True)
+        assert list(store.scan_back(b"c", b"c")) == []
+        assert list(store.scan_back(b"z", b"a")) == []
+        assert list(store.scan_back(b"a\x01", b"a\x02")) == []
+        store.close()
+
+    def test_a_page_from_either_end_is_read_without_the_rest(self) -> None:
+        store = self.open_store()
+        store.write([(b"%05d" % number, b"x") for number in range(2000)])
+        forward, backward = store.scan(b"00500", b"01500"), store.scan_back(b"00500", b"01500")
+        assert [next(forward)[0], next(forward)[0]] == [b"00500", b"00501"]
+        assert [next(backward)[0], next(backward)[0]] == [b"01499", b"01498"]
+        store.close()
+
+    def test_many_keys_are_got_at_once_each_in_its_place(self) -> None:
+        store = self.open_store()
+        store.write([(b"a", b"1"), (b"b", b""), (b"c", b"3")])
+        assert store.get_many([b"c", b"no", b"a", b"b", b"a"]) == [b"3", None, b"1", b"", b"1"]
+        assert store.get_many([]) == []
+        store.close()
+
     def test_deletes_come_before_puts_of_the_same_batch(self) -> None:
         store = self.open_store()
         store.write([(b"a", b"1"), (b"b", b"2")])
@@ -102,7 +129,10 @@ class KeyValueContract(ABC):
                 model.pop(key, None)
             model.update(puts)
             start, end = sorted(bytes(rng.choices(b"abc\x00\xff", k=2)) for _ in range(2))
-            assert list(store.scan(start, end)) == sorted(i for i in model.items() if start <= i[0] < end), step
+            expected = sorted(i for i in model.items() if start <= i[0] < end)
+            assert list(store.scan(start, end)) == expected, step
+            assert list(store.scan_back(start, end)) == expected[::-1], step
+            assert store.get_many(keys) == [model.get(key) for key in keys], step
             if rng.random() < 0.05:
                 store.flush()
         assert list(store.dump()) == sorted(model.items())

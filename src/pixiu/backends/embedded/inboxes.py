@@ -1,23 +1,16 @@
 """``Inboxes`` on the overlay.
 
 All inboxes of a user are one row and one object, ``Desk``. Entries are rows; the newest ones are objects too, and an
-entry that is acked before the commit never becomes a row. What is in memory of one inbox::
-
-       floor                      gap_after        gap_through          latest
-         |  entries (the front)       |  rows only      |   entries        |
-         |  e e e   e e               |  . . . . . .    |   e e e e        |
-                                                                 ^ saved: rows exist through here
-
-Most inboxes have no gap: all that waits is in memory. Behind an inbox that has a gap, the front is read in pages.
+entry that is acked before the commit never becomes a row. Behind an inbox that is too long for memory, entries are read
+in pages.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import islice
-from struct import Struct
-from sys import intern
 
 from pixiu.backends.embedded.cache import Cache
+from pixiu.backends.embedded.desk import Desk, Inbox, entry_key, entry_value
 from pixiu.backends.embedded.layout import ENTRY, INBOXES, key1, range_of
 from pixiu.backends.embedded.overlay import Overlay, Rows
 from pixiu.model.errors import LocalProtocolError
@@ -31,84 +24,10 @@ _IDLE_MAX = 8
 _READ_MAX = 1024
 """Rows read at once when a long inbox is emptied."""
 
-_entry_key = Struct(">cQHQ").pack
-_entry = Struct(">QQqIQ")
-_inbox = Struct(">QQQQqB")  # floor, latest, waiting, event_id, oldest_at, length of the platform's name behind it
 _new = tuple.__new__
 
 
-class _Inbox:
-    """One inbox: the counts of its row, and the entries that are in memory."""
-
-    __slots__ = (
-        "entries",
-        "event_id",
-        "floor",
-        "gap_after",
-        "gap_through",
-        "idle",
-        "latest",
-        "name",
-        "number",
-        "oldest_at",
-        "saved",
-        "waiting",
-    )
-
-    def __init__(
-        self, number: int, name: bytes, floor: int, latest: int, waiting: int, event_id: int, oldest_at: int
-    ) -> None:
-        self.number = number
-        self.name = name
-        self.floor = floor
-        self.latest = latest
-        self.waiting = waiting
-        self.event_id = event_id
-        self.oldest_at = oldest_at
-        self.entries: list[Entry] = []
-        self.gap_after = floor
-        self.gap_through = latest if waiting else floor
-        self.saved = latest
-        self.idle = 0
-
-    def is_whole(self) -> bool:
-        """Is all that waits in memory?"""
-        return self.waiting == len(self.entries)
-
-    def settle(self) -> None:
-        """The front is gone: the inbox begins with the first entry that is in memory."""
-        entries = self.entries
-        if entries:
-            self.floor = entries[0][0] - 1
-            self.oldest_at = entries[0][3]
-        else:
-            self.floor = self.latest
-            self.oldest_at = 0
-
-    def front_count(self) -> int:
-        """How many entries in memory lie before the gap."""
-        return bisect_left(self.entries, (self.gap_after + 1,))
-
-
-class _Desk:
-    """All inboxes of one user, in the order of their opening."""
-
-    __slots__ = ("held", "inboxes", "is_changed", "platforms", "user")
-
-    def __init__(self, user: int) -> None:
-        self.user = user
-        self.held = 0
-        """Entries in memory after the last commit."""
-        self.inboxes: dict[str, _Inbox] = {}
-        self.platforms: tuple[str, ...] = ()
-        self.is_changed = False
-
-    def state_of(self, platform: str) -> InboxState:
-        inbox = self.inboxes[platform]
-        return InboxState(self.user, platform, inbox.floor, inbox.latest, inbox.waiting, inbox.oldest_at)
-
-
-def _weight(desk: _Desk) -> int:
+def _weight(desk: Desk) -> int:
     return 1 + desk.held // 8
 
 
@@ -122,9 +41,9 @@ class EmbeddedInboxes:
     def __init__(self, overlay: Overlay, *, cached_max: int = 40_000, kept_max: int = 64) -> None:
         self._overlay = overlay
         self._kept_max = kept_max
-        self._desks: Cache[int, _Desk] = Cache(cached_max, _weight)
-        self._changed: dict[int, _Desk] = {}
-        self._saved: dict[int, _Desk] = {}
+        self._desks: Cache[int, Desk] = Cache(cached_max, _weight)
+        self._changed: dict[int, Desk] = {}
+        self._saved: dict[int, Desk] = {}
         """Those with entries that the store below does not have yet: they stay in memory."""
         self._added = 0
         self._deleted = 0
@@ -140,7 +59,7 @@ class EmbeddedInboxes:
             inboxes[platform] = inboxes.pop(FIRST)
             inboxes[platform].name = platform.encode()
         else:
-            inboxes[platform] = _Inbox(len(inboxes), platform.encode(), 0, 0, 0, 0, 0)
+            inboxes[platform] = Inbox(len(inboxes), platform.encode(), 0, 0, 0, 0, 0)
         desk.platforms = tuple(inboxes)
         self._note(desk)
         return True
@@ -228,14 +147,18 @@ class EmbeddedInboxes:
         start, end = range_of(INBOXES)
         if user_after >= 0:
             start = key1(INBOXES, user_after)
+        for user, desk in self._changed.items():
+            self._overlay.put(key1(INBOXES, user), desk.encoded())
         found: list[InboxState] = []
-        for desk in self._desks_between(start, end):
-            for platform in sorted(desk.platforms):
-                if len(found) >= limit:
-                    return found
-                if (desk.user, platform) > (user_after, platform_after):
-                    found.append(desk.state_of(platform))
-        return found
+        for key, value in self._overlay.scan(start, end):
+            user = int.from_bytes(key[1:], "big")
+            states = Desk.states_in(user, value)
+            if user == user_after:
+                states = [state for state in states if state.platform > platform_after]
+            found += states
+            if len(found) >= limit:
+                break
+        return found[: max(limit, 0)]
 
     @property
     def pending_bytes(self) -> int:
@@ -249,11 +172,11 @@ class EmbeddedInboxes:
         for user in sorted(changed):
             desk = changed[user]
             desk.is_changed = False
-            rows.append((key1(INBOXES, user), _encoded(desk)))
+            rows.append((key1(INBOXES, user), desk.encoded()))
             for inbox in desk.inboxes.values():
                 if inbox.entries:
                     saved[user] = desk
-                    _encode_entries(user, inbox, entry_rows)
+                    inbox.encode_entries(user, entry_rows)
                 inbox.saved = inbox.latest
         rows.extend(entry_rows)
         self._changed = {}
@@ -285,33 +208,26 @@ class EmbeddedInboxes:
 
     # What follows is for inboxes that are cold, or long.
 
-    def _note(self, desk: _Desk) -> None:
+    def _note(self, desk: Desk) -> None:
         desk.is_changed = True
         self._changed[desk.user] = desk
 
-    def _desk(self, user: int) -> _Desk:
+    def _desk(self, user: int) -> Desk:
         desk = self._desks.find(user)
         if desk is None:
             desk = self._changed.get(user) or self._saved.get(user)
             if desk is None:
                 value = self._overlay.get(key1(INBOXES, user))
-                desk = _Desk(user) if value is None else _decoded(user, value)
+                desk = Desk(user) if value is None else Desk.decoded(user, value)
             self._desks.keep(user, desk)
         return desk
 
-    def _desks_between(self, start: bytes, end: bytes) -> Iterator[_Desk]:
-        """Desks in order, as they are now, without bringing any into the cache."""
-        for user, desk in self._changed.items():
-            self._overlay.put(key1(INBOXES, user), _encoded(desk))
-        for key, value in self._overlay.scan(start, end):
-            yield _decoded(int.from_bytes(key[1:], "big"), value)
+    def _rows(self, user: int, inbox: Inbox, first: int, through: int) -> Iterator[Entry]:
+        start = entry_key(ENTRY, user, inbox.number, first)
+        for key, value in self._overlay.scan_below(start, entry_key(ENTRY, user, inbox.number, through + 1)):
+            yield Entry(int.from_bytes(key[11:], "big"), *entry_value.unpack(value))
 
-    def _rows(self, user: int, inbox: _Inbox, first: int, through: int) -> Iterator[Entry]:
-        start = _entry_key(ENTRY, user, inbox.number, first)
-        for key, value in self._overlay.scan_below(start, _entry_key(ENTRY, user, inbox.number, through + 1)):
-            yield Entry(int.from_bytes(key[11:], "big"), *_entry.unpack(value))
-
-    def _fill(self, user: int, inbox: _Inbox, limit: int) -> None:
+    def _fill(self, user: int, inbox: Inbox, limit: int) -> None:
         """Bring the next entries of the gap into memory."""
         rows = list(islice(self._rows(user, inbox, inbox.gap_after + 1, inbox.gap_through), limit))
         at = inbox.front_count()
@@ -319,7 +235,7 @@ class EmbeddedInboxes:
         inbox.gap_after = rows[-1][0] if len(rows) == limit else inbox.gap_through
         self._desks.weigh(len(rows) // 8)
 
-    def _read(self, user: int, inbox: _Inbox, after: int, limit: int) -> list[Entry]:
+    def _read(self, user: int, inbox: Inbox, after: int, limit: int) -> list[Entry]:
         """A page of an inbox with a gap."""
         front = inbox.front_count()
         room = self._kept_max * 4 - front
@@ -338,7 +254,7 @@ class EmbeddedInboxes:
             page.extend(entries[behind : behind + limit - len(page)])
         return page
 
-    def _take(self, desk: _Desk, inbox: _Inbox, first: int, through: int) -> list[Entry]:
+    def _take(self, desk: Desk, inbox: Inbox, first: int, through: int) -> list[Entry]:
         """Take out a range, wherever its entries are. All reading comes before the first change."""
         through = min(through, inbox.latest)
         is_front = first == inbox.floor + 1
@@ -361,7 +277,7 @@ class EmbeddedInboxes:
             self._note(desk)
         return gone
 
-    def _fill_beyond(self, user: int, inbox: _Inbox, through: int) -> None:
+    def _fill_beyond(self, user: int, inbox: Inbox, through: int) -> None:
         """Have all entries through here in memory, and the next one too."""
         while not inbox.is_whole() and inbox.gap_after < inbox.gap_through:
             front = inbox.front_count()
@@ -369,38 +285,7 @@ class EmbeddedInboxes:
                 return
             self._fill(user, inbox, max(self._kept_max, min(through - inbox.gap_after + 1, _READ_MAX)))
 
-    def _delete(self, user: int, inbox: _Inbox, gone: list[Entry]) -> None:
+    def _delete(self, user: int, inbox: Inbox, gone: list[Entry]) -> None:
         saved, number = inbox.saved, inbox.number
-        self._overlay.drop([_entry_key(ENTRY, user, number, entry[0]) for entry in gone if entry[0] <= saved])
+        self._overlay.drop([entry_key(ENTRY, user, number, entry[0]) for entry in gone if entry[0] <= saved])
         self._deleted += len(gone)
-
-
-def _encode_entries(user: int, inbox: _Inbox, rows: Rows) -> None:
-    """Rows for the entries that have none yet."""
-    pack, entries, number, saved = _entry.pack, inbox.entries, inbox.number, inbox.saved
-    first = 0 if entries[0][0] > saved else bisect_left(entries, (saved + 1,))
-    for entry in entries[first:]:
-        rows.append((_entry_key(ENTRY, user, number, entry[0]), pack(*entry[1:])))
-
-
-def _encoded(desk: _Desk) -> bytes:
-    value = b""
-    for inbox in desk.inboxes.values():
-        name = inbox.name
-        value += (
-            _inbox.pack(inbox.floor, inbox.latest, inbox.waiting, inbox.event_id, inbox.oldest_at, len(name)) + name
-        )
-    return value
-
-
-def _decoded(user: int, value: bytes) -> _Desk:
-    desk = _Desk(user)
-    position = 0
-    while position < len(value):
-        floor, latest, waiting, event_id, oldest_at, length = _inbox.unpack_from(value, position)
-        position += _inbox.size + length
-        name = value[position - length : position]
-        inbox = _Inbox(len(desk.inboxes), name, floor, latest, waiting, event_id, oldest_at)
-        desk.inboxes[intern(name.decode())] = inbox
-    desk.platforms = tuple(desk.inboxes)
-    return desk

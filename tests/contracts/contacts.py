@@ -1,0 +1,76 @@
+"""What every ``Contacts`` must do."""
+
+from pixiu.ports.contacts import Contacts
+from tests.contracts.stores import StoresCase
+
+
+class ContactsContract(StoresCase):
+    """Contacts and blocks of a user."""
+
+    @property
+    def contacts(self) -> Contacts:
+        return self.stores().contacts
+
+    def test_contacts_are_listed_with_the_time_of_adding_oldest_first(self) -> None:
+        for peer, at in [(5, 300), (9, 100), (7, 200), (3, 200)]:
+            assert self.contacts.link(1, peer, at)
+        expected = [(9, 100), (3, 200), (7, 200), (5, 300)]
+        assert self.contacts.of(1) == expected
+        self.settle()
+        assert self.contacts.of(1) == expected
+        assert self.contacts.of(2) == []
+
+    def test_linking_twice_keeps_the_first_time(self) -> None:
+        assert self.contacts.link(1, 2, 100)
+        self.settle()
+        assert not self.contacts.link(1, 2, 200)
+        assert self.contacts.of(1) == [(2, 100)]
+
+    def test_a_list_is_its_owners_alone(self) -> None:
+        self.contacts.link(1, 2, 100)
+        self.contacts.link(2, 3, 100)
+        self.settle()
+        assert self.contacts.of(1) == [(2, 100)]
+        assert self.contacts.of(2) == [(3, 100)]
+        assert self.contacts.of(3) == []
+
+    def test_unlink_takes_off_the_list_and_a_new_link_has_a_new_time(self) -> None:
+        self.contacts.link(1, 2, 100)
+        self.contacts.link(1, 3, 100)
+        self.settle()
+        assert self.contacts.unlink(1, 2)
+        assert not self.contacts.unlink(1, 2)
+        assert not self.contacts.unlink(1, 99)
+        self.settle()
+        assert self.contacts.of(1) == [(3, 100)]
+        assert self.contacts.link(1, 2, 50)
+        self.settle()
+        assert self.contacts.of(1) == [(2, 50), (3, 100)]
+
+    def test_a_block_is_one_way_and_can_be_taken_back(self) -> None:
+        self.contacts.block(1, 2, is_blocked=True)
+        self.contacts.block(1, 2, is_blocked=True)
+        assert self.contacts.is_blocked(1, 2)
+        self.settle()
+        assert self.contacts.is_blocked(1, 2)
+        assert not self.contacts.is_blocked(2, 1)
+        assert not self.contacts.is_blocked(1, 3)
+        self.contacts.block(1, 2, is_blocked=False)
+        assert not self.contacts.is_blocked(1, 2)
+        self.settle()
+        assert not self.contacts.is_blocked(1, 2)
+
+    def test_blocks_and_contacts_do_not_touch_each_other(self) -> None:
+        self.contacts.block(1, 2, is_blocked=True)
+        assert self.contacts.of(1) == []
+        self.contacts.link(1, 2, 100)
+        self.contacts.link(1, 3, 100)
+        self.contacts.block(1, 3, is_blocked=True)
+        self.settle()
+        assert self.contacts.of(1) == [(2, 100), (3, 100)]
+        self.contacts.unlink(1, 2)
+        self.contacts.block(1, 3, is_blocked=False)
+        self.settle()
+        assert self.contacts.of(1) == [(3, 100)]
+        assert self.contacts.is_blocked(1, 2)
+        assert not self.contacts.is_blocked(1, 3)

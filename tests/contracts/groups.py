@@ -1,0 +1,179 @@
+"""What every ``Groups`` must do."""
+
+from dataclasses import replace
+
+from pixiu.model.group import Group, Member, Role
+from pixiu.ports.groups import Groups
+from tests.contracts.stores import StoresCase
+
+
+def member(user: int, joined: int, left: int = 0, role: Role = Role.MEMBER) -> Member:
+    return Member(user, role, joined, joined * 1000, left)
+
+
+class GroupsContract(StoresCase):
+    """Groups, members of now and of then, requests."""
+
+    @property
+    def groups(self) -> Groups:
+        return self.stores().groups
+
+    def users_at(self, event_id: int | None, group: int = 1) -> list[int]:
+        return [found.user for found in self.groups.members(group, at=event_id)]
+
+    def test_a_group_is_kept_with_all_its_fields(self) -> None:
+        group = Group(
+            5, "chess", "Chess 棋", "http://a", 7, needs_approval=True, is_large=True, fields={"键": "值"},
+            created_at=1_700_000_000_000, message_count=3, last_message_id=2**61,
+        )  # fmt: skip
+        self.groups.put(group)
+        assert self.groups.get(5) == group
+        self.settle()
+        assert self.groups.get(5) == group
+        assert self.groups.number_of("chess") == 5
+        assert self.groups.get(6) is None
+        assert self.groups.number_of("Chess") is None
+
+    def test_a_change_replaces_the_group_and_leaves_its_members(self) -> None:
+        group = Group(5, "chess", "Chess", "", 7)
+        self.groups.put(group)
+        self.groups.put_member(5, member(7, 1, role=Role.OWNER))
+        for count in range(1, 5):
+            group = replace(group, message_count=count, last_message_id=count * 10)
+            self.groups.put(group)
+            assert self.groups.get(5) == group
+            self.settle()
+        assert self.groups.get(5) == group
+        assert self.groups.members(5) == [member(7, 1, role=Role.OWNER)]
+
+    def test_groups_and_users_have_spaces_of_their_own(self) -> None:
+        self.groups.put(Group(5, "amy", "a group", "", 1))
+        self.settle()
+        assert self.stores().users.number_of("amy") is None
+        assert self.stores().users.get(5) is None
+
+    def test_members_are_listed_by_number_and_are_gone_when_they_left(self) -> None:
+        for user in (300, 2, 2**60, 70):
+            self.groups.put_member(1, member(user, 10))
+        self.groups.put_member(2, member(9, 10))
+        assert self.users_at(None) == [2, 70, 300, 2**60]
+        self.settle()
+        assert self.users_at(None) == [2, 70, 300, 2**60]
+        assert self.groups.member(1, 70) == member(70, 10)
+        self.groups.put_member(1, member(70, 10, left=20))
+        assert self.groups.member(1, 70) is None
+        self.settle()
+        assert self.groups.member(1, 70) is None
+        assert self.users_at(None) == [2, 300, 2**60]
+        assert self.groups.member(1, 9) is None
+        assert self.groups.member(3, 9) is None
+
+    def test_a_member_changes_in_place(self) -> None:
+        self.groups.put_member(1, member(5, 10))
+        self.settle()
+        changed = Member(5, Role.ADMIN, 10, 10_000, 0, is_muted=True, count_at_read=77)
+        self.groups.put_member(1, changed)
+        assert self.groups.members(1) == [changed]
+        self.settle()
+        assert self.groups.member(1, 5) == changed
+        assert self.groups.members(1, at=10) == [changed]
+
+    def test_the_past_can_be_asked_about(self) -> None:
+        self.groups.put_member(1, member(5, 10))
+        self.groups.put_member(1, member(6, 20))
+        self.settle()
+        self.groups.put_member(1, member(5, 10, left=30))
+        for _ in range(2):
+            assert self.users_at(9) == []
+            assert self.users_at(10) == self.users_at(19) == [5]
+            assert self.users_at(20) == self.users_at(29) == [5, 6]
+            assert self.users_at(30) == self.users_at(1000) == [6]
+            self.settle()
+
+    def test_who_comes_back_was_away_in_between(self) -> None:
+        self.groups.put_member(1, member(5, 10))
+        self.groups.put_member(1, member(5, 10, left=20))
+        self.settle()
+        self.groups.put_member(1, member(5, 30))
+        for _ in range(2):
+            assert self.users_at(15) == [5]
+            assert self.users_at(25) == []
+            assert self.users_at(35) == self.users_at(None) == [5]
+            assert self.groups.member(1, 5) == member(5, 30)
+            assert self.groups.groups_of(5) == [1]
+            self.settle()
+        self.groups.put_member(1, member(5, 30, left=40))
+        self.settle()
+        assert [event_id for event_id in range(50) if self.users_at(event_id)] == [*range(10, 20), *range(30, 40)]
+        assert self.groups.groups_of(5) == []
+
+    def test_nobody_is_a_member_twice(self) -> None:
+        self.groups.put_member(1, member(5, 10))
+        self.groups.put_member(1, member(5, 30))
+        self.settle()
+        assert self.users_at(None) == [5]
+        assert [len(self.users_at(event_id)) for event_id in (9, 10, 29, 30, 31)] == [0, 1, 1, 1, 1]
+
+    def test_applying_a_change_twice_changes_nothing(self) -> None:
+        for stay in (member(5, 10), member(5, 10, left=20), member(5, 30)):
+            for _ in range(2):
+                self.groups.put_member(1, stay)
+                self.settle()
+        assert [self.users_at(event_id) for event_id in (15, 25, 35)] == [[5], [], [5]]
+
+    def test_what_is_forgotten_is_only_what_ended_by_then(self) -> None:
+        self.groups.put_member(1, member(5, 10, left=20))
+        self.groups.put_member(1, member(5, 30, left=40))
+        self.groups.put_member(1, member(6, 10, left=21))
+        self.groups.put_member(2, member(6, 10, left=20))
+        self.groups.put_member(1, member(7, 10))
+        self.settle()
+        self.groups.forget_left(20)
+        for _ in range(2):
+            assert self.users_at(20) == [6, 7]
+            assert self.users_at(35) == [5, 7]
+            assert self.users_at(None) == [7]
+            self.settle()
+        self.groups.forget_left(10**9)
+        self.settle()
+        assert self.users_at(15) == self.users_at(None) == [7]
+        self.groups.put_member(1, member(5, 50))
+        self.settle()
+        assert self.users_at(None) == [5, 7]
+
+    def test_a_user_s_groups_are_those_of_now(self) -> None:
+        for group in (300, 2, 2**50):
+            self.groups.put_member(group, member(5, 10))
+        self.groups.put_member(9, member(6, 10))
+        self.groups.put_member(2, member(5, 10, left=20))
+        assert self.groups.groups_of(5) == [300, 2**50]
+        self.settle()
+        assert self.groups.groups_of(5) == [300, 2**50]
+        assert self.groups.groups_of(7) == []
+
+    def test_requests_wait_until_they_are_dropped(self) -> None:
+        self.groups.request(1, 9, 200)
+        self.groups.request(1, 5, 300)
+        self.groups.request(2, 6, 100)
+        self.settle()
+        assert self.groups.requests(1) == [(5, 300), (9, 200)]
+        self.groups.request(1, 9, 400)
+        self.groups.request(1, 5, 0)
+        self.groups.request(1, 77, 0)
+        self.settle()
+        assert self.groups.requests(1) == [(9, 400)]
+        assert self.groups.requests(2) == [(6, 100)]
+        assert self.groups.requests(3) == []
+
+    def test_a_list_of_members_is_the_caller_s_own(self) -> None:
+        self.groups.put_member(1, member(5, 10))
+        self.groups.members(1).clear()
+        self.groups.members(1, at=20).clear()
+        assert self.users_at(None) == self.users_at(20) == [5]
+
+    def test_a_group_of_many(self) -> None:
+        for user in range(1, 1201):
+            self.groups.put_member(1, member(user, user))
+        self.settle()
+        assert self.users_at(None) == list(range(1, 1201))
+        assert self.users_at(600) == list(range(1, 601))
