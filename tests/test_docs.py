@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from pixiu.config import key_types, sections
+from pixiu.im import VERBS
+from pixiu.im.content import CONTENT
 from tools import make_features, make_reference
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,7 +28,13 @@ TARGETS = (
     "bench-core", "docs", "proto", "lock", "clean",
 )
 # fmt: on
-NAMES_PATHS = ("docs/origins.md", "docs/dependencies.md", "docs/testing.md", "docs/architecture.md")
+NAMES_PATHS = (
+    "docs/origins.md",
+    "docs/dependencies.md",
+    "docs/testing.md",
+    "docs/architecture.md",
+    "docs/STATUS.md",
+)
 PATH = r"`((?:src|tests|tools|docs|examples|benchmarks|requirements)/[^`\s]*)`"
 
 
@@ -73,12 +81,37 @@ def test_every_test_named_in_the_guarantees_exists() -> None:
     assert names <= defined_tests(), sorted(names - defined_tests())
 
 
-@pytest.mark.parametrize("name", ["docs/guarantees.md", "docs/origins.md", "docs/operations.md", "README.md"])
+@pytest.mark.parametrize(
+    "name", ["docs/guarantees.md", "docs/messaging.md", "docs/origins.md", "docs/operations.md", "README.md"]
+)
 def test_every_setting_named_in_a_document_exists(name: str) -> None:
     known = sections()
     for section, key in re.findall(r"`([a-z]+)\.([a-z_]+)(?: = [^`]*)?`", without_code(text_of(name))):
         if section in known and f"{section}.{key}" not in SMSS_KEYS:
             assert key in key_types(known[section]), f"{name} names {section}.{key}"
+
+
+def table_rows(text: str, heading: str) -> dict[str, str]:
+    """Second cells by first cells of the table with this heading."""
+    table = text.partition(f"\n| {heading} |")[2].partition("\n\n")[0]
+    return dict(re.findall(r"^\| (.+?) \| (.*?) \|", table, flags=re.MULTILINE))
+
+
+def test_every_action_and_every_param_of_it_is_documented() -> None:
+    text = text_of("docs/messaging.md")
+    content = {name for cell in table_rows(text, "content") for name in re.findall(r"`(\w+)`", cell)}
+    assert content == CONTENT
+    actions = {name.strip("`"): params for name, params in table_rows(text, "action").items() if name.startswith("`")}
+    assert actions.keys() == VERBS.keys()
+    for name, verb in VERBS.items():
+        named = set(re.findall(r"`(\w+)`", actions[name]))
+        assert named | (content if "*content*" in actions[name] else set()) == verb.params, name
+
+
+def test_every_limit_of_messaging_is_documented() -> None:
+    limits = text_of("docs/messaging.md").partition("\n## Limits\n")[2].partition("\n## ")[0]
+    for key in key_types(sections()["messaging"]):
+        assert f"`messaging.{key}`" in limits or key == "forward_gap_ms", key
 
 
 def test_the_settings_and_metrics_tables_are_up_to_date() -> None:

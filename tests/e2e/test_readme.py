@@ -24,7 +24,8 @@ def queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueueProcess]:
 def readme_block(language: str, containing: str) -> str:
     """The code block of the README that contains some text."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    (block,) = [b for b in re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL) if containing in b]
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+    (block,) = [body for fence, body in blocks if fence == language and containing in body]
     return str(block)
 
 
@@ -56,3 +57,12 @@ def test_the_program_works_as_it_is_shown(queue: QueueProcess) -> None:
     body = body.replace("127.0.0.1:12301", queue.address).replace("delivery.text)", "delivery.text, flush=True)")
     program = f"import asyncio\n{imports}\nasync def main():\n{textwrap.indent(body, '    ')}\nasyncio.run(main())"
     assert first_line([sys.executable, "-c", program]).endswith("good morning\n")
+
+
+def test_the_node_in_a_program_works_as_it_is_shown(tmp_path: Path) -> None:
+    imports, _, body = readme_block("python", "Node.embedded").partition("\n\n")
+    body = body.replace('"data"', repr(str(tmp_path / "data")))
+    program = f"import asyncio\n{imports}\nasync def main():\n{textwrap.indent(body, '    ')}"
+    program += "    print(message['text'], books['balanced'])\nasyncio.run(main())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "hello, Bob True\n"
