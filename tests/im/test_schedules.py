@@ -43,6 +43,21 @@ def test_a_scheduled_send_waits_comes_due_and_is_said_once() -> None:
     assert world.inbox("alice")[-1]["at"] == said["at"] == at  # type: ignore[index]
 
 
+def test_one_that_was_said_waits_no_more_and_makes_room_for_the_next() -> None:
+    """What comes due has an event id of its own: nobody tells the proxy which schedule it was."""
+    world = World(unlimited(scheduled_max=2))
+    for _ in range(3):
+        at = world.clock.now_ms() + 1000
+        world.do("alice", "schedule", to="bob", text="soon", at=at, send_id="again")
+        later = world.do("alice", "schedule", to="bob", text="later", at=at + DAY_MS)["schedule_id"]
+        world.pass_time(1000)
+        fired = world.log.topic(SCHEDULE, 0, 100)[-1]
+        fire(world, fired.payload, fired.event_id)
+        waiting = world.do("alice", "scheduled")["scheduled"]
+        assert [row["schedule_id"] for row in waiting] == [later]  # type: ignore[attr-defined]
+        world.do("alice", "unschedule", schedule_id=later)
+
+
 def test_rights_that_were_lost_meanwhile_refuse_it_when_it_is_due() -> None:
     world = World()
     world.do("alice", "create_group", group="tea", members=["bob"])

@@ -18,10 +18,10 @@ class MessagingSettings(Section):
     """Largest content of one message; a larger one is refused."""
 
     sends_per_second: Count = 50
-    """Messages that one user may send per second on average; 0 is no limit."""
+    """Changing actions (sends, joins, reads …) of one user per second on average; 0 is no limit."""
 
     send_burst: Positive = 200
-    """Messages that one user may send at once before the average counts."""
+    """Changing actions that one user may make at once before the average counts."""
 
     group_members_max: Positive = 100_000
     """Members of one group; a join above this is refused."""
@@ -30,7 +30,7 @@ class MessagingSettings(Section):
     """A group with more members than this becomes large: its messages enter no inboxes."""
 
     contacts_max: Positive = 10_000
-    """Contacts, and blocks, of one user."""
+    """Contacts of one user."""
 
     recall_ms: Annotated[int, Bounds(0)] = 24 * 3_600_000
     """How long after a message was said it may be recalled; 0 is no limit."""

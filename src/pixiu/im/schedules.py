@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pixiu.im import params as read
 from pixiu.im.content import send_key
-from pixiu.im.draft import Accepted, Actor, Answer, Draft, Params, Scheduling, Unscheduling, drafted
+from pixiu.im.draft import Actor, Answer, Draft, Params, Scheduling, Unscheduling, drafted
 from pixiu.im.messages import check_may_say, check_may_send, gsend, send, sent
 from pixiu.model.errors import NotFound, RequestError, TooLarge
 from pixiu.model.message import message_view
@@ -65,8 +65,8 @@ def _chat(waiting: Scheduled) -> MsgChat:
     return MsgChat.FromString(Record.FromString(waiting.payload).chat)
 
 
-def fired(context: Context, record: Record, schedule_id: int) -> Draft:
-    """A scheduled send whose time has come: said now, if its author still may."""
+def fired(context: Context, record: Record, event_id: int) -> Draft:
+    """A scheduled send whose time has come, by this event: said now, if its author still may."""
     if record.to:
         check_may_send(context, record.actor, record.to)
     else:
@@ -78,9 +78,6 @@ def fired(context: Context, record: Record, schedule_id: int) -> Draft:
     said.CopyFrom(record)
     said.at, said.chat = now, chat.SerializeToString()
     # A send_id is said once, also where its schedule was asked for twice at the same moment. No send_id is not UTF-8.
-    key = send_key(record.actor, chat.sendId) or record.actor.to_bytes(8, "big") + b"\xffschedule:%d" % schedule_id
+    key = send_key(record.actor, chat.sendId) or record.actor.to_bytes(8, "big") + b"\xffschedule:%d" % event_id
 
-    def answer(accepted: Accepted) -> Answer:
-        return sent(accepted) | {"schedule_id": str(schedule_id)}
-
-    return drafted(said, answer, key=key, is_applied=False)
+    return drafted(said, sent, key=key, is_applied=False)

@@ -18,12 +18,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pixiu.config import Settings
 from pixiu.im.draft import Actor
+from pixiu.im.params import whole
 from pixiu.model.errors import NotAllowed, PixiuError, Unavailable
 from pixiu.model.message import message_view
 from pixiu.node.host import MessagingHost
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Device", "EmbeddedNode"]
 
+log = logging.getLogger(__name__)
+
 Result = dict[str, Any]
 
 DRAIN_SECONDS = 5.0
@@ -60,6 +64,7 @@ class Device:
     def __init__(self, messaging: Messaging, *, cursor: int) -> None:
         self._messaging = messaging
         self._messages: deque[tuple[int, bytes]] = deque()
+        self._has_begun = False
         self._last = cursor
         self._taken = cursor
         self._acked = cursor
@@ -78,8 +83,15 @@ class Device:
     # The sink's side: told by the relay.
 
     def push(self, session_id: int, pushes: list[Push]) -> None:
-        """Take what follows on from what is here; a repeat is answered with where this device is."""
+        """Take what follows on from what is here; a repeat is answered with where this device is.
+
+        The first push lies behind the cursor that the device came with, or that was a cursor of another inbox.
+        """
         fresh = False
+        if not self._has_begun:
+            self._has_begun = True
+            if pushes[0].useq <= self._last:
+                self._last = self._taken = self._acked = 0
         for push in pushes:
             if push.useq > self._last and push.previous_useq <= self._last:
                 self._last = push.useq
@@ -154,6 +166,8 @@ class EmbeddedNode:
         self._scheduler: LoopScheduler | None = None
         self._engine: Engine | None = None
         self._host: MessagingHost | None = None
+        self._asked: set[asyncio.Future[Any]] = set()
+        """Whoever waits for an answer."""
 
     # Life.
 
@@ -171,7 +185,10 @@ class EmbeddedNode:
             )
             await self._host.start()
         except BaseException:
-            await self._close()
+            try:
+                await self._close()
+            except Exception as error:  # noqa: BLE001 - what went wrong first is what matters
+                log.warning("a node that did not start did not close either", extra={"reason": str(error)})
             raise
         return self
 
@@ -181,10 +198,24 @@ class EmbeddedNode:
         await self._close()
 
     async def _close(self) -> None:
-        """Backwards: no more sessions, then everything taken in becomes durable, then the files go."""
-        host, engine, scheduler = self._host, self._engine, self._scheduler
-        self._host = self._engine = self._scheduler = None
-        try:
+        """Backwards: no more sessions, then everything taken in becomes durable, then the files go.
+
+        Whatever fails, and also when this is cancelled, everything is let go: the same program may open it again.
+        """
+        host, engine, scheduler, directory = self._host, self._engine, self._scheduler, self._directory
+        self._host = self._engine = self._scheduler = self._directory = None
+        with contextlib.ExitStack() as last_first:
+            if directory is not None:
+                last_first.callback(directory.close)
+            if engine is not None:
+                last_first.callback(engine.stop)
+            if host is not None:
+                last_first.callback(host.close)
+            if scheduler is not None:
+                last_first.callback(scheduler.close)
+            if engine is not None:
+                last_first.callback(engine.background.stop)
+            last_first.callback(self._answer_the_rest)
             if host is not None:
                 await host.stop()
             if engine is not None:
@@ -192,17 +223,14 @@ class EmbeddedNode:
                 engine.writer.when_flushed(drained.set)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(drained.wait(), DRAIN_SECONDS)
-                engine.background.stop()
-            if scheduler is not None:
-                scheduler.close()
-            if host is not None:
-                host.close()
-            if engine is not None:
-                engine.stop()
-        finally:
-            if self._directory is not None:
-                self._directory.close()
-                self._directory = None
+
+    def _answer_the_rest(self) -> None:
+        """Nobody else will: their changes may be in the log, and are applied with the next start."""
+        for waiting in list(self._asked):
+            if isinstance(waiting, asyncio.Task):
+                waiting.cancel()
+            elif not waiting.done():
+                waiting.set_exception(Unavailable("the node was closed; what was asked may have been done"))
 
     @property
     def host(self) -> MessagingHost:
@@ -225,14 +253,36 @@ class EmbeddedNode:
         """
         messaging = self.messaging
         actor = Actor(0, is_admin=True) if user is None else Actor(await self._number(user))
-        answer: Result = await _answer(lambda done: messaging.act(actor, action, _named(params), done))
+        answer: Result = await self._ask(lambda done: messaging.act(actor, action, _named(params), done))
         return answer
 
     async def _number(self, user: str) -> int:
-        number = self.messaging.proxy.context.directory.find_user(user)
-        if number is None:
-            number = await _answer(lambda done: self.messaging.proxy.find_user(user, done))
+        number: int = await self._ask(lambda done: self.messaging.proxy.find_user(user, done))
         return number
+
+    async def _ask(
+        self,
+        ask: Callable[[Callable[[Any], object]], object],
+        undo: Callable[[Any], object] | None = None,
+    ) -> Any:
+        """Wait for a callback; raise what it brings if that is an error. ``undo`` gets what comes for nobody."""
+        if self._host is None:
+            raise NotAllowed("the node was closed")
+        waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._asked.add(waiting)
+        waiting.add_done_callback(self._asked.discard)
+
+        def done(answer: object) -> None:
+            if waiting.done():
+                if undo is not None and not isinstance(answer, PixiuError):
+                    undo(answer)
+            elif isinstance(answer, PixiuError):
+                waiting.set_exception(answer)
+            else:
+                waiting.set_result(answer)
+
+        ask(done)
+        return await waiting
 
     async def create_user(self, user: str, name: str = "", **fields: object) -> Result:
         """Create or change a user's profile."""
@@ -257,32 +307,27 @@ class EmbeddedNode:
     async def connect(self, user: str, *, platform: str = "web", device: str = "", cursor: str = "0") -> Device:
         """A session of a user. What waits for the platform comes first, then what is said."""
         messaging = self.messaging
-        made = Device(messaging, cursor=int(cursor))
-        session: Session = await _answer(
-            lambda done: messaging.connect(user, platform, device, made, done, cursor=int(cursor))
+        start = whole(cursor, "cursor")
+        made = Device(messaging, cursor=start)
+        session: Session = await self._ask(
+            lambda done: messaging.connect(user, platform, device, made, done, cursor=start),
+            undo=lambda session: messaging.disconnect(session.session_id),
         )
         made.session = session
         return made
 
     async def audit(self, *, at_least: int = 0, before: int | None = None) -> Result:
         """Prove it: every accepted message is acked, waiting, expired or dead in every inbox it was meant for."""
-        return (await self.host.audit(at_least=at_least, before=before)).as_json()
-
-
-async def _answer(ask: Callable[[Callable[[Any], object]], object]) -> Any:
-    """Wait for a callback; raise what it brings if that is an error."""
-    waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    def done(answer: object) -> None:
-        if waiting.done():
-            return
-        if isinstance(answer, PixiuError):
-            waiting.set_exception(answer)
-        else:
-            waiting.set_result(answer)
-
-    ask(done)
-    return await waiting
+        auditing = asyncio.ensure_future(self.host.audit(at_least=at_least, before=before))
+        self._asked.add(auditing)
+        auditing.add_done_callback(self._asked.discard)
+        try:
+            return (await auditing).as_json()
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
+                raise
+            raise Unavailable("the node was closed during its audit") from None
 
 
 def _named(params: dict[str, object]) -> dict[str, object]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from pixiu.backends.embedded.sessions import EmbeddedSessions
 from pixiu.backends.memory.stores import MemoryStores
+from pixiu.model.errors import CorruptData, PixiuError
 from pixiu.node.messaging import Messaging
 from pixiu.node.stopped import open_stores
 from pixiu.ports.stores import Lane
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pixiu.config import Settings
-    from pixiu.model.errors import PixiuError
     from pixiu.ports.notifications import Notifications
     from pixiu.ports.scheduler import Scheduler
     from pixiu.queue.engine import Engine
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from pixiu.roles.carrier.reached import Limits
 
 __all__ = ["MessagingHost", "replay_audit"]
+
+log = logging.getLogger(__name__)
 
 
 class MessagingHost:
@@ -39,19 +42,24 @@ class MessagingHost:
         self._engine = engine
         self._settings = settings
         self.log = EngineLog(engine)
-        store, self.stores = open_stores(root)
         self._webhook: WebhookNotifications | None = None
-        self.messaging = Messaging(
-            self.log,
-            self.stores,
-            EmbeddedSessions(store),
-            engine.clock,
-            scheduler,
-            settings,
-            notifications=self._notifications(scheduler),
-            creates_users=creates_users,
-            is_writer_busy=lambda: engine.writer.is_busy,
-        )
+        notifications = self._notifications(scheduler)
+        store, self.stores = open_stores(root)
+        try:
+            self.messaging = Messaging(
+                self.log,
+                self.stores,
+                EmbeddedSessions(store),
+                engine.clock,
+                scheduler,
+                settings,
+                notifications=notifications,
+                creates_users=creates_users,
+                is_writer_busy=lambda: engine.writer.is_busy,
+            )
+        except BaseException:
+            self.stores.close()
+            raise
         engine.retention_holds.append(self._needed_from)
 
     def _notifications(self, scheduler: Scheduler) -> Notifications:
@@ -63,8 +71,14 @@ class MessagingHost:
         return LoggedNotifications(scheduler) if horn.provider == "log" else NoNotifications(scheduler)
 
     def _needed_from(self) -> int:
-        """The oldest event that the stores would ask for after a crash."""
-        return min(self.stores.applied(lane) for lane in Lane) + 1
+        """The oldest event that the stores would ask for after the machine was lost: behind what is on the disk."""
+        needed = min(self.stores.applied(lane) for lane in Lane) + 1
+        try:
+            self.stores.flush()
+        except PixiuError as error:
+            log.warning("stores not flushed, the journal is kept", extra={"reason": str(error)})
+            return 0
+        return needed
 
     async def start(self) -> None:
         """Open Pixiu's topics, and let the stores catch up with the log."""
@@ -74,9 +88,19 @@ class MessagingHost:
         error = await opened
         if error is not None:
             raise error
+        self._check_log()
         ready: asyncio.Future[None] = loop.create_future()
         self.messaging.start(lambda: ready.set_result(None))
         await ready
+
+    def _check_log(self) -> None:
+        """Stores that are ahead of the log would take its next records for known, and skip them."""
+        applied, committed = max(self.stores.applied(lane) for lane in Lane), self.log.committed
+        if applied > committed:
+            raise CorruptData(
+                f"the stores know event {applied}, and the log ends with event {committed}: it was replaced, or has "
+                "lost its end. Make the stores again from it (pixiu rebuild)"
+            )
 
     async def stop(self) -> None:
         """Close sessions, commit and close the stores."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pixiu.model.errors import PixiuError
+from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.model.failure import Failure
 from pixiu.model.ids import Snowflakes
 from pixiu.ports.log import MAIN
@@ -111,6 +111,7 @@ class Messaging:
         """Close every session, and make the stores durable."""
         self._is_stopped = True
         self.relay.stop()
+        self.horn.stop()
         self.carrier.stop()
 
     def problems(self) -> list[str]:
@@ -143,8 +144,15 @@ class Messaging:
             def opened(answer: Answer | PixiuError) -> None:
                 if isinstance(answer, PixiuError):
                     done(answer)
-                elif not self._is_stopped:
-                    done(self.relay.connect(number, platform, device, sink, cursor=cursor))
+                elif self._is_stopped:
+                    done(Unavailable("the node is stopping"))
+                else:
+                    try:
+                        session = self.relay.connect(number, platform, device, sink, cursor=cursor)
+                    except PixiuError as error:
+                        done(error)
+                    else:
+                        done(session)
 
             self.proxy.open_inbox(number, platform, opened)
 

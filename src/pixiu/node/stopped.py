@@ -10,7 +10,8 @@ from pixiu.backends.embedded.keyvalue import LARGE, RocksKeyValue
 from pixiu.backends.embedded.stores import EmbeddedStores
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.config import Settings
-from pixiu.model.errors import Gone
+from pixiu.model.errors import Gone, PixiuError
+from pixiu.ports.stores import Lane
 from pixiu.queue.engine import Engine
 from pixiu.queue.log import EngineLog
 from pixiu.queue.snapshot import COMPLETE, DUMP_FOLDER, INCOMING, load_dump, snapshot_messages
@@ -100,15 +101,34 @@ def _engine_without_loop(root: Path) -> Engine:
 
 
 def rebuild_stores(root: Path, settings: Settings, progress: Callable[[int, int], object] | None = None) -> int:
-    """Make the messaging stores of a stopped node again from its log. Returns how many records made no sense."""
+    """Make the messaging stores of a stopped node again from its log. Returns how many records made no sense.
+
+    What became of tasks is not in the log. Their lane's position is kept: nobody is notified again of what is long
+    past, and a scheduled send that was refused when it was due is not tried once more.
+    """
     first = min((int(path.stem) for path in (root / "queue" / "journal").glob("*.log")), default=1)
     if first > 1:
         raise Gone(f"the journal begins with event {first}: what came before was removed by retention")
+    finished = _tasks_finished_through(root)
     shutil.rmtree(root / STORES_FOLDER, ignore_errors=True)
     with _stopped_messaging(root) as (log, stores):
+        stores.commit({Lane.TASKS: min(finished, log.committed)})
+        stores.flush()
         skipped = rebuild_from_log(log, stores, Limits.from_settings(settings.inbox), progress)
         stores.flush()
     return skipped
+
+
+def _tasks_finished_through(root: Path) -> int:
+    """Of the stores that are there; 0 if they cannot be read: to do a task again is better than not to do it."""
+    try:
+        _, stores = open_stores(root)
+    except PixiuError:
+        return 0
+    try:
+        return stores.applied(Lane.TASKS)
+    finally:
+        stores.close()
 
 
 def audit_stopped(

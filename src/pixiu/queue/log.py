@@ -10,7 +10,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, cast
 
 from pixiu.machines.queue_wire.messages import split_messages
-from pixiu.model.errors import CorruptData, NotFound, PixiuError, Unavailable
+from pixiu.model.errors import CorruptData, Gone, NotFound, PixiuError, Unavailable
 from pixiu.ports.log import DEAD, MAIN, NOTIFY, SCHEDULE, TASKS, Appended, LogRecord, Scheduled
 from pixiu.queue.appends import number
 from pixiu.queue.delays import HEAD, Delayed
@@ -231,10 +231,13 @@ class EngineLog:
     def scan(self, through: int, batch: int) -> Iterator[list[LogRecord]]:
         """Every record of Pixiu's topics through here, from the oldest on, in batches: for audits and rebuilds.
 
-        Reads the journal's segments on its own, beside whoever follows the log.
+        Reads the journal's segments on its own, beside whoever follows the log. Raises ``Gone`` where retention has
+        removed the beginning: what follows makes no sense without it.
         """
         tail = Tail(self.engine)
         after = self.engine.journal.first_event_id - 1
+        if after > 0:
+            raise Gone(f"events up to {after} are no longer in the journal: it cannot be audited from its beginning")
         while after < through:
             records, reached = tail.read_segments(after, batch)
             if reached == after:

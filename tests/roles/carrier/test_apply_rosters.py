@@ -216,6 +216,23 @@ def test_members_are_muted_promoted_and_given_the_group() -> None:
     assert (old.role, group.owner) == (Role.ADMIN, BERT)
 
 
+def test_what_was_read_before_a_group_became_large_is_not_unread_after() -> None:
+    world = trio()
+    said = [world.apply(say(ANNA, 7)) for _ in range(5)]
+    world.apply(read(BERT, said[-1], group=7))
+    world.apply(read(CARL, said[1], group=7))
+    change = GroupChanged(group=7, public_id="g7", name="A group", owner=ANNA, is_large=True)
+    world.apply(Record(at=AT, actor=ANNA, group_info=change))
+    world.apply(say(ANNA, 7))
+    group = world.stores.groups.get(7)
+    bert, carl = (world.stores.groups.member(7, number) for number in (BERT, CARL))
+    assert group is not None
+    assert bert is not None
+    assert carl is not None
+    assert group.message_count - bert.count_at_read == 1
+    assert group.message_count - carl.count_at_read == 6
+
+
 def test_a_large_group_fills_no_inboxes_and_counts_reading_by_place() -> None:
     world = people(group_made(7, ANNA, [BERT], is_large=True))
     said = [world.apply(say(ANNA, 7)) for _ in range(3)]

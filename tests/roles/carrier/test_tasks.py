@@ -167,6 +167,20 @@ def test_a_performer_that_breaks_is_a_failure_like_any_other() -> None:
     assert letter.task.reason == "RuntimeError: a bug"
 
 
+def test_scheduled_sends_do_not_wait_for_slow_notifications() -> None:
+    world = World(CarrierSettings(tasks_in_flight_max=3))
+    world.perform = lambda task, done: None  # type: ignore[method-assign]
+    world.carrier = world.new_carrier()
+    world.start()
+    for index in range(10):
+        publish(world, NOTIFY, notify("ios", message_id=index))
+    for index in range(5):
+        publish(world, SCHEDULE, Record(actor=index + 1).SerializeToString())
+    assert world.carrier.tasks is not None
+    assert world.carrier.tasks.under_way == 3
+    assert world.carrier.counters.tasks == 5
+
+
 @pytest.mark.feature("T8")
 def test_no_more_tasks_are_under_way_than_allowed_and_the_rest_waits_in_the_log() -> None:
     world = World(CarrierSettings(tasks_in_flight_max=3))

@@ -272,6 +272,34 @@ def test_numbers_by_platform_are_read_and_nonsense_is_refused() -> None:
         Scene(replace(InboxSettings(), sessions_max_by_platform="mobile=1"))
 
 
+@pytest.mark.feature("B19")
+def test_a_message_between_a_login_and_its_backlog_does_not_come_first() -> None:
+    """A client that held the fourth before the first three would take those for repeats, and ack them."""
+    scene = Scene()
+    older = scene.connect(1, acks_after_ms=None)
+    scene.run()
+    for _ in range(3):
+        scene.say(1)
+    newer = scene.connect(1)
+    assert scene.say(1) == 4
+    scene.run(100)
+    assert (older.useqs[:4], newer.useqs) == ([1, 2, 3, 4], [1, 2, 3, 4])
+    assert scene.waiting(1) == []
+
+
+@pytest.mark.feature("B19")
+def test_nor_does_it_where_the_login_is_overtaken_by_another() -> None:
+    scene = Scene()
+    scene.connect(1, acks_after_ms=None)
+    scene.run()
+    for _ in range(3):
+        scene.say(1)
+    overtaken, newest = scene.connect(1), scene.connect(1)
+    scene.say(1)
+    scene.run(100)
+    assert overtaken.useqs == newest.useqs == [1, 2, 3, 4]
+
+
 def test_every_metric_has_its_number() -> None:
     scene = Scene()
     scene.connect(1)

@@ -188,7 +188,7 @@ class RosterApplier:
         if number:
             self._count(self._known(number), record.message_id)
 
-    # Reading in large groups: the member's place in the group's count.
+    # The member's place in the group's count: what is unread in a large group is what came behind it.
 
     def _read(self, record: LogRecord, parsed: Record) -> None:
         change = parsed.read
@@ -196,9 +196,14 @@ class RosterApplier:
             return
         group = self._known(change.group)
         member = self._groups.member(group.number, change.user)
-        if member is None or not group.is_large:
+        if member is None:
             return
-        unread = self._unread_after(group, change.through, record.message_id)
+        if group.is_large:
+            unread = self._unread_after(group, change.through, record.message_id)
+        elif change.through >= group.last_message_id:
+            unread = 0  # noted for the day on which it becomes large
+        else:
+            return
         count = group.message_count - unread
         if count > member.count_at_read:
             self._groups.put_member(group.number, replace(member, count_at_read=count))

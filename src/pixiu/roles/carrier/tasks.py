@@ -67,6 +67,8 @@ class Tasks:
         self._schedule = schedule
         self._read_through = dict.fromkeys(TOPICS, 0)
         self._under_way: dict[int, LogRecord] = {}
+        self._sends = 0
+        """Scheduled sends among them. They have a bound of their own: phones that ring slowly do not hold them up."""
         self._is_running = False
         self.changed: Callable[[], object] = lambda: None
         """Called when a task is finished: the position may have moved."""
@@ -99,19 +101,24 @@ class Tasks:
         committed = self._log.committed
         for topic in TOPICS:
             while self._read_through[topic] < committed:
-                room = self._settings.tasks_in_flight_max - len(self._under_way)
+                room = self._room(topic)
                 if room <= 0:
-                    return
+                    break
                 records = self._log.topic(topic, self._read_through[topic], room)
                 for record in records:
                     if record.event_id > committed:
                         break
                     self._read_through[topic] = record.event_id
                     self._under_way[record.event_id] = record
+                    self._sends += topic == SCHEDULE
                     self._begin(record, 0)
                 if len(records) < room or records[-1].event_id > committed:
                     self._read_through[topic] = max(self._read_through[topic], committed)
         self.changed()
+
+    def _room(self, topic: str) -> int:
+        busy = self._sends if topic == SCHEDULE else len(self._under_way) - self._sends
+        return self._settings.tasks_in_flight_max - busy
 
     def pass_over(self, after: int, through: int) -> None:
         """The log has no tasks between these: if nothing was left behind, the position moves over them."""
@@ -153,8 +160,9 @@ class Tasks:
             done(Failure(f"{type(error).__name__}: {error}"))
 
     def _finish(self, record: LogRecord) -> None:
-        was_full = len(self._under_way) >= self._settings.tasks_in_flight_max
-        self._under_way.pop(record.event_id, None)
+        was_full = self._room(record.topic) <= 0
+        if self._under_way.pop(record.event_id, None) is not None:
+            self._sends -= record.topic == SCHEDULE
         self.changed()
         if was_full:
             self._scheduler.soon(self.pump)

@@ -33,8 +33,15 @@ class Schedules:
         self._index().setdefault(user, {})[scheduled.schedule_id] = scheduled
         self._users[scheduled.schedule_id] = user
 
+    def fired(self, user: int, payload: bytes) -> None:
+        """One has come due. The log gives it a new event id, so it is known by what it says; of equals the first."""
+        waiting = self._by_user.get(user, {}) if self._by_user is not None else {}
+        equals = [each for each in waiting.values() if each.payload == payload]
+        if equals:
+            self.remove(min(equals, key=lambda each: (each.due, each.schedule_id)).schedule_id)
+
     def remove(self, schedule_id: int) -> None:
-        """It has fired, or was dropped."""
+        """It waits no more."""
         user = self._users.pop(schedule_id, None)
         if user is not None and self._by_user is not None:
             waiting = self._by_user.get(user, {})

@@ -126,13 +126,14 @@ class Proxy:
                 lambda error: done(error) if error is not None else self.find_user(public_id, done),
             )
 
-    def fire(self, record: bytes, schedule_id: int, done: Done) -> None:
-        """A scheduled send is due. Rights are checked again; firing it twice says it once."""
-        self.schedules.remove(schedule_id)
+    def fire(self, record: bytes, event_id: int, done: Done) -> None:
+        """A scheduled send is due, by this event. Rights are checked again; firing it twice says it once."""
         try:
-            draft = fired(self.context, Record.FromString(record), schedule_id)
+            scheduled = Record.FromString(record)
+            self.schedules.fired(scheduled.actor, record)
+            draft = fired(self.context, scheduled, event_id)
         except DecodeError:
-            self._refuse(RequestError(f"scheduled send {schedule_id} cannot be decoded"), done)
+            self._refuse(RequestError(f"scheduled send {event_id} cannot be decoded"), done)
             return
         except PixiuError as error:
             self._refuse(error, done)

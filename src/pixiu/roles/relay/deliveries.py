@@ -162,7 +162,8 @@ class Deliveries:
         session_id, pushes, others = command
         for live in inbox.sessions:
             if live.session.session_id != session_id:
-                self._push_copy(live, others, is_linked=pushes is others)
+                if live.is_loaded:
+                    self._push_copy(live, others, is_linked=pushes is others)
             elif pushes:
                 live.through = pushes[-1].useq
                 live.sink.push(session_id, pushes)

@@ -303,7 +303,13 @@ class Relay:
     def _load(self, live: LiveSession, cursor: int) -> None:
         """Begin the delivery of a login, unless it is gone or an even newer one has come."""
         if live.inbox.sessions and live.inbox.sessions[0] is live:
-            self._perform(live.inbox, live.inbox.delivery.logged_in(live.session, cursor))
+            self._begin(live.inbox, cursor)
+
+    def _begin(self, inbox: LiveInbox, cursor: int = 0) -> None:
+        """Deliver to the newest session. It begins with all that is not acked, so that others may have copies of it."""
+        for live in inbox.sessions:
+            live.is_loaded = True
+        self._perform(inbox, inbox.delivery.logged_in(inbox.sessions[0].session, cursor))
 
     def _forget(self, live: LiveSession) -> None:
         """A session is gone. The next newest of its platform takes over."""
@@ -317,7 +323,7 @@ class Relay:
         if not inbox.sessions:
             self._drop(inbox)
         elif was_newest:
-            self._perform(inbox, inbox.delivery.logged_in(inbox.sessions[0].session))
+            self._begin(inbox)
 
     def _unlist(self, user: int, session_id: int) -> None:
         """Take a session from the table. If that fails, it is repaired when it is met."""
