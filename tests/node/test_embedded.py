@@ -129,15 +129,21 @@ async def test_a_node_that_is_closed_says_so(tmp_path: Path) -> None:
         await node.create_user("bob")
 
 
-async def test_a_program_that_never_takes_is_told_once_and_nothing_piles_up(tmp_path: Path) -> None:
+async def test_a_program_that_takes_its_time_is_never_pushed_ahead_of_and_loses_nothing(tmp_path: Path) -> None:
     settings = Settings(inbox=InboxSettings(window=4, read_limit=4, ack_timeout_ms=250, tries_max=1))
     async with pixiu.Node.embedded(tmp_path, settings=settings) as node:
         await two_users(node)
         phone = await node.connect("bob", platform="ios")
         for number in range(20):
             await node.send("alice", to="bob", text=str(number))
-        await asyncio.sleep(1.5)
-        assert len(phone._messages) <= 4
-        assert phone.closed == "no_ack"
+        first = await phone.receive(timeout_seconds=5)
+        before = phone.session
+        await asyncio.sleep(1.5)  # longer than the relay waits
+        assert len(phone._messages) < 4
+        assert (phone.closed, phone.session == before) == (None, False)
         report = await node.audit()
-        assert report["balanced"] and report["waiting"] == 40
+        assert report["balanced"] and report["acked"] == 0
+        rest = [(await phone.receive(timeout_seconds=5))["text"] for _ in range(19)]
+        assert [first["text"], *rest] == [str(number) for number in range(20)]
+        await phone.leave()
+        assert (await node.audit())["acked"] == 20

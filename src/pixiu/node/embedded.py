@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,7 +26,7 @@ from pixiu.config import Settings
 from pixiu.im.draft import Actor
 from pixiu.im.params import whole
 from pixiu.model.errors import NotAllowed, PixiuError, Unavailable
-from pixiu.model.message import message_view
+from pixiu.node.device import Device
 from pixiu.node.host import MessagingHost
 from pixiu.node.stopped import open_store
 from pixiu.queue.engine import Engine
@@ -37,10 +36,9 @@ from pixiu.runtime.files import SystemFiles
 from pixiu.runtime.scheduler import LoopScheduler
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import Callable
     from types import TracebackType
 
-    from pixiu.machines.delivery import Push
     from pixiu.model.session import Session
     from pixiu.node.messaging import Messaging
 
@@ -51,108 +49,6 @@ log = logging.getLogger(__name__)
 Result = dict[str, Any]
 
 DRAIN_SECONDS = 5.0
-UNTAKEN_MAX = 10_000
-"""Live events that a device keeps for a program that does not take them; the oldest go."""
-
-
-class Device:
-    """One session of one user, in this process. Iterate over it for messages; each is acked when the next is taken.
-
-    Whatever was not acked when the program ends comes again with the next ``connect``.
-    """
-
-    def __init__(self, messaging: Messaging, *, cursor: int) -> None:
-        self._messaging = messaging
-        self._messages: deque[tuple[int, bytes]] = deque()
-        self._has_begun = False
-        self._last = cursor
-        self._taken = cursor
-        self._acked = cursor
-        self._waiting: asyncio.Future[None] | None = None
-        self.events: deque[Mapping[str, object]] = deque(maxlen=UNTAKEN_MAX)
-        """What was told and is not stored: receipts, ``{"push": "resync"}``."""
-        self.session: Session | None = None
-        self.closed: str | None = None
-        """Why the session is over; None while it is not."""
-
-    @property
-    def cursor(self) -> str:
-        """How far this device has acked: what ``connect`` takes to go on from there."""
-        return str(self._acked)
-
-    # The sink's side: told by the relay.
-
-    def push(self, session_id: int, pushes: list[Push]) -> None:
-        """Take what follows on from what is here; a repeat is answered with where this device is.
-
-        The first push lies behind the cursor that the device came with, or that was a cursor of another inbox.
-        """
-        fresh = False
-        if not self._has_begun:
-            self._has_begun = True
-            if pushes[0].useq <= self._last:
-                self._last = self._taken = self._acked = 0
-        for push in pushes:
-            if push.useq > self._last and push.previous_useq <= self._last:
-                self._last = push.useq
-                self._messages.append((push.useq, push.body))
-                fresh = True
-        if fresh:
-            self._wake()
-        else:
-            asyncio.get_running_loop().call_soon(self._messaging.ack, session_id, self._taken)
-
-    def event(self, _: int, event: Mapping[str, object]) -> None:
-        """Something live."""
-        self.events.append(event)
-        self._wake()
-
-    def close(self, _: int, reason: str) -> None:
-        """The session is over."""
-        self.closed = reason
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
-
-    # The program's side.
-
-    def __aiter__(self) -> AsyncIterator[Result]:
-        return self
-
-    async def __anext__(self) -> Result:
-        """The next message. Ends when the session does."""
-        self.ack()
-        while not self._messages:
-            if self.closed is not None:
-                raise StopAsyncIteration
-            self._waiting = asyncio.get_running_loop().create_future()
-            await self._waiting
-        self._taken, body = self._messages.popleft()
-        return message_view(body, self._messaging.proxy.context.directory)
-
-    async def receive(self, *, timeout_seconds: float | None = None) -> Result:
-        """The next message, or ``TimeoutError``."""
-        async with asyncio.timeout(timeout_seconds):
-            try:
-                return await anext(self)
-            except StopAsyncIteration:
-                raise Unavailable(f"the session is over: {self.closed}") from None
-
-    def ack(self) -> None:
-        """Everything taken so far has arrived for good."""
-        if self._taken > self._acked and self.session is not None and self.closed is None:
-            self._acked = self._taken
-            self._messaging.ack(self.session.session_id, self._taken)
-
-    async def leave(self) -> None:
-        """Ack what was taken, and end the session."""
-        self.ack()
-        if self.session is not None and self.closed is None:
-            self.closed = "left"
-            self._messaging.disconnect(self.session.session_id)
-            self._wake()
 
 
 class EmbeddedNode:
@@ -308,7 +204,7 @@ class EmbeddedNode:
         """A session of a user. What waits for the platform comes first, then what is said."""
         messaging = self.messaging
         start = whole(cursor, "cursor")
-        made = Device(messaging, cursor=start)
+        made = Device(messaging, user, platform, device, cursor=start)
         session: Session = await self._ask(
             lambda done: messaging.connect(user, platform, device, made, done, cursor=start),
             undo=lambda session: messaging.disconnect(session.session_id),
