@@ -25,7 +25,7 @@ async def measure(folder: Path, *, sizes: list[int]) -> Section:
         with TemporaryDirectory(dir=folder) as data:
             await _fill(data, size)
             began = perf_counter()
-            rebuild_stores(Path(data), settings())
+            rebuild_stores(Path(data))
             seconds = perf_counter() - began
         costs.append(seconds / size * 1e6)
         section.rows.append([f"{size:,}", f"{seconds:.2f}", whole(size / seconds), f"{costs[-1]:.1f}"])

@@ -27,6 +27,7 @@ from tests.contracts.bodies import BodiesContract
 from tests.contracts.contacts import ContactsContract
 from tests.contracts.groups import GroupsContract
 from tests.contracts.inboxes import InboxesContract
+from tests.contracts.notes import NotesContract
 from tests.contracts.recent import RecentContract
 from tests.contracts.routes import RoutesContract
 from tests.contracts.sendkeys import SendKeysContract
@@ -123,6 +124,10 @@ class TestRecent(EveryBackend, RecentContract):
 
 
 class TestSendKeys(EveryBackend, SendKeysContract):
+    pass
+
+
+class TestNotes(EveryBackend, NotesContract):
     pass
 
 

@@ -8,6 +8,7 @@ import pytest
 import pixiu
 from pixiu.config import InboxSettings, Settings
 from pixiu.model.errors import Conflict, NotAllowed, NotFound, PixiuError, RequestError, TooLarge, Unavailable
+from pixiu.node import audit_stopped, rebuild_stores
 from pixiu.node.embedded import EmbeddedNode
 
 
@@ -147,3 +148,25 @@ async def test_a_program_that_takes_its_time_is_never_pushed_ahead_of_and_loses_
         assert [first["text"], *rest] == [str(number) for number in range(20)]
         await phone.leave()
         assert (await node.audit())["acked"] == 20
+
+
+@pytest.mark.feature("P20")
+async def test_a_limit_that_changes_is_in_the_log_so_that_the_books_still_balance(tmp_path: Path) -> None:
+    async with pixiu.Node.embedded(tmp_path) as node:
+        await two_users(node)
+        for number in range(30):
+            await node.send("alice", to="bob", text=str(number))
+    small = Settings(inbox=InboxSettings(offline_max=5))
+    async with pixiu.Node.embedded(tmp_path, settings=small) as node:
+        report = await node.audit()
+        assert report["balanced"] and report["waiting"] == 60
+        await node.send("alice", to="bob", text="30")
+        report = await node.audit()
+        assert report["balanced"] and (report["waiting"], report["expired"]) == (10, 52)
+        phone = await node.connect("bob", platform="ios")
+        assert [(await phone.receive(timeout_seconds=5))["text"] for _ in range(5)] == ["26", "27", "28", "29", "30"]
+    async with pixiu.Node.embedded(tmp_path) as node:
+        assert (await node.audit())["balanced"]
+    rebuild_stores(tmp_path)
+    report = audit_stopped(tmp_path).as_json()
+    assert report["balanced"] and report["expired"] == 52

@@ -98,7 +98,7 @@ async def test_stores_that_are_ahead_of_the_log_are_not_used(tmp_path: Path) -> 
     (tmp_path / "copy").rename(tmp_path / "queue")
     with pytest.raises(CorruptData, match="pixiu rebuild"):
         await EmbeddedNode(tmp_path).__aenter__()
-    rebuild_stores(tmp_path, Settings())
+    rebuild_stores(tmp_path)
     async with pixiu.Node.embedded(tmp_path) as node:
         await node.send("alice", to="bob", text="new")
         assert (await node.audit())["balanced"]
@@ -116,7 +116,7 @@ async def test_a_rebuild_does_no_task_again(tmp_path: Path) -> None:
             while not node.messaging.carrier.counters.dead_letters or node.messaging.carrier.tasks.under_way:  # type: ignore[union-attr]
                 await asyncio.sleep(0.05)
         await node.act("bob", "unblock", user="alice")
-    rebuild_stores(tmp_path, Settings())
+    rebuild_stores(tmp_path)
     _, stores = open_stores(tmp_path)
     assert stores.applied(Lane.TASKS) > 0
     stores.close()

@@ -8,7 +8,6 @@ import typer
 
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import print_json, print_rows, progress
-from pixiu.cli.serve import Config, read_settings
 from pixiu.model.errors import ConfigError, NotFound, Unavailable
 from pixiu.runtime.datadir import DataDirectory, find_server
 
@@ -26,7 +25,6 @@ def audit(
     until: Annotated[
         str | None, typer.Option("--to", metavar="T", help="Only messages accepted before this time.")
     ] = None,
-    config: Config = None,
     json: Json = False,
 ) -> None:
     """Recompute from the log who should have got what, compare with the stores, and name what does not balance.
@@ -35,7 +33,6 @@ def audit(
     Exit code 1: the books do not balance.
     """
     at_least, before = _milliseconds("--from", since) or 0, _milliseconds("--to", until)
-    settings = read_settings(config, {}, [])
     if not (data / "queue").is_dir():
         raise NotFound(f"there is no log in {data}; name its data directory with --data")
     holder = find_server(data)
@@ -44,7 +41,7 @@ def audit(
     from pixiu.node import audit_stopped
 
     with DataDirectory.open(data), progress("auditing", None) as bar:
-        report = audit_stopped(data, settings, bar.advance_to, at_least=at_least, before=before)
+        report = audit_stopped(data, bar.advance_to, at_least=at_least, before=before)
     if json:
         print_json(report.as_json())
     else:

@@ -7,7 +7,6 @@ import typer
 
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import print_json, progress
-from pixiu.cli.serve import Config, read_settings
 from pixiu.model.errors import NotFound, Unavailable
 from pixiu.runtime.datadir import DataDirectory, find_server
 
@@ -19,11 +18,9 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 @app.command()
 def rebuild(
     data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Of this data directory.")] = DEFAULT_DATA,
-    config: Config = None,
     json: Json = False,
 ) -> None:
     """Throw the inboxes, bodies, timelines and rosters of a stopped node away, and make them again from its log."""
-    settings = read_settings(config, {}, [])
     if not (data / "queue").is_dir():
         raise NotFound(f"there is no log in {data}; name its data directory with --data")
     holder = find_server(data)
@@ -32,7 +29,7 @@ def rebuild(
     from pixiu.node import rebuild_stores
 
     with DataDirectory.open(data), progress("rebuilding", None) as bar:
-        skipped = rebuild_stores(data, settings, bar.advance_to)
+        skipped = rebuild_stores(data, bar.advance_to)
     if json:
         print_json({"data": str(data), "skipped": skipped})
     else:

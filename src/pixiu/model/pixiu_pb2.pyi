@@ -126,7 +126,7 @@ class MsgChat(_message.Message):
     def __init__(self, msgId: _Optional[int] = ..., userId: _Optional[int] = ..., fromId: _Optional[int] = ..., toId: _Optional[int] = ..., tm: _Optional[int] = ..., devId: _Optional[str] = ..., sendId: _Optional[str] = ..., msgType: _Optional[_Union[ChatMsgType, str]] = ..., data: _Optional[bytes] = ..., priority: _Optional[_Union[MsgPriority, str]] = ..., refMessageId: _Optional[int] = ..., status: _Optional[_Union[ChatMsgStatus, str]] = ..., sendReply: _Optional[int] = ..., recvReply: _Optional[int] = ..., readReply: _Optional[int] = ..., encType: _Optional[_Union[EncryptType, str]] = ..., chatType: _Optional[_Union[ChatType, str]] = ..., subMsgType: _Optional[int] = ..., keyPrint: _Optional[int] = ..., params: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Record(_message.Message):
-    __slots__ = ("at", "actor", "chat", "to", "group", "options", "session", "user", "contact", "block", "group_info", "member", "recalled", "receipt", "read", "inbox", "push", "ledger")
+    __slots__ = ("at", "actor", "chat", "to", "group", "options", "session", "user", "contact", "block", "group_info", "member", "recalled", "receipt", "read", "inbox", "push", "ledger", "limits")
     AT_FIELD_NUMBER: _ClassVar[int]
     ACTOR_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
@@ -145,6 +145,7 @@ class Record(_message.Message):
     INBOX_FIELD_NUMBER: _ClassVar[int]
     PUSH_FIELD_NUMBER: _ClassVar[int]
     LEDGER_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
     at: int
     actor: int
     chat: bytes
@@ -163,7 +164,8 @@ class Record(_message.Message):
     inbox: InboxOpened
     push: Push
     ledger: Ledger
-    def __init__(self, at: _Optional[int] = ..., actor: _Optional[int] = ..., chat: _Optional[bytes] = ..., to: _Optional[int] = ..., group: _Optional[int] = ..., options: _Optional[int] = ..., session: _Optional[int] = ..., user: _Optional[_Union[UserChanged, _Mapping]] = ..., contact: _Optional[_Union[ContactChanged, _Mapping]] = ..., block: _Optional[_Union[BlockChanged, _Mapping]] = ..., group_info: _Optional[_Union[GroupChanged, _Mapping]] = ..., member: _Optional[_Union[MemberChanged, _Mapping]] = ..., recalled: _Optional[_Union[Recalled, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., read: _Optional[_Union[ReadThrough, _Mapping]] = ..., inbox: _Optional[_Union[InboxOpened, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ...) -> None: ...
+    limits: LimitsChanged
+    def __init__(self, at: _Optional[int] = ..., actor: _Optional[int] = ..., chat: _Optional[bytes] = ..., to: _Optional[int] = ..., group: _Optional[int] = ..., options: _Optional[int] = ..., session: _Optional[int] = ..., user: _Optional[_Union[UserChanged, _Mapping]] = ..., contact: _Optional[_Union[ContactChanged, _Mapping]] = ..., block: _Optional[_Union[BlockChanged, _Mapping]] = ..., group_info: _Optional[_Union[GroupChanged, _Mapping]] = ..., member: _Optional[_Union[MemberChanged, _Mapping]] = ..., recalled: _Optional[_Union[Recalled, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., read: _Optional[_Union[ReadThrough, _Mapping]] = ..., inbox: _Optional[_Union[InboxOpened, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ..., limits: _Optional[_Union[LimitsChanged, _Mapping]] = ...) -> None: ...
 
 class UserChanged(_message.Message):
     __slots__ = ("user", "public_id", "name", "avatar", "fields")
@@ -339,6 +341,21 @@ class PushTo(_message.Message):
     has_options: bool
     options: int
     def __init__(self, platforms: _Optional[_Iterable[str]] = ..., without_platforms: _Optional[_Iterable[str]] = ..., has_options: _Optional[bool] = ..., options: _Optional[int] = ...) -> None: ...
+
+class LimitsChanged(_message.Message):
+    __slots__ = ("offline_max", "offline_max_by_platform")
+    class OfflineMaxByPlatformEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    OFFLINE_MAX_FIELD_NUMBER: _ClassVar[int]
+    OFFLINE_MAX_BY_PLATFORM_FIELD_NUMBER: _ClassVar[int]
+    offline_max: int
+    offline_max_by_platform: _containers.ScalarMap[str, int]
+    def __init__(self, offline_max: _Optional[int] = ..., offline_max_by_platform: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class Ledger(_message.Message):
     __slots__ = ("platforms", "handed", "acked", "resent", "expired", "dead")

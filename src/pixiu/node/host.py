@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pixiu.ports.scheduler import Scheduler
     from pixiu.queue.engine import Engine
     from pixiu.roles.carrier.audit import AuditReport, Cut
-    from pixiu.roles.carrier.reached import Limits
 
 __all__ = ["MessagingHost", "replay_audit"]
 
@@ -125,7 +124,7 @@ class MessagingHost:
         carrier.when_applied(self.log.committed, lambda: caught_up.set_result(None))
         await caught_up
         cut = take_cut(self.stores, carrier.applied(Lane.INBOXES))
-        for report in replay_audit(self.log, cut, self.messaging.limits, at_least=at_least, before=before):
+        for report in replay_audit(self.log, cut, at_least=at_least, before=before):
             if report is not None:
                 return report
             await asyncio.sleep(0)
@@ -133,10 +132,10 @@ class MessagingHost:
 
 
 def replay_audit(
-    log: EngineLog, cut: Cut, limits: Limits, *, at_least: int = 0, before: int | None = None
+    log: EngineLog, cut: Cut, *, at_least: int = 0, before: int | None = None
 ) -> Iterator[AuditReport | None]:
     """Replay the log up to a cut; yields None between batches, and the report at the end."""
-    audit = Audit(MemoryStores(), limits, at_least=at_least, before=before)
+    audit = Audit(MemoryStores(), at_least=at_least, before=before)
     for records in log.scan(cut.event_id, AUDIT_BATCH):
         for record in records:
             audit.take(record)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.model.failure import Failure
 from pixiu.model.ids import Snowflakes
+from pixiu.model.pixiu_pb2 import Record
 from pixiu.ports.log import MAIN
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.consume import Carrier
@@ -28,10 +29,9 @@ if TYPE_CHECKING:
     from pixiu.config import Settings
     from pixiu.im.draft import Actor, Answer, Params
     from pixiu.model.inbox import Entry
-    from pixiu.model.pixiu_pb2 import Record
     from pixiu.model.session import Session
     from pixiu.ports.clock import Clock
-    from pixiu.ports.log import Log, LogRecord
+    from pixiu.ports.log import Appended, Log, LogRecord
     from pixiu.ports.notifications import Notifications
     from pixiu.ports.scheduler import Scheduler
     from pixiu.ports.sessions import Sessions
@@ -66,7 +66,7 @@ class Messaging:
     ) -> None:
         self.log = queue
         self.stores = stores
-        self.limits = Limits.from_settings(settings.inbox)
+        self._limits = Limits.from_settings(settings.inbox)
         self._scheduler = scheduler
         self._session_ids = Snowflakes(settings.queue.node_id)
         self._clock = clock
@@ -88,7 +88,7 @@ class Messaging:
         general = GeneralTasks(kick=self.relay.kick, flush=self.relay.flush)
         self.carrier = Carrier(
             stores, queue, clock, scheduler, settings.carrier,
-            wake=self.relay.wake, tell=self.relay.tell, limits=self.limits,
+            wake=self.relay.wake, tell=self.relay.tell,
             notify=self.horn.perform, general=general.perform, schedule=self._fire,
             is_writer_busy=is_writer_busy, is_present=self.relay.is_present,
         )  # fmt: skip
@@ -105,7 +105,23 @@ class Messaging:
         """Begin to apply the log; ``done`` when the stores have what was committed before."""
         self.relay.start()
         self.carrier.start()
-        self.carrier.when_applied(self.log.committed, done)
+        self.carrier.when_applied(self.log.committed, lambda: self._note_limits(done))
+
+    def _note_limits(self, done: Callable[[], object]) -> None:
+        """Settings that appliers depend on go into the log when they have changed."""
+        if self.carrier.limits == self._limits or self._is_stopped:
+            done()
+            return
+
+        def appended(result: Appended | PixiuError) -> None:
+            if isinstance(result, PixiuError):
+                log.warning("the old inbox limits stay for now", extra={"reason": str(result)})
+                done()
+            else:
+                self.carrier.when_applied(result.event_id, done)
+
+        record = Record(at=self._clock.now_ms(), limits=self._limits.as_record())
+        self.log.append(MAIN, record.SerializeToString(), appended)
 
     def stop(self) -> None:
         """Close every session, and make the stores durable."""

@@ -16,7 +16,6 @@ from pixiu.queue.engine import Engine
 from pixiu.queue.log import EngineLog
 from pixiu.queue.snapshot import COMPLETE, DUMP_FOLDER, INCOMING, load_dump, snapshot_messages
 from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit, take_cut
-from pixiu.roles.carrier.reached import Limits
 from pixiu.roles.carrier.rebuild import rebuild as rebuild_from_log
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datadir import DataDirectory
@@ -100,7 +99,7 @@ def _engine_without_loop(root: Path) -> Engine:
     return Engine(Settings(), SystemFiles(root), store, SystemClock(), NoScheduler())
 
 
-def rebuild_stores(root: Path, settings: Settings, progress: Callable[[int, int], object] | None = None) -> int:
+def rebuild_stores(root: Path, progress: Callable[[int, int], object] | None = None) -> int:
     """Make the messaging stores of a stopped node again from its log. Returns how many records made no sense.
 
     What became of tasks is not in the log. Their lane's position is kept: nobody is notified again of what is long
@@ -114,7 +113,7 @@ def rebuild_stores(root: Path, settings: Settings, progress: Callable[[int, int]
     with _stopped_messaging(root) as (log, stores):
         stores.commit({Lane.TASKS: min(finished, log.committed)})
         stores.flush()
-        skipped = rebuild_from_log(log, stores, Limits.from_settings(settings.inbox), progress)
+        skipped = rebuild_from_log(log, stores, progress)
         stores.flush()
     return skipped
 
@@ -133,18 +132,16 @@ def _tasks_finished_through(root: Path) -> int:
 
 def audit_stopped(
     root: Path,
-    settings: Settings,
     progress: Callable[[int, int], object] | None = None,
     *,
     at_least: int = 0,
     before: int | None = None,
 ) -> AuditReport:
     """Audit a node that does not run. Its stores are first brought up to the end of the log, as a start would do."""
-    limits = Limits.from_settings(settings.inbox)
     with _stopped_messaging(root) as (log, stores):
-        rebuild_from_log(log, stores, limits, progress)
+        rebuild_from_log(log, stores, progress)
         cut = take_cut(stores, log.committed)
-        audit = Audit(MemoryStores(), limits, at_least=at_least, before=before)
+        audit = Audit(MemoryStores(), at_least=at_least, before=before)
         for records in log.scan(cut.event_id, AUDIT_BATCH):
             for record in records:
                 audit.take(record)

@@ -13,6 +13,7 @@ from pixiu.ports.bodies import Bodies
 from pixiu.ports.contacts import Contacts
 from pixiu.ports.groups import Groups
 from pixiu.ports.inboxes import Inboxes
+from pixiu.ports.notes import Notes
 from pixiu.ports.recent import Recent
 from pixiu.ports.sendkeys import SendKeys
 from pixiu.ports.timelines import Timelines
@@ -28,7 +29,7 @@ class Lane(Enum):
     ROSTERS = "rosters"
     """users, contacts, groups."""
     INBOXES = "inboxes"
-    """inboxes, bodies, send keys."""
+    """inboxes, bodies, send keys, notes."""
     TIMELINES = "timelines"
     """timelines, recent, unread: what was not read is answered from timelines."""
     TASKS = "tasks"
@@ -45,6 +46,7 @@ class Stores(Protocol):
     bodies: Bodies
     unread: Unread
     keys: SendKeys
+    notes: Notes
     timelines: Timelines
     recent: Recent
 

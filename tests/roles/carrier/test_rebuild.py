@@ -9,7 +9,6 @@ from pixiu.backends.embedded.stores import EmbeddedStores
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.appliers import LANES
-from pixiu.roles.carrier.reached import Limits
 from pixiu.roles.carrier.rebuild import rebuild
 from tests.roles.carrier.world import World, content, group_made, ledger, opened, rows, say, send, user
 
@@ -29,7 +28,7 @@ def test_a_rebuilt_store_is_the_same_and_nobody_is_woken() -> None:
     records = len(world.log.records)
     stores = MemoryStores()
     seen: list[tuple[int, int]] = []
-    assert rebuild(world.log, stores, Limits(), lambda event_id, last: seen.append((event_id, last))) == 1
+    assert rebuild(world.log, stores, lambda event_id, last: seen.append((event_id, last))) == 1
     assert content(stores) == content(world.stores)
     assert [stores.applied(lane) for lane in LANES] == [world.log.committed] * 3
     assert stores.applied(Lane.TASKS) == 0
@@ -48,12 +47,12 @@ def test_an_interrupted_rebuild_goes_on_where_it_was(monkeypatch: pytest.MonkeyP
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        rebuild(world.log, stores, Limits(), interrupt)
+        rebuild(world.log, stores, interrupt)
     assert 0 < stores.applied(Lane.INBOXES) < world.log.committed
     seen: list[int] = []
     # What it held in memory is lost with its process; these stores kept it, and applying it again changes nothing.
     stores.commit(dict.fromkeys(LANES, 61))
-    rebuild(world.log, stores, Limits(), lambda event_id, last: seen.append(event_id))
+    rebuild(world.log, stores, lambda event_id, last: seen.append(event_id))
     assert seen[0] > 60
     assert content(stores) == content(world.stores)
 
@@ -62,7 +61,7 @@ def test_the_embedded_stores_are_rebuilt_like_the_reference(tmp_path: Path) -> N
     world = played()
     store = RocksKeyValue(tmp_path / "stores")
     stores = EmbeddedStores(store)
-    rebuild(world.log, stores, Limits())
+    rebuild(world.log, stores)
     stores.close()
     stores = EmbeddedStores(RocksKeyValue(tmp_path / "stores"))
     reference = world.stores

@@ -7,6 +7,7 @@ One byte for the table, then numbers of fixed width, big-endian, so that the ord
     table        key behind its byte                         value
     META         "lane:" lane                                event id that the lane has reached
     META         "high:" table                               highest message id that was ever written to it
+    META         "note:" name                                 what a record left behind for the appliers
     META         "life"                                      how often this node has been started
     USER         user                                        created_at, JSON [public_id, name, avatar, fields]
     USER_NAME    public id (UTF-8)                           user

@@ -12,6 +12,7 @@ from pixiu.backends.embedded.contacts import EmbeddedContacts
 from pixiu.backends.embedded.groups import EmbeddedGroups
 from pixiu.backends.embedded.inboxes import EmbeddedInboxes
 from pixiu.backends.embedded.layout import META, number
+from pixiu.backends.embedded.notes import EmbeddedNotes
 from pixiu.backends.embedded.overlay import Overlay
 from pixiu.backends.embedded.sendkeys import EmbeddedSendKeys
 from pixiu.backends.embedded.timelines import EmbeddedTimelines
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pixiu.ports.contacts import Contacts
     from pixiu.ports.groups import Groups
     from pixiu.ports.inboxes import Inboxes
+    from pixiu.ports.notes import Notes
     from pixiu.ports.recent import Recent
     from pixiu.ports.sendkeys import SendKeys
     from pixiu.ports.timelines import Timelines
@@ -67,6 +69,7 @@ class EmbeddedStores:
         self.bodies: Bodies = bodies
         self.unread: Unread = unread
         self.keys: SendKeys = keys
+        self.notes: Notes = EmbeddedNotes(overlay)
         self.timelines: Timelines = timelines
         self.recent: Recent = MemoryRecent()
         self._parts = groups, inboxes, bodies, unread, keys, timelines

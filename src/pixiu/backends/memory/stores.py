@@ -7,6 +7,7 @@ from pixiu.backends.memory.bodies import MemoryBodies
 from pixiu.backends.memory.contacts import MemoryContacts
 from pixiu.backends.memory.groups import MemoryGroups
 from pixiu.backends.memory.inboxes import MemoryInboxes
+from pixiu.backends.memory.notes import MemoryNotes
 from pixiu.backends.memory.recent import MemoryRecent
 from pixiu.backends.memory.sendkeys import MemorySendKeys
 from pixiu.backends.memory.timelines import MemoryTimelines
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pixiu.ports.contacts import Contacts
     from pixiu.ports.groups import Groups
     from pixiu.ports.inboxes import Inboxes
+    from pixiu.ports.notes import Notes
     from pixiu.ports.recent import Recent
     from pixiu.ports.sendkeys import SendKeys
     from pixiu.ports.timelines import Timelines
@@ -39,6 +41,7 @@ class MemoryStores:
         self.bodies: Bodies = MemoryBodies()
         self.unread: Unread = MemoryUnread()
         self.keys: SendKeys = MemorySendKeys()
+        self.notes: Notes = MemoryNotes()
         self.timelines: Timelines = MemoryTimelines()
         self.recent: Recent = MemoryRecent()
         self._applied: dict[Lane, int] = {}

@@ -27,10 +27,11 @@ LANES = (Lane.ROSTERS, Lane.INBOXES, Lane.TIMELINES)
 class Appliers:
     """Deterministic: the same records on empty stores give the same stores, and a record twice is a record once."""
 
-    def __init__(self, stores: Stores, limits: Limits) -> None:
+    def __init__(self, stores: Stores, limits: Limits | None = None) -> None:
+        """``limits`` hold until a record says otherwise; what runs for real begins with the defaults."""
         self.reached = Reached(stores)
         self.rosters = RosterApplier(stores, self.reached)
-        self.inboxes = InboxApplier(stores, limits, self.reached)
+        self.inboxes = InboxApplier(stores, limits or Limits(), self.reached)
         self.timelines = TimelineApplier(stores, self.reached)
         self.lanes: tuple[tuple[Lane, Apply], ...] = tuple(
             zip(LANES, (self.rosters.apply, self.inboxes.apply, self.timelines.apply), strict=True)

@@ -13,19 +13,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pixiu.model.body import body_of, tombstone
 from pixiu.model.inbox import FIRST, NEED_NOTIFICATION
-from pixiu.model.pixiu_pb2 import MemberChanged, Push, Record, Rows
+from pixiu.model.pixiu_pb2 import LimitsChanged, MemberChanged, Push, Record, Rows
 from pixiu.ports.sendkeys import Sent
 from pixiu.roles.carrier.arrivals import Arrival
 from pixiu.roles.carrier.audience import Audience, group_of
+from pixiu.roles.carrier.reached import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pixiu.ports.log import LogRecord
     from pixiu.ports.stores import Stores
-    from pixiu.roles.carrier.reached import Limits, Reached
+    from pixiu.roles.carrier.reached import Reached
 
 __all__ = ["Eviction", "InboxApplier"]
+
+LIMITS = "limits"
+"""The note that holds the limits."""
 
 _CHECKS_MAX = 100_000
 
@@ -59,8 +63,10 @@ class InboxApplier:
         self._bodies = stores.bodies
         self._keys = stores.keys
         self._reached = reached
-        self._offline_max = limits.offline_max
-        self._offline_max_of = dict(limits.offline_max_by_platform)
+        self._notes = stores.notes
+        noted = stores.notes.get(LIMITS)
+        self.limits = limits if noted is None else Limits.from_record(LimitsChanged.FromString(noted))
+        """What holds now; a record changes it."""
         self._audience = Audience(stores.groups, reached)
         self._unreleased: list[int] = []
         self._arrivals: list[Arrival] = []
@@ -76,6 +82,7 @@ class InboxApplier:
             "recalled": self._recalled,
             "push": self._push,
             "ledger": self._ledger,
+            "limits": self._limits,
         }
 
     def apply(self, record: LogRecord, parsed: Record) -> None:
@@ -152,7 +159,8 @@ class InboxApplier:
         entered: list[tuple[int, str, int]] = []
         actor = parsed.actor
         self._arrivals.append(Arrival(message_id, event_id, at, options, actor, session, body, entered))
-        add, offline_max_of, offline_max = self._inboxes.add, self._offline_max_of.get, self._offline_max
+        add, limits = self._inboxes.add, self.limits
+        offline_max_of, offline_max = limits.offline_max_by_platform.get, limits.offline_max
         own = options & ~NEED_NOTIFICATION
         for user, platforms in zip(users, platforms_of, strict=True):
             wanted = options if user != actor else own
@@ -291,6 +299,14 @@ class InboxApplier:
             elif choice.without:
                 platforms = tuple(platform for platform in platforms if platform not in choice.without)
             yield user, platforms, choice.options
+
+    # Limits.
+
+    def _limits(self, _: LogRecord, parsed: Record) -> None:
+        """From here on other limits hold; what waits is cut when something is added to it."""
+        self._notes.put(LIMITS, parsed.limits.SerializeToString())
+        self.limits = Limits.from_record(parsed.limits)
+        self._checks.clear()
 
     # Ledgers.
 

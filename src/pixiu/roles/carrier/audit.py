@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pixiu.ports.inboxes import Inboxes
     from pixiu.ports.log import LogRecord
     from pixiu.ports.stores import Stores
-    from pixiu.roles.carrier.reached import Limits
 
 __all__ = ["AUDIT_BATCH", "Audit", "AuditReport", "Cut", "take_cut"]
 
@@ -94,12 +93,12 @@ def take_cut(stores: Stores, event_id: int) -> Cut:
 class Audit:
     """One audit: give it every record through the cut, then compare."""
 
-    def __init__(self, reference: Stores, limits: Limits, *, at_least: int = 0, before: int | None = None) -> None:
+    def __init__(self, reference: Stores, *, at_least: int = 0, before: int | None = None) -> None:
         self.report = AuditReport()
         self._is_within: Callable[[int], bool] = lambda at: at_least <= at and (before is None or at < before)
         self._reference = reference
         self._inboxes = reference.inboxes = CountedInboxes(reference.inboxes, self._is_within)
-        self._appliers = Appliers(reference, limits)
+        self._appliers = Appliers(reference)
         self._keys: set[bytes] = set()
 
     def take(self, record: LogRecord) -> None:

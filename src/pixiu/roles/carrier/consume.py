@@ -24,7 +24,6 @@ from pixiu.roles.carrier.appliers import Appliers, parse
 from pixiu.roles.carrier.arrivals import wakes_of
 from pixiu.roles.carrier.dead_letters import DeadLetters
 from pixiu.roles.carrier.metrics import CarrierCounters
-from pixiu.roles.carrier.reached import Limits
 from pixiu.roles.carrier.tasks import TOPICS, Tasks
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from pixiu.ports.stores import Stores
     from pixiu.roles.carrier.appliers import Apply
     from pixiu.roles.carrier.apply_timelines import Marked, Said
+    from pixiu.roles.carrier.reached import Limits
     from pixiu.roles.carrier.tasks import Performer, SchedulePerformer
 
 __all__ = ["Carrier"]
@@ -105,8 +105,7 @@ class Carrier:
         self._say = say
         self._is_writer_busy = is_writer_busy
         self._is_present = is_present
-        self._limits = limits or Limits()
-        self._appliers = Appliers(stores, self._limits)
+        self._appliers = Appliers(stores, limits)
         self._lanes = [_LaneState(lane, apply, stores.applied(lane)) for lane, apply in self._appliers.lanes]
         self._by_lane = {state.lane: state for state in self._lanes}
         self._waiters: list[tuple[int, int, Callable[[], object]]] = []
@@ -148,6 +147,11 @@ class Carrier:
         if lane is Lane.TASKS:
             return self.tasks.finished_through if self.tasks is not None else 0
         return self._by_lane[lane].position
+
+    @property
+    def limits(self) -> Limits:
+        """What holds now for those who are away."""
+        return self._appliers.inboxes.limits
 
     @property
     def applied_all(self) -> int:

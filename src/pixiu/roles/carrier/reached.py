@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pixiu.model.errors import ConfigError
+from pixiu.model.pixiu_pb2 import LimitsChanged
 from pixiu.ports.stores import Lane, Stores
 
 if TYPE_CHECKING:
@@ -29,11 +30,20 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The settings that results depend on. They are fixed for the life of the appliers."""
+    """The settings that results depend on: they are in the log, so that a replay finds the same ones."""
 
     offline_max: int = 10_000
     """Entries kept per inbox; -1 keeps all."""
     offline_max_by_platform: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def from_record(cls, record: LimitsChanged) -> Limits:
+        """The limits that a record names."""
+        return cls(record.offline_max, dict(record.offline_max_by_platform))
+
+    def as_record(self) -> LimitsChanged:
+        """The limits for a record."""
+        return LimitsChanged(offline_max=self.offline_max, offline_max_by_platform=dict(self.offline_max_by_platform))
 
     @classmethod
     def from_settings(cls, settings: InboxSettings) -> Limits:

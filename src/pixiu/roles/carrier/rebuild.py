@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from pixiu.ports.log import Log
     from pixiu.ports.stores import Stores
-    from pixiu.roles.carrier.reached import Limits
 
 __all__ = ["rebuild"]
 
@@ -27,13 +26,13 @@ _COMMIT_RECORDS = 50_000
 """Where the stores do not say how much they hold back."""
 
 
-def rebuild(queue: Log, stores: Stores, limits: Limits, progress: Callable[[int, int], object] | None = None) -> int:
+def rebuild(queue: Log, stores: Stores, progress: Callable[[int, int], object] | None = None) -> int:
     """Apply the whole log, as it is committed now, to stores that begin empty or where they were interrupted.
 
     Nobody is woken and nothing is written to the log. ``progress`` is told (event_id, last) after every batch. Returns
     how many records made no sense. Tasks are not touched: they are the running carrier's.
     """
-    appliers = Appliers(stores, limits)
+    appliers = Appliers(stores)
     last = queue.committed
     after = min(stores.applied(lane) for lane in LANES)
     skipped = uncommitted = 0
