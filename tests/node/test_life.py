@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,11 @@ import pytest
 import pixiu
 from pixiu.config import InboxSettings, Settings
 from pixiu.model.errors import ConfigError, CorruptData, NotAllowed, RequestError, Unavailable
+from pixiu.model.pixiu_pb2 import Notify, Task
 from pixiu.node.embedded import EmbeddedNode
 from pixiu.node.stopped import open_stores, rebuild_stores
+from pixiu.ports.log import NOTIFY
+from pixiu.ports.notifications import Notification
 from pixiu.ports.stores import Lane
 
 
@@ -145,3 +149,25 @@ async def test_the_journal_is_kept_until_the_stores_are_on_the_disk(
         monkeypatch.setattr(stores, "flush", fail)
         assert engine.retained_from() == 0
         monkeypatch.undo()
+
+
+async def test_a_store_that_was_lost_rings_no_phone_for_what_is_long_past(tmp_path: Path) -> None:
+    told: list[int] = []
+
+    class Phones:
+        def send(self, notification: Notification, done: Callable[[str | None], None]) -> None:
+            told.append(notification.message_id)
+            done(None)
+
+    async with pixiu.Node.embedded(tmp_path) as node:
+        node.messaging.horn._notifications = Phones()
+        task = Task(at=1_000_000, notify=Notify(user=1, platforms=["ios"], message_id=7))
+        fresh = Task(at=node.messaging._clock.now_ms(), notify=Notify(user=1, platforms=["ios"], message_id=8))
+        await node.create_user("1")
+        for each in (task, fresh):
+            node.messaging.log.publish(NOTIFY, each.SerializeToString())
+        for _ in range(100):
+            await asyncio.sleep(0.05)
+            if told:
+                break
+        assert told == [8]

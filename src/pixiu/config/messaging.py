@@ -139,6 +139,9 @@ class HornSettings(Section):
     collapse_ms: Annotated[int, Bounds(0, 3_600_000)] = 1_000
     """Notifications of one conversation within this time become one."""
 
+    stale_ms: Annotated[int, Bounds(1_000)] = 3_600_000
+    """A notification that comes this late is dropped: after an outage nobody wants yesterday's news."""
+
     text_max: Count = 200
     """Characters of the message in a notification; 0 sends none."""
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pixiu.config import Settings
     from pixiu.im.draft import Actor, Answer, Params
     from pixiu.model.inbox import Entry
+    from pixiu.model.pixiu_pb2 import Task
     from pixiu.model.session import Session
     from pixiu.ports.clock import Clock
     from pixiu.ports.log import Appended, Log, LogRecord
@@ -72,6 +73,7 @@ class Messaging:
         self._clock = clock
         self._unwritten: list[bytes] = []
         self._is_stopped = False
+        self._stale_ms = settings.horn.stale_ms
         self.horn = Horn(stores.users, notifications, scheduler, settings.horn)
         self.relay = Relay(
             inboxes=stores.inboxes,
@@ -89,7 +91,7 @@ class Messaging:
         self.carrier = Carrier(
             stores, queue, clock, scheduler, settings.carrier,
             wake=self.relay.wake, tell=self.relay.tell,
-            notify=self.horn.perform, general=general.perform, schedule=self._fire,
+            notify=self._notify, general=general.perform, schedule=self._fire,
             is_writer_busy=is_writer_busy, is_present=self.relay.is_present,
         )  # fmt: skip
         self._notifier = Notifier(stores, queue, clock, self.carrier.counters, text_max=settings.horn.text_max)
@@ -193,6 +195,13 @@ class Messaging:
 
     def _away(self, user: int, entries_by_platform: Mapping[str, Sequence[Entry]]) -> None:
         self._notifier.away(user, entries_by_platform)
+
+    def _notify(self, task: Task, done: Callable[[Failure | None], None]) -> None:
+        """Tell the horn, unless it is too late: a store that was made anew finds every task of the past again."""
+        if self._clock.now_ms() - task.at > self._stale_ms:
+            done(None)
+        else:
+            self.horn.perform(task, done)
 
     def _fire(self, record: LogRecord, _: Record, done: Callable[[Failure | None], None]) -> None:
         """A scheduled send is due. What the proxy refuses for good becomes a dead letter."""
