@@ -107,6 +107,21 @@ def test_who_asks_further_back_than_the_writer_remembers_is_told_so() -> None:
     assert isinstance(answer, Conflict)
 
 
+def test_more_keys_in_one_turn_than_the_writer_remembers_are_still_appended_once() -> None:
+    """Found by ``pixiu sim``: what was forgotten within a batch cannot be read back before the batch is written."""
+    machine = Machine(keys_max=3)
+    answers: dict[bytes, list[Appended | PixiuError]] = {}
+    for _ in range(2):
+        for number in range(6):
+            key = b"k%d" % number
+            machine.log.append(MAIN, key, answers.setdefault(key, []).append, key=key)
+    machine.run()
+    for key, given in answers.items():
+        assert len({each.message_id for each in given if isinstance(each, Appended)}) <= 1, key
+    records = [record.key for record in machine.log.read(0, 100) if record.key]
+    assert len(records) == len(set(records)) > 0
+
+
 def test_a_reader_gets_everything_once_whether_it_keeps_up_or_lags() -> None:
     machine = Machine()
     log, engine = machine.log, machine.engine

@@ -221,3 +221,71 @@ def test_files_of_a_deleted_topic_go_with_a_checkpoint_also_after_a_restart(queu
     queue.scheduler.run_for(100)
     assert queue.disk.files("queue/topics") == []
     assert queue.engine.topics.dead == set()
+
+
+def each_sends(clients: list[Publisher], name: bytes) -> list[Request]:
+    """Every client publishes one message, whole, in one turn of the loop."""
+    asked = []
+    for number, client in enumerate(clients):
+        request = Request("publish", b"t", (b"%b%02d" % (name, number),))
+        client.open.append(request)
+        client.wire.send(publish(request.bodies[0]))
+        asked.append(request)
+    return asked
+
+
+def settled(queue: Queue, clients: list[Publisher]) -> None:
+    queue.scheduler.run_for(5)
+    for client in clients:
+        client.take_answers()
+
+
+def test_like_publishes_of_many_connections_are_numbered_as_they_came(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pixiu.queue.writer.RUN_COUNT_MAX", 4)
+    monkeypatch.setattr("pixiu.queue.batch.RUN_COUNT_MAX", 4)
+    clients = [queue.client() for _ in range(10)]
+    for name in (b"a", b"b", b"c"):
+        asked = each_sends(clients, name)
+        settled(queue, clients)
+        assert {request.outcome for request in asked} == {"ok"}
+    numbers = [queue.model.stored[b"%b%02d" % (name, n)][0] for name in (b"a", b"b", b"c") for n in range(10)]
+    assert numbers == list(range(2, 32))
+
+
+def test_whoever_joins_a_batch_after_a_failed_flush_is_answered(queue: Queue) -> None:
+    clients = [queue.client() for _ in range(4)]
+    each_sends(clients, b"a")
+    settled(queue, clients)
+    before = each_sends(clients[:2], b"b")
+    queue.engine.writer.flush_failed(OSError(5, "Input/output error"))
+    behind = each_sends(clients[2:], b"c")
+    settled(queue, clients)
+    assert [request.outcome for request in (*before, *behind)] == ["unknown"] * 4
+    assert not any(client.open for client in clients)
+
+
+def test_like_publishes_wait_at_the_bound(queue: Queue) -> None:
+    clients = [queue.client() for _ in range(10)]
+    each_sends(clients, b"a")
+    settled(queue, clients)
+    queue.engine.writer._pending_bytes_max = 5 * len(publish(b"b00"))
+    each_sends(clients, b"b")
+    assert [client.wire.is_paused for client in clients] == [False] * 5 + [True] * 5
+    assert queue.engine.writer.pending_bytes == 10 * len(publish(b"b00"))
+    settled(queue, clients)
+    assert not any(client.wire.is_paused for client in clients)
+    assert queue.engine.writer.pending_bytes == 0
+
+
+def test_a_topic_that_ends_meanwhile_refuses_each_of_its_publishes(queue: Queue) -> None:
+    clients = [queue.client() for _ in range(4)]
+    each_sends(clients, b"a")
+    settled(queue, clients)
+    delete = Request("delete", b"t")
+    queue.control.send([(delete, wire.encode_delete_topic(b"t"))])
+    late = each_sends(clients, b"b")
+    settled(queue, [*clients, queue.control])
+    assert delete.outcome == "ok"
+    assert [request.outcome for request in late] == ["refused"] * 4

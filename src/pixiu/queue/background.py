@@ -13,10 +13,10 @@ from pixiu.machines.queue_wire.commands import RESERVED_PREFIX
 from pixiu.machines.queue_wire.messages import split_messages
 from pixiu.model.errors import PixiuError
 from pixiu.queue.delays import FIRE_AT_ONCE_MAX, HEAD, Alarm, Delayed, SteadyClock
+from pixiu.queue.operations import Change
 from pixiu.queue.positions import pack_rows
 from pixiu.queue.record import Kind
 from pixiu.queue.retention import Retention
-from pixiu.queue.writer import Change
 
 if TYPE_CHECKING:
     from pixiu.queue.batch import Batch

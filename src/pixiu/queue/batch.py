@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from pixiu.queue.appends import KeysAdded
     from pixiu.queue.connection import Connection
+    from pixiu.queue.operations import PlainPublish
     from pixiu.queue.topics import Topic
-    from pixiu.queue.writer import PlainPublish
 
 RUN_COUNT_MAX = 4096
 RUN_BYTES_MAX = 4 * 2**20

@@ -18,6 +18,7 @@ from pixiu.queue.background import end_topic
 from pixiu.queue.connection import MESSAGES_MAX
 from pixiu.queue.delays import HEAD, Delayed
 from pixiu.queue.messages import split_head
+from pixiu.queue.operations import Change
 from pixiu.queue.positions import FORGET, pack_rows
 from pixiu.queue.record import Kind
 from pixiu.queue.replica_stream import ReplicaStream
@@ -25,7 +26,6 @@ from pixiu.queue.retention import is_outdated
 from pixiu.queue.snapshot import SnapshotStream
 from pixiu.queue.subscriptions import Subscription
 from pixiu.queue.topics import check_name, topic_json
-from pixiu.queue.writer import Change
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,15 +19,15 @@ from pixiu.machines.queue_wire.messages import split_messages
 from pixiu.machines.queue_wire.responses import encode_refused
 from pixiu.model.errors import PixiuError
 from pixiu.queue.answers import OK
-from pixiu.queue.writer import Answer, Publish
+from pixiu.queue.operations import Answer, Publish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pixiu.queue.engine import Engine
+    from pixiu.queue.operations import Change
     from pixiu.queue.server import QueueServer
     from pixiu.queue.topics import Topic
-    from pixiu.queue.writer import Change
 
 log = logging.getLogger(__name__)
 
@@ -102,13 +102,16 @@ class Connection:
         "_need",
         "_outstanding",
         "_parts",
+        "_plain_bytes",
         "_prefix",
+        "_prefix_bytes",
         "_request_bytes",
         "_server",
         "_skip",
         "_stream",
         "_submit",
         "_topic",
+        "_writer",
         "blocked_since_us",
         "can_write",
         "is_heard",
@@ -121,6 +124,7 @@ class Connection:
     def __init__(self, engine: Engine, server: QueueServer) -> None:
         self._engine = engine
         self._server = server
+        self._writer = engine.writer
         self._submit = engine.writer.submit
         self.transport: Transport | None = None
         self._parts: list[bytes] = []
@@ -144,9 +148,12 @@ class Connection:
         self.last_seen_us = 0
         # The request before this one, if it was a plain publish: what it began with, and how long it was.
         self._prefix: bytes | None = None
+        self._prefix_bytes = 0
         self._topic: Topic | None = None
         self._skip = 0
         self._request_bytes = 0
+        self._plain_bytes = 0
+        """The same, while a read may be one such request and nothing else; 0 in a stream or behind a part of one."""
 
     # What the event loop calls.
 
@@ -190,20 +197,25 @@ class Connection:
     def data_received(self, data: bytes) -> None:
         """Bytes from the client."""
         self.is_heard = True
+        size = len(data)
+        if size == self._plain_bytes and not self._is_held and data[: self._prefix_bytes] == self._prefix:
+            plain = self._writer.plain
+            if plain.topic is self._topic:
+                self._outstanding += 1
+                plain.messages.append(data[self._skip :])
+                plain.connections.append(self)
+                plain.room = room = plain.room - size
+                if room < 0:
+                    self._writer.pause(self)
+                return
         if self._stream is not None:
             self._stream.receive(data)
         elif not self._parts and not self._is_held:
-            prefix = self._prefix
-            if prefix is not None and len(data) == self._request_bytes and data.startswith(prefix):
-                topic = self._topic
-                if topic is not None and not topic.is_deleted:
-                    self._outstanding += 1
-                    self._submit((self, OK, topic, data[self._skip :]), self._request_bytes)
-                    return
             self._parse(data)
         elif self._parts or self._is_blocked:
             self._parts.append(data)
-            self._buffered += len(data)
+            self._plain_bytes = 0
+            self._buffered += size
             if self._is_blocked or not self.can_write:
                 if self._buffered > READ_AHEAD_BYTES_MAX:
                     self.pause()
@@ -224,6 +236,7 @@ class Connection:
         if rest:
             self._parts.append(rest)
             self._buffered = len(rest)
+            self._plain_bytes = 0
         self._need = need
 
     def _parse(self, data: bytes) -> None:
@@ -267,7 +280,11 @@ class Connection:
             messages.append(data[position + skip : end])
             position = end
             end += length
-        if messages:
+        self._plain_bytes = length
+        if len(messages) == 1:
+            self._outstanding += 1
+            self._writer.submit_plain(self, topic, messages[0], length)
+        elif messages:
             self._outstanding += 1
             self._submit((self, OK * len(messages), topic, messages), len(messages) * length)
         return position
@@ -350,10 +367,11 @@ class Connection:
             return end
         if payload[4:8] == b"\0\0\0\0":
             self._prefix = data[position : part_at + 8]
+            self._prefix_bytes = len(self._prefix)
             self._topic = topic
             self._skip = part_at - position
-            self._request_bytes = end - position
-        self._submit((self, OK, topic, payload), end - position)
+            self._plain_bytes = self._request_bytes = end - position
+        self._writer.submit_plain(self, topic, payload, end - position)
         return end
 
     def _dispatch(self, request: Request) -> None:
@@ -421,6 +439,7 @@ class Connection:
     def begin_stream(self, stream: Stream) -> None:
         """From now on the peer's bytes go to ``stream``."""
         self._stream = stream
+        self._plain_bytes = 0
 
     def stream_ended(self, last_words: bytes, leftover: bytes) -> None:
         """The stream is over; the connection takes commands again, beginning with what it did not use."""

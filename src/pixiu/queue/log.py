@@ -15,10 +15,10 @@ from pixiu.ports.log import DEAD, MAIN, NOTIFY, SCHEDULE, TASKS, Appended, LogRe
 from pixiu.queue.appends import number
 from pixiu.queue.delays import HEAD, Delayed
 from pixiu.queue.messages import body_of, is_numbered, number_and_key, plain
+from pixiu.queue.operations import Change
 from pixiu.queue.record import Kind
 from pixiu.queue.tail import Tail
 from pixiu.queue.topic_log import ITEM_HEADER_BYTES
-from pixiu.queue.writer import Change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

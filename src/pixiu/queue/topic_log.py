@@ -17,7 +17,7 @@ file of the next message before that message exists.
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, pairwise, repeat
+from itertools import accumulate, pairwise, repeat
 from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
@@ -205,14 +205,11 @@ class TopicLog:
         nexts = list(accumulate(map(ITEM_HEADER_BYTES.__add__, map(len, messages)), initial=start))
         end = nexts[-1]
         is_full = end >= self._segment_bytes
-        heads = map(
-            _ITEM.pack,
-            repeat(time_ms),
-            range(first_event_id, first_event_id + count),
-            repeat(number),
-            nexts[1:],
-        )
-        data = b"".join(chain.from_iterable(zip(heads, messages, strict=True)))
+        event_ids = range(first_event_id, first_event_id + count)
+        pieces: list[bytes] = [b""] * (2 * count)
+        pieces[0::2] = map(_ITEM.pack, repeat(time_ms), event_ids, repeat(number), nexts[1:])
+        pieces[1::2] = messages
+        data = b"".join(pieces)
         if is_full:
             at = nexts[-2] - start
             head = _ITEM.pack(time_ms, first_event_id + count - 1, number + 1, 0)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from pixiu.machines.queue_wire.commands import TOPIC_NOT_EXIST
@@ -22,6 +23,7 @@ from pixiu.machines.queue_wire.responses import encode_done, encode_refused
 from pixiu.model.errors import PixiuError
 from pixiu.queue.answers import OK
 from pixiu.queue.batch import RUN_COUNT_MAX, Batch
+from pixiu.queue.operations import NOBODYS, Answer, Change, Plain, Publish
 from pixiu.queue.record import Kind
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from pixiu.queue.connection import Connection
     from pixiu.queue.journal import Journal
     from pixiu.queue.metrics import QueueCounters
+    from pixiu.queue.operations import Operation, PlainPublish
     from pixiu.queue.topics import Topic
 
 log = logging.getLogger(__name__)
@@ -44,55 +47,6 @@ STALL_MS = 1000
 
 _MISSING = encode_refused(TOPIC_NOT_EXIST)
 _REFUSED = _MISSING[:2]
-
-
-PlainPublish = tuple["Connection", bytes, "Topic", "bytes | list[bytes]"]
-"""The frequent case, as cheap as Python has it: who, the answer, which topic, one message or several requests' ones."""
-
-
-class Publish:
-    """One request with several messages, large ones, or a wish to know its event id."""
-
-    __slots__ = ("ask", "connection", "messages", "topic")
-
-    def __init__(self, connection: Connection, topic: Topic, messages: list[bytes], *, ask: bool) -> None:
-        self.connection = connection
-        self.topic = topic
-        self.messages = messages
-        self.ask = ask
-
-
-class Change:
-    """Any other request: ``sequence`` numbers it within a batch and returns the answer."""
-
-    __slots__ = ("connection", "failed", "sequence", "size")
-
-    def __init__(
-        self,
-        connection: Connection | None,
-        sequence: Callable[[Batch], bytes],
-        *,
-        size: int = 64,
-        failed: Callable[[], object] | None = None,
-    ) -> None:
-        self.connection = connection
-        self.sequence = sequence
-        self.size = size
-        self.failed = failed
-        """Called when it was not, and will not be, written; for changes that nobody waits to be answered."""
-
-
-class Answer:
-    """An answer that must not overtake the ones that wait for the disk."""
-
-    __slots__ = ("connection", "data")
-
-    def __init__(self, connection: Connection, data: bytes) -> None:
-        self.connection = connection
-        self.data = data
-
-
-Operation = PlainPublish | Publish | Change | Answer
 
 
 class Writer:
@@ -128,6 +82,8 @@ class Writer:
         self.epoch = 0
         self.committed_through = 0
         self._operations: list[Operation] = []
+        self.plain = NOBODYS
+        """The last operation, if it is plain: who sends the like may add to it."""
         self._pending_bytes = 0
         self._is_scheduled = False
         self._is_flushing = False
@@ -154,22 +110,52 @@ class Writer:
     @property
     def pending_bytes(self) -> int:
         """What waits for its turn."""
-        return self._pending_bytes
+        return self._pending_bytes + self.plain.room_at_first - self.plain.room
 
-    def submit(self, operation: Operation, size: int) -> None:
+    def submit(self, operation: PlainPublish | Publish | Change | Answer, size: int) -> None:
         """Take an operation into the next batch."""
+        self._close_plain()
         self._operations.append(operation)
         self._pending_bytes += size
         if self._pending_bytes + self._uncommitted_bytes > self._pending_bytes_max:
             connection = operation[0] if isinstance(operation, tuple) else operation.connection
-            if connection is not None and connection.pause():
-                self._paused.append(connection)
+            if connection is not None:
+                self.pause(connection)
+        self._run_soon()
+
+    def submit_plain(self, connection: Connection, topic: Topic, message: bytes, size: int) -> None:
+        """Take a request with one small message, and let others add theirs to the same operation."""
+        plain = self.plain
+        if plain.topic is not topic:
+            self._close_plain()
+            room = self._pending_bytes_max - self._pending_bytes - self._uncommitted_bytes
+            plain = self.plain = Plain(topic, room)
+            self._operations.append(plain)
+        plain.messages.append(message)
+        plain.connections.append(connection)
+        plain.room -= size
+        if plain.room < 0:
+            self.pause(connection)
+        self._run_soon()
+
+    def _close_plain(self) -> None:
+        """Nothing more is added to the last operation; its bytes count as those of any other."""
+        plain, self.plain = self.plain, NOBODYS
+        self._pending_bytes += plain.room_at_first - plain.room
+
+    def pause(self, connection: Connection) -> None:
+        """More waits than may: do not read from this one until there is room."""
+        if connection.pause():
+            self._paused.append(connection)
+
+    def _run_soon(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
             self._scheduler.soon(self._run)
 
     def _run(self) -> None:
         self._is_scheduled = False
+        self._close_plain()
         if self._is_flushing or self.stalled or not self._operations:
             return
         operations, self._operations = self._operations, []
@@ -220,7 +206,10 @@ class Writer:
         topic: Topic | None = None
         messages: list[bytes] = []
         for operation in operations:
-            if type(operation) is tuple:
+            if type(operation) is Plain:
+                topic = None
+                self._number_plain(operation, batch)
+            elif type(operation) is tuple:
                 if operation[2] is not topic or len(messages) >= RUN_COUNT_MAX:
                     topic = operation[2]
                     if topic.is_gone(now_ms):
@@ -228,16 +217,26 @@ class Writer:
                         topic = None
                         continue
                     messages = batch.run_of(topic)
-                message = operation[3]
-                if type(message) is bytes:
-                    messages.append(message)
-                elif type(message) is list:
-                    messages += message
+                messages += operation[3]
                 replies.append(operation)
             else:
                 topic = None
                 self._number_one(operation, batch)
         batch.close_run()
+
+    def _number_plain(self, plain: Plain, batch: Batch) -> None:
+        """Any number of small messages for one topic, without a look at each."""
+        topic = plain.topic
+        if topic is None or topic.is_gone(batch.now_ms):
+            batch.replies.extend(zip(plain.connections, repeat(_MISSING)))
+            return
+        at, messages = 0, plain.messages
+        while at < len(messages):
+            run = batch.run_of(topic)
+            end = at + RUN_COUNT_MAX - len(run)
+            run += messages[at:end]
+            at = end
+        batch.replies.extend(zip(plain.connections, repeat(OK)))
 
     def _number_one(self, operation: Operation, batch: Batch) -> None:
         """Any operation but the plainest."""
@@ -352,6 +351,7 @@ class Writer:
         self._answer_all(self._uncommitted, self.poisoned)
         self._uncommitted.clear()
         self._uncommitted_bytes = 0
+        self._close_plain()
         operations, self._operations = self._operations, []
         self._refuse(operations, self.poisoned)
 
@@ -368,7 +368,9 @@ class Writer:
         frame = encode_refused(reason)
         replies: list[tuple[Connection, bytes]] = []
         for operation in operations:
-            if type(operation) is tuple:
+            if type(operation) is Plain:
+                replies.extend(zip(operation.connections, repeat(frame)))
+            elif type(operation) is tuple:
                 replies.append((operation[0], frame * (len(operation[1]) // len(OK))))
             elif type(operation) is Publish:
                 replies.append((operation.connection, frame))

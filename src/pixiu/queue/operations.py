@@ -1,0 +1,79 @@
+"""What waits for the writer: requests of connections, and changes of the queue's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pixiu.queue.batch import Batch
+    from pixiu.queue.connection import Connection
+    from pixiu.queue.topics import Topic
+
+PlainPublish = tuple["Connection", bytes, "Topic", list[bytes]]
+"""Several requests of one connection, one message each: who, the answers, which topic, the messages."""
+
+
+class Plain:
+    """Requests with one small message each, for one topic, one behind the other: who sent what.
+
+    By far the most frequent case, so connections add to it themselves: two appends and a subtraction per message.
+    """
+
+    __slots__ = ("connections", "messages", "room", "room_at_first", "topic")
+
+    def __init__(self, topic: Topic | None, room: int) -> None:
+        self.topic = topic
+        self.connections: list[Connection] = []
+        self.messages: list[bytes] = []
+        self.room = self.room_at_first = room
+        """Bytes that may still come before those who send more have to wait."""
+
+
+class Publish:
+    """One request with several messages, large ones, or a wish to know its event id."""
+
+    __slots__ = ("ask", "connection", "messages", "topic")
+
+    def __init__(self, connection: Connection, topic: Topic, messages: list[bytes], *, ask: bool) -> None:
+        self.connection = connection
+        self.topic = topic
+        self.messages = messages
+        self.ask = ask
+
+
+class Change:
+    """Any other request: ``sequence`` numbers it within a batch and returns the answer."""
+
+    __slots__ = ("connection", "failed", "sequence", "size")
+
+    def __init__(
+        self,
+        connection: Connection | None,
+        sequence: Callable[[Batch], bytes],
+        *,
+        size: int = 64,
+        failed: Callable[[], object] | None = None,
+    ) -> None:
+        self.connection = connection
+        self.sequence = sequence
+        self.size = size
+        self.failed = failed
+        """Called when it was not, and will not be, written; for changes that nobody waits to be answered."""
+
+
+class Answer:
+    """An answer that must not overtake the ones that wait for the disk."""
+
+    __slots__ = ("connection", "data")
+
+    def __init__(self, connection: Connection, data: bytes) -> None:
+        self.connection = connection
+        self.data = data
+
+
+Operation = Plain | PlainPublish | Publish | Change | Answer
+
+NOBODYS = Plain(None, 0)
+"""Open while no other is: it is no topic's, so nobody adds to it."""
