@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.model.failure import Failure
-from pixiu.model.ids import Snowflakes
 from pixiu.model.pixiu_pb2 import Record
 from pixiu.ports.log import MAIN
 from pixiu.ports.stores import Lane
@@ -69,7 +68,7 @@ class Messaging:
         self.stores = stores
         self._limits = Limits.from_settings(settings.inbox)
         self._scheduler = scheduler
-        self._session_ids = Snowflakes(settings.queue.node_id)
+        self._session_count = 0
         self._clock = clock
         self._unwritten: list[bytes] = []
         self._is_stopped = False
@@ -87,6 +86,7 @@ class Messaging:
             new_session_id=self._new_session_id,
             away=self._away,
         )
+        self._first_epoch = self.relay.epoch
         general = GeneralTasks(kick=self.relay.kick, flush=self.relay.flush)
         self.carrier = Carrier(
             stores, queue, clock, scheduler, settings.carrier,
@@ -191,7 +191,9 @@ class Messaging:
     # Between the roles.
 
     def _new_session_id(self) -> int:
-        return self._session_ids.next(self._clock.now_ms())
+        """Never one of an earlier life, whatever the clock does: epochs rise from life to life by far more."""
+        self._session_count += 1
+        return self._first_epoch + self._session_count
 
     def _away(self, user: int, entries_by_platform: Mapping[str, Sequence[Entry]]) -> None:
         self._notifier.away(user, entries_by_platform)

@@ -1,0 +1,94 @@
+"""``pixiu sim``: the whole platform in simulated worlds, seed after seed."""
+
+import os
+from typing import Annotated
+
+import typer
+
+from pixiu.cli.queue.asking import Json
+from pixiu.cli.queue.output import print_json, print_rows, progress
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@app.command()
+def sim(
+    seeds: Annotated[int, typer.Option("--seeds", metavar="N", min=1, help="How many worlds to run.")] = 100,
+    first: Annotated[int, typer.Option("--first", metavar="S", min=0, help="The first seed.")] = 0,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", metavar="J", min=1, help="Processes.  [default: one per core]")
+    ] = None,
+    mutant: Annotated[
+        str, typer.Option("--mutant", metavar="NAME", help="Put this error back, and see it caught.")
+    ] = "",
+    list_mutants: Annotated[bool, typer.Option("--list-mutants", help="List the errors that can be put back.")] = False,
+    keep: Annotated[
+        str | None, typer.Option("--keep", metavar="LINES", help="With one seed: keep only these lines of its script.")
+    ] = None,
+    trace: Annotated[bool, typer.Option("--trace", help="With one seed: print everything that happens.")] = False,
+    json: Json = False,
+) -> None:
+    """Run the real queue, stores and roles on simulated disks, networks and clocks, and check every promise.
+
+    A seed is a world: who there is, what they do, what breaks. The same seed is the same run, step for step.
+    Exit code 1: a seed failed; it is named, with the shortest script that still fails.
+    """
+    from pixiu.testing import messaging_runs as runs
+
+    known = runs.list_mutants()
+    if list_mutants:
+        if json:
+            print_json(known)
+        else:
+            print_rows(("mutant", "what it does"), known.items())
+        return
+    if mutant and mutant not in known:
+        raise typer.BadParameter(f"there is no mutant {mutant!r}; --list-mutants names them", param_hint="--mutant")
+    kept = _kept(keep)
+    if seeds != 1 and (kept is not None or trace):
+        raise typer.BadParameter("give one seed: --seeds 1 --first S", param_hint="--keep" if keep else "--trace")
+    if trace:
+        _print_trace(first, mutant, kept)
+    with progress("simulating", seeds) as bar:
+        summary = runs.run_seeds(
+            range(first, first + seeds), mutant=mutant, jobs=jobs or os.cpu_count() or 1, keep=kept,
+            on_done=lambda count: bar.advance_to(count, seeds),
+        )  # fmt: skip
+    failed = None if summary.failed is None else runs.explain(summary.failed.seed, mutant, keep=kept)
+    if json:
+        print_json({
+            "seeds": summary.seeds, "first": first, "mutant": mutant, "accepted": summary.accepted,
+            "taken": summary.taken, "ends": summary.ends, "median_cpu_seconds": round(summary.median_cpu_seconds, 3),
+            "failed": None if failed is None else {
+                "seed": failed.seed, "failure": failed.failure, "script": failed.script, "replay": failed.replay,
+            },
+        })  # fmt: skip
+    elif failed is not None:
+        print(failed)
+    else:
+        print(
+            f"{summary.seeds} seeds, every invariant held: {summary.accepted} messages accepted, {summary.taken} "
+            f"taken by devices, {summary.ends} crashes; {summary.median_cpu_seconds:.2f} s of CPU per seed (median)"
+        )
+    if failed is not None:
+        raise typer.Exit(1)
+
+
+def _kept(text: str | None) -> list[int] | None:
+    """The numbers of lines, or none."""
+    if text is None:
+        return None
+    parts = [] if text == "none" else text.split(",")
+    if not all(part.strip().isdecimal() for part in parts):
+        raise typer.BadParameter(f"write numbers like 3,17,31, or none, not {text!r}", param_hint="--keep")
+    return [int(part) for part in parts]
+
+
+def _print_trace(seed: int, mutant: str, kept: list[int] | None) -> None:
+    from pixiu.testing.messaging_world import run
+
+    result = run(seed, mutant, keep=kept, is_verbose=True)
+    for line in (*result.lines, *result.notes):
+        print(line)

@@ -1,0 +1,67 @@
+"""``pixiu sim``: exit codes, the summary, a failure that can be replayed."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+
+def sim(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "pixiu", "sim", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=110)
+
+
+def test_seeds_that_hold_are_0_and_a_summary() -> None:
+    result = sim("--seeds", "6", "--jobs", "2")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.startswith("6 seeds, every invariant held: ")
+    assert re.search(r"[\d.]+ s of CPU per seed \(median\)$", result.stdout.strip())
+    assert result.stderr == ""
+
+
+def test_a_seed_that_fails_is_1_with_its_number_and_a_script_that_replays() -> None:
+    result = sim("--seeds", "200", "--mutant", "E23", "--jobs", "1")
+    assert result.returncode == 1
+    assert re.match(r"seed \d+: Violation: I8: ", result.stdout)
+    replay = result.stdout.splitlines()[-1].removeprefix("replay: pixiu sim ")
+    again = sim(*replay.split(), "--trace")
+    assert again.returncode == 1
+    assert "heal" in again.stdout
+    assert again.stdout.splitlines()[-1] == result.stdout.splitlines()[-1]
+
+
+def test_json() -> None:
+    held = json.loads(sim("--seeds", "3", "--first", "5", "--jobs", "1", "--json").stdout)
+    assert (held["seeds"], held["first"], held["failed"]) == (3, 5, None)
+    assert held["median_cpu_seconds"] > 0
+    failed = json.loads(sim("--seeds", "50", "--mutant", "repeats", "--jobs", "1", "--json").stdout)["failed"]
+    assert failed["failure"].startswith("Violation: I2: ")
+    assert failed["replay"].endswith("--mutant repeats")
+
+
+def test_mutants_are_listed() -> None:
+    listed = json.loads(sim("--list-mutants", "--json").stdout)
+    assert {"E20", "E21", "E22", "E23", "E24", "E25", "E43", "race", "two-numberers", "T6"} <= listed.keys()
+    lines = sim("--list-mutants").stdout.splitlines()
+    assert [line.split("\t")[0] for line in lines] == list(listed)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--mutant", "nonsense"],
+        ["--seeds", "0"],
+        ["--seeds", "x"],
+        ["--first", "-1"],
+        ["--jobs", "0"],
+        ["--keep", "1,2"],
+        ["--seeds", "1", "--keep", "one"],
+        ["--trace"],
+    ],
+)
+def test_wrong_usage_is_2(arguments: list[str]) -> None:
+    result = sim(*arguments)
+    assert result.returncode == 2
+    assert result.stderr.startswith("Usage: ")
