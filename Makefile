@@ -74,8 +74,8 @@ docs: $(DEV) ## write the generated files: examples/pixiu.toml, tables in docs/,
 	@$(BIN)/python -m tools.make_reference
 	@$(BIN)/python -m tools.make_features
 
-proto: $(DEV) ## make src/pixiu/model/pixiu_pb2.py from pixiu.proto
-	@$(BIN)/python -m grpc_tools.protoc -Isrc/pixiu/model --python_out=src/pixiu/model --pyi_out=src/pixiu/model pixiu.proto
+proto: $(DEV) ## make src/pixiu/model/*_pb2.py from the .proto files beside them
+	@$(BIN)/python -m grpc_tools.protoc -Isrc/pixiu/model --python_out=src/pixiu/model --pyi_out=src/pixiu/model pixiu.proto frames.proto
 
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links

@@ -81,7 +81,7 @@ def test_a_wrong_variable_is_refused_by_key_and_bound(environ: dict[str, str], w
     [
         ("[queue]\nprot = 1\n", ["unknown setting queue.prot", "did you mean port?"]),
         ("[que]\nport = 1\n", ["unknown section que", "did you mean queue?"]),
-        ("[zzz]\nport = 1\n", ["unknown section zzz", "known: carrier, delays, horn, http, inbox, journal"]),
+        ("[zzz]\nport = 1\n", ["unknown section zzz", "known: carrier, delays, gateway, horn, http, inbox, journal"]),
         ("queue = 1\n", ["queue is a section"]),
         ("[queue]\nport = true\n", ["queue.port must be a whole number, not True"]),
         ("[queue]\nport = 1.5\n", ["queue.port must be a whole number, not 1.5"]),

@@ -9,7 +9,7 @@ from benchmarks.messaging.rig import TEXT, Meter, create_users, senders, setting
 from benchmarks.queue.section import Check, Section, below, whole
 from pixiu.im.draft import Actor
 from pixiu.node.embedded import EmbeddedNode
-from pixiu.node.stopped import rebuild_stores
+from pixiu.node.stores import rebuild_stores
 
 USERS = 1000
 

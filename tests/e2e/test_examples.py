@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pixiu.node.stopped import open_stores
+from pixiu.node.stores import open_stores
 from pixiu.ports.stores import Lane
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -13,7 +13,7 @@ from pixiu.config import InboxSettings, Settings
 from pixiu.model.errors import ConfigError, CorruptData, NotAllowed, RequestError, Unavailable
 from pixiu.model.pixiu_pb2 import Notify, Task
 from pixiu.node.embedded import EmbeddedNode
-from pixiu.node.stopped import open_stores, rebuild_stores
+from pixiu.node.stores import open_stores, rebuild_stores
 from pixiu.ports.log import NOTIFY
 from pixiu.ports.notifications import Notification
 from pixiu.ports.stores import Lane

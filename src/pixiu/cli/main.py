@@ -17,8 +17,8 @@ from pixiu.model.version import __version__
 
 __all__ = ["app", "main"]
 
-# A verb is the typer application `app` of the module pixiu.cli.<verb>.
-VERBS = ("serve", "queue", "audit", "rebuild", "backup", "restore")
+# A verb is the typer application `app` of the module pixiu.cli.<verb>, without its hyphen.
+VERBS = ("serve", "queue", "token", "push", "dead-letters", "audit", "rebuild", "sim", "backup", "restore")
 
 
 class Verbs(TyperGroup):
@@ -32,7 +32,7 @@ class Verbs(TyperGroup):
         """Import a verb."""
         if cmd_name not in VERBS:
             return None
-        command = typer.main.get_command(importlib.import_module(f"pixiu.cli.{cmd_name}").app)
+        command = typer.main.get_command(importlib.import_module(f"pixiu.cli.{cmd_name.replace('-', '')}").app)
         command.name = cmd_name
         return command
 

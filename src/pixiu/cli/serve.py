@@ -51,7 +51,7 @@ def serve(
     config: Config = None,
     assignments: Assignments = None,
 ) -> None:
-    """Start Pixiu: the queue, and HTTP for health and metrics."""
+    """Start Pixiu: the queue, messaging over WebSocket and HTTP, health and metrics."""
     settings = read_settings(
         config, {"http.port": port, "queue.port": queue_port, "journal.flush": flush}, assignments or []
     )
@@ -111,7 +111,14 @@ def print_banner(running: "Running") -> None:
         f"  {command} queue sub hello{at}",
     ]
     if running.http_address:
-        lines.append(f"  curl http://{running.http_address}/metrics")
+        data = (
+            "" if running.data.absolute() == Path("pixiu-data").absolute() else f" --data {_short_path(running.data)}"
+        )
+        lines += [
+            f"  curl http://{running.http_address}/metrics",
+            f'  curl http://{running.http_address}/v1/actions/send -d \'{{"to": "bob", "text": "hello"}}\' \\',
+            f'       -H "Authorization: Bearer $({command} token alice{data})"',
+        ]
     lines += ["", "Ctrl-C stops it."]
     print("\n".join(lines), flush=True)
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import get_type_hints
 
+from pixiu.config.gateway import GatewaySettings
 from pixiu.config.messaging import CarrierSettings, HornSettings, InboxSettings, MessagingSettings
 from pixiu.config.process import HttpSettings, LogSettings
 from pixiu.config.queue import (
@@ -28,13 +29,16 @@ from pixiu.config.queue import (
     ReplicationSettings,
     TopicSettings,
 )
+from pixiu.config.rooms import RoomSettings
 from pixiu.config.section import Bounds, Section, key_types, plain_type
+from pixiu.config.security import SecuritySettings
 from pixiu.model.errors import ConfigError
 
 __all__ = [
     "Bounds",
     "CarrierSettings",
     "DelaySettings",
+    "GatewaySettings",
     "HornSettings",
     "HttpSettings",
     "InboxSettings",
@@ -44,7 +48,9 @@ __all__ = [
     "MessagingSettings",
     "QueueSettings",
     "ReplicationSettings",
+    "RoomSettings",
     "Section",
+    "SecuritySettings",
     "Settings",
     "TopicSettings",
     "key_types",
@@ -72,6 +78,9 @@ class Settings:
     replication: ReplicationSettings = field(default_factory=ReplicationSettings)
     log: LogSettings = field(default_factory=LogSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
+    gateway: GatewaySettings = field(default_factory=GatewaySettings)
+    rooms: RoomSettings = field(default_factory=RoomSettings)
+    security: SecuritySettings = field(default_factory=SecuritySettings)
 
 
 def sections() -> dict[str, type[Section]]:

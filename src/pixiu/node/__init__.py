@@ -1,8 +1,17 @@
-"""One process: which parts it hosts, on which backends. The only place that names a backend."""
+"""One process: which parts it hosts, on which backends. The only place that names a backend.
 
-from pixiu.node.embedded import Device, EmbeddedNode
-from pixiu.node.serving import Node, Running, run_node
-from pixiu.node.stopped import audit_stopped, open_store, rebuild, rebuild_stores, stopped_snapshot
+What a command uses is loaded when it is named: a queue alone carries nothing of messaging.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pixiu.node.device import Device
+    from pixiu.node.embedded import EmbeddedNode
+    from pixiu.node.serving import Node, Running, run_node
+    from pixiu.node.stopped import open_store, rebuild, stopped_snapshot
+    from pixiu.node.stores import audit_stopped, rebuild_stores
 
 __all__ = [
     "Device",
@@ -16,3 +25,22 @@ __all__ = [
     "run_node",
     "stopped_snapshot",
 ]
+
+_HOMES = {
+    "Device": "device",
+    "EmbeddedNode": "embedded",
+    "Node": "serving",
+    "Running": "serving",
+    "audit_stopped": "stores",
+    "open_store": "stopped",
+    "rebuild": "stopped",
+    "rebuild_stores": "stores",
+    "run_node": "serving",
+    "stopped_snapshot": "stopped",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'pixiu.node' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"pixiu.node.{_HOMES[name]}"), name)

@@ -10,7 +10,7 @@ from pixiu.backends.embedded.sessions import EmbeddedSessions
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.model.errors import CorruptData, PixiuError
 from pixiu.node.messaging import Messaging
-from pixiu.node.stopped import open_stores
+from pixiu.node.stores import open_stores
 from pixiu.ports.stores import Lane
 from pixiu.queue.log import EngineLog
 from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit, take_cut

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from pixiu.model.errors import PixiuError
+from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.model.version import __version__
-from pixiu.node.embedded import EmbeddedNode
 from pixiu.node.stopped import open_store
 from pixiu.queue.commands import HANDLERS
 from pixiu.queue.engine import Engine
@@ -37,11 +36,15 @@ from pixiu.runtime.scheduler import LoopScheduler
 from pixiu.runtime.server import address_of, listen, reset_on_close, watch_peer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pixiu.config import Settings
     from pixiu.model.metric import Snapshot
+    from pixiu.node.embedded import EmbeddedNode
+    from pixiu.node.host import MessagingHost
+    from pixiu.node.surfaces import Surfaces
+    from pixiu.runtime.admin import Handler
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +52,8 @@ COLLECT_AFTER = (50_000, 20, 50)
 """Few cycles are ever made here: let the collector run once per fifty thousand new objects, not seven hundred."""
 
 DRAIN_SECONDS = 5.0
+START_SECONDS = 10.0
+"""How long a start waits for messaging; beyond that it goes on by itself, and the node is not ready."""
 DESCRIPTORS_KEPT_BACK = 128
 """For RocksDB, log files and HTTP: not for clients."""
 
@@ -63,7 +68,7 @@ class Running:
 
 
 class Node:
-    """The queue, and HTTP for health and metrics, in one event loop."""
+    """The queue; where it leads, messaging with its doors; HTTP. All in one event loop."""
 
     def __init__(
         self,
@@ -73,8 +78,10 @@ class Node:
         http: bool,
         follow: tuple[str, int] | None,
         follow_event: int,
+        is_dev: bool = False,
     ) -> None:
         self._settings = settings
+        self._is_dev = is_dev
         self._directory = directory
         self._with_http = http
         self._follow = follow
@@ -86,6 +93,10 @@ class Node:
         self._server: QueueServer | None = None
         self._replication: Replication | None = None
         self._links: TcpLinks | None = None
+        self._host: MessagingHost | None = None
+        self._surfaces: Surfaces | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._messaging_problem = ""
         self._is_stopping = False
         self.wants_restart = asyncio.Event()
         """Set when the data was replaced as a whole, and everything has to be opened anew."""
@@ -93,6 +104,8 @@ class Node:
     @staticmethod
     def embedded(path: str | Path, *, settings: Settings | None = None, creates_users: bool = False) -> EmbeddedNode:
         """The whole of Pixiu in this program, without a network: ``async with Node.embedded(path) as node:``."""
+        from pixiu.node.embedded import EmbeddedNode
+
         return EmbeddedNode(path, settings=settings, creates_users=creates_users)
 
     async def start(self) -> Running:
@@ -132,11 +145,45 @@ class Node:
         return Running(queue_address, http_address, directory.path)
 
     async def _start_http(self) -> str:
+        """A follower has health and metrics; a leader has everything."""
         metrics = Metrics()
         metrics.add(METRICS, self._metrics)
-        self._admin = AdminServer(standard_routes(reasons=self._problems, metrics=metrics.render, about=self._about))
+        health = standard_routes(reasons=self._problems, metrics=metrics.render, about=self._about)
+        if self._follow is None:
+            return await self._start_messaging(health)
+        self._admin = AdminServer(health)
         host, port = await self._admin.start(self._settings.http.host, self._settings.http.port)
         return f"{host}:{port}"
+
+    async def _start_messaging(self, health: Mapping[str, Handler]) -> str:
+        from pixiu.node.host import MessagingHost
+        from pixiu.node.surfaces import Surfaces
+
+        engine, scheduler, settings = self._engine, self._scheduler, self._settings
+        assert engine is not None and scheduler is not None
+        root = self._directory.path
+        self._host = MessagingHost(engine, scheduler, settings, root, creates_users=self._is_dev)
+        self._surfaces = Surfaces(
+            self._host, root, settings, engine.clock, scheduler, is_dev=self._is_dev, health=health
+        )
+        port, _ = await self._surfaces.start()
+        self._starting = asyncio.create_task(self._open_messaging(self._host))
+        await asyncio.wait({self._starting}, timeout=START_SECONDS)
+        if self._starting.done():
+            self._starting.result()
+        return f"{settings.http.host}:{port}"
+
+    async def _open_messaging(self, host: MessagingHost) -> None:
+        """A log that takes no writes yet (too few followers, no space) may take them later."""
+        while True:
+            try:
+                await host.start()
+            except Unavailable as error:
+                self._messaging_problem = str(error)
+                await asyncio.sleep(1)
+            else:
+                self._messaging_problem = ""
+                return
 
     def _metrics(self) -> Snapshot:
         assert self._engine is not None and self._server is not None and self._replication is not None
@@ -147,17 +194,29 @@ class Node:
         assert self._engine is not None and self._replication is not None
         if self._is_stopping:
             return {"node": "stopping"}
-        reasons = [*self._engine.problems(), *self._replication.problems()]
-        return {"queue": "; ".join(reasons)} if reasons else {}
+        found = {"queue": [*self._engine.problems(), *self._replication.problems()]}
+        if self._host is not None:
+            is_starting = self._starting is not None and not self._starting.done()
+            found["messaging"] = [self._messaging_problem or "starting"] if is_starting else []
+            found["messaging"] += self._host.messaging.problems()
+        return {part: "; ".join(reasons) for part, reasons in found.items() if reasons}
 
     def _about(self) -> str:
-        return f"Pixiu {__version__}\n\n/healthz  /readyz  /metrics\n"
+        more = "" if self._surfaces is None else "/ws  /v1/actions/<action>  /v1/push  /openapi.json  "
+        return f"Pixiu {__version__}\n\n{more}/healthz  /readyz  /metrics\n"
 
     async def stop(self) -> None:
         """Stop taking requests, finish what was taken, make everything durable, let go."""
         self._is_stopping = True
         if self._listener is not None:
             self._listener.close()
+        if self._surfaces is not None:
+            await self._surfaces.stop()
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.wait({self._starting})
+        if self._host is not None:
+            await self._host.stop()
         if self._replication is not None:
             self._replication.stop()
         if self._links is not None:
@@ -176,6 +235,8 @@ class Node:
             self._engine.background.stop()
         if self._scheduler is not None:
             self._scheduler.close()
+        if self._host is not None:
+            self._host.close()
         if self._engine is not None:
             self._engine.stop()
 
@@ -213,7 +274,7 @@ def run_node(
                 loop.add_signal_handler(number, stop.set)
             ready, present = on_ready, settings
             while not stop.is_set():
-                node = Node(present, directory, http=http, follow=follow, follow_event=follow_event)
+                node = Node(present, directory, http=http, follow=follow, follow_event=follow_event, is_dev=dev)
                 running = await _run_once(node, stop, ready)
                 ready, present = _say_nothing, _same_ports(present, running)
             return 0

@@ -1,0 +1,125 @@
+"""Paths for those who look after a node. Every one of them asks for an admin's token first."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from starlette.routing import Route
+
+from pixiu.api.answers import json_answer
+from pixiu.api.bodies import read_object
+from pixiu.im import params as read
+from pixiu.model.errors import Overloaded, RequestError
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from pixiu.api.administration import Administration
+    from pixiu.api.bridge import Bridge
+    from pixiu.im.draft import Actor, Params
+
+__all__ = ["AdminRoutes"]
+
+log = logging.getLogger(__name__)
+
+ROWS_MAX = 1000
+ROWS = 100
+REASON_BYTES_MAX = 64
+
+
+class AdminRoutes:
+    """Sessions, dead letters, scheduled sends, topics, the audit."""
+
+    def __init__(self, bridge: Bridge, administration: Administration, *, bytes_max: int) -> None:
+        self._bridge = bridge
+        self._administration = administration
+        self._bytes_max = bytes_max
+        self._is_auditing = False
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        return [
+            Route("/v1/admin/sessions", self._sessions, methods=["GET"]),
+            Route("/v1/admin/kick", self._kick, methods=["POST"]),
+            Route("/v1/admin/dead-letters", self._dead_letters, methods=["GET"]),
+            Route("/v1/admin/dead-letters/{id}/replay", self._replay, methods=["POST"]),
+            Route("/v1/admin/scheduled", self._scheduled, methods=["GET"]),
+            Route("/v1/admin/topics", self._topics, methods=["GET"]),
+            Route("/v1/admin/audit", self._audit, methods=["GET"]),
+        ]
+
+    async def _admin(self, request: Request) -> Actor:
+        return await self._bridge.identify_admin(request.headers.get("authorization", ""))
+
+    async def _sessions(self, request: Request) -> Response:
+        await self._admin(request)
+        params = _query(request, "user")
+        user = read.public_id_text(read.required(params, "user"), "user")
+        return json_answer({"sessions": self._administration.sessions(user)})
+
+    async def _kick(self, request: Request) -> Response:
+        actor = await self._admin(request)
+        params = await read_object(request, bytes_max=self._bytes_max)
+        read.check_known("kick", params, frozenset({"user", "session_id", "reason"}))
+        user = read.public_id_text(read.required(params, "user"), "user")
+        session_id = read.number(params, "session_id")
+        reason = read.line(params, "reason", bytes_max=REASON_BYTES_MAX, default="kicked") or "kicked"
+        kicked = self._administration.kick(user, session_id, reason)
+        log.info("kicked by an admin", extra={"admin": actor.user, "kicked": kicked, "reason": reason})
+        return json_answer({"kicked": kicked})
+
+    async def _dead_letters(self, request: Request) -> Response:
+        await self._admin(request)
+        after, limit = _page(request)
+        found = self._administration.dead_letters(after, limit + 1)
+        return json_answer({"dead_letters": found[:limit], "has_more": len(found) > limit})
+
+    async def _replay(self, request: Request) -> Response:
+        actor = await self._admin(request)
+        dead_letter_id = read.whole(request.path_params["id"], "id", at_least=1)
+        await self._administration.replay(dead_letter_id)
+        log.info("dead letter given back by an admin", extra={"admin": actor.user, "event_id": dead_letter_id})
+        return json_answer({"id": str(dead_letter_id)})
+
+    async def _scheduled(self, request: Request) -> Response:
+        await self._admin(request)
+        after, limit = _page(request)
+        found = self._administration.scheduled(after, limit + 1)
+        return json_answer({"scheduled": found[:limit], "has_more": len(found) > limit})
+
+    async def _topics(self, request: Request) -> Response:
+        await self._admin(request)
+        _query(request)
+        return json_answer({"topics": self._administration.topics()})
+
+    async def _audit(self, request: Request) -> Response:
+        await self._admin(request)
+        params = _query(request, "from", "to")
+        at_least, before = read.number(params, "from", default=0) or 0, read.number(params, "to")
+        if self._is_auditing:
+            raise Overloaded("an audit runs already: it reads the whole log", retry_after_ms=5000)
+        self._is_auditing = True
+        try:
+            return json_answer(await self._administration.audit(at_least, before))
+        finally:
+            self._is_auditing = False
+
+
+def _page(request: Request) -> tuple[int, int]:
+    params = _query(request, "after", "limit")
+    after = read.number(params, "after", default=0) or 0
+    return after, read.number(params, "limit", at_least=1, at_most=ROWS_MAX, default=ROWS) or ROWS
+
+
+def _query(request: Request, *known: str) -> Params:
+    """The query's params, each once."""
+    params: Params = {}
+    for name, value in request.query_params.multi_items():
+        if name not in known:
+            raise RequestError(f"{name[:64]!r} is not known here; known: {', '.join(known) or 'none'}")
+        if name in params:
+            raise RequestError(f"{name} is given twice")
+        params[name] = value
+    return params

@@ -1,0 +1,42 @@
+"""What the administration's paths need of a node; the composition root has it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pixiu.im.draft import Answer
+
+__all__ = ["Administration"]
+
+
+class Administration(Protocol):
+    """Looking after one node. Every answer is ready to be encoded as JSON."""
+
+    def sessions(self, user: str) -> list[Answer]:
+        """A user's sessions, newest first."""
+        ...
+
+    def kick(self, user: str, session_id: int | None, reason: str) -> int:
+        """Close one session of a user, or all; returns how many there were."""
+        ...
+
+    def dead_letters(self, after: int, limit: int) -> list[Answer]:
+        """Tasks that were given up on, behind an id, oldest first."""
+        ...
+
+    async def replay(self, dead_letter_id: int) -> None:
+        """Give one back to where it came from; raises ``NotFound``, or ``Conflict`` if that was done already."""
+        ...
+
+    def scheduled(self, after: int, limit: int) -> list[Answer]:
+        """Sends of all users that wait for their time, without what they say."""
+        ...
+
+    def topics(self) -> list[Answer]:
+        """Topics of the queue, Pixiu's own included."""
+        ...
+
+    async def audit(self, at_least: int, before: int | None) -> Answer:
+        """The books of messages accepted within these times."""
+        ...

@@ -1,0 +1,152 @@
+"""Around every request: how often, how long, what goes out with it, and what becomes of errors."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from pixiu.api.answers import error_answer, refusal
+from pixiu.model.errors import PixiuError, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from pixiu.api.metrics import HttpCounters
+
+__all__ = ["API_POLICY", "PAGE_POLICY", "Guard"]
+
+log = logging.getLogger(__name__)
+
+API_POLICY = "default-src 'none'; frame-ancestors 'none'"
+"""An answer of the API is never a page."""
+
+PAGE_POLICY = (
+    "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; object-src 'none'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+"""Pages run scripts of this server only, and talk to this server only."""
+
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_FOR_A_YEAR = (b"strict-transport-security", b"max-age=31536000")
+
+
+class Guard:
+    """The outermost ASGI application. Nothing but an answer leaves it, and no answer without its headers."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        counters: HttpCounters,
+        *,
+        admit: Callable[[str], object],
+        timeout_seconds: float,
+        longer: Mapping[str, float],
+        is_page: Callable[[str], bool],
+    ) -> None:
+        """``admit`` raises for an address that asks too often. ``longer`` has paths with a timeout of their own."""
+        self._app = app
+        self._counters = counters
+        self._admit = admit
+        self._timeout_seconds = timeout_seconds
+        self._longer = longer
+        self._is_page = is_page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        # Routes then raise what they do not know, instead of answering in their own words.
+        scope["app"] = self
+        scope["pixiu.is_read"] = scope["method"] in ("GET", "HEAD", "OPTIONS")
+        sending = _Sending(scope, send, self._counters, is_page=self._is_page(scope["path"]))
+        self._counters.in_flight += 1
+        try:
+            answer = await self._answered(scope, receive, sending)
+            if answer is not None:
+                await answer(scope, receive, sending)
+        finally:
+            self._counters.in_flight -= 1
+
+    async def _answered(self, scope: Scope, receive: Receive, sending: _Sending) -> Response | None:
+        """Run the application; the answer to what went wrong, where there is still one to give."""
+        seconds = self._longer.get(scope["path"], self._timeout_seconds)
+        try:
+            self._admit(scope["client"][0] if scope.get("client") else "")
+            async with asyncio.timeout(seconds):
+                await self._app(scope, receive, sending)
+        except ClientDisconnect:
+            return None
+        except TimeoutError:
+            if sending.has_started:
+                raise
+            self._counters.timeouts += 1
+            slow = Unavailable(f"no answer within {seconds:g} s; what was asked may still be done", retry_after_ms=1000)
+            return error_answer(slow, is_read=False)
+        except PixiuError as error:
+            if error.code == "internal":
+                log.exception("request failed", extra={"path": scope["path"]})
+            return error_answer(error, is_read=scope["pixiu.is_read"])
+        except HTTPException as error:
+            return _routing_answer(error, scope)
+        except Exception:
+            if sending.has_started:
+                raise
+            log.exception("request failed", extra={"path": scope["path"]})
+            return refusal(500, "internal", "the request failed; the log says why", {"Connection": "close"})
+        return None
+
+
+class _Sending:
+    """``send`` with the headers of every answer."""
+
+    def __init__(self, scope: Scope, send: Send, counters: HttpCounters, *, is_page: bool) -> None:
+        self._scope = scope
+        self._send = send
+        self._counters = counters
+        self._is_page = is_page
+        self.has_started = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.has_started = True
+            self._counters.answered(message["status"])
+            headers = list(message.get("headers", ()))
+            headers += _HEADERS
+            policy = PAGE_POLICY if self._is_page else API_POLICY
+            headers.append((b"content-security-policy", policy.encode()))
+            if not any(name == b"cache-control" for name, _ in headers):
+                headers.append((b"cache-control", b"no-cache" if self._is_page else b"no-store"))
+            if self._scope.get("scheme") == "https":
+                headers.append(_FOR_A_YEAR)
+            message = {**message, "headers": headers}
+        await self._send(message)
+
+
+def _routing_answer(error: HTTPException, scope: Scope) -> Response:
+    """There is no such path, or not with this method."""
+    headers = dict(error.headers or {})
+    if not scope["pixiu.is_read"]:
+        headers["Connection"] = "close"
+    path, method = scope["path"][:200], scope["method"][:20]
+    if error.status_code == 405:
+        allowed = headers.get("Allow", "GET")
+        return refusal(405, "bad_request", f"{path} takes {allowed}, not {method}", headers)
+    if error.status_code == 404:
+        return refusal(404, "not_found", f"there is no {path} here; /openapi.json says what there is", headers)
+    return refusal(error.status_code, "bad_request", str(error.detail), headers)

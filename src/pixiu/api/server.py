@@ -1,0 +1,147 @@
+"""The HTTP server: uvicorn on a socket that it is given, or on connections that someone else has accepted.
+
+::
+
+    server = HttpServer(api, sock, tls=certificates.context)
+    await server.start()
+    …
+    await server.stop()
+
+``connection()`` is for a port that is shared with WebSockets: whoever accepts there looks at the first bytes, and hands
+what is no upgrade over::
+
+    protocol = server.connection()
+    transport.set_protocol(protocol)
+    protocol.connection_made(transport)
+    protocol.data_received(what_was_read)
+
+uvicorn leaves signals to the node, writes no log of its own, believes no forwarding header, and speaks HTTP/1.1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+if TYPE_CHECKING:
+    import ssl
+    from typing import Any
+
+    from starlette.types import ASGIApp
+
+__all__ = ["HttpServer"]
+
+HEAD_BYTES_MAX = 16 * 1024
+HEAD_SECONDS = 10.0
+"""A request's head must be there this long after the connection, or its own first byte. Dripping buys no time."""
+IDLE_SECONDS = 30
+STUCK_MS = 30_000
+"""A client that takes nothing of its answer for this long is cut off."""
+GRACE_SECONDS = 5
+
+
+class HttpServer:
+    """Serves one application until it is stopped."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        sock: socket.socket | None = None,
+        *,
+        tls: ssl.SSLContext | None = None,
+        connections_max: int = 2_000,
+        head_seconds: float = HEAD_SECONDS,
+        idle_seconds: int = IDLE_SECONDS,
+    ) -> None:
+        """Without ``sock`` only connections that are handed over are served; they bring their own TLS."""
+        config = uvicorn.Config(
+            app,
+            http=_Connection,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=connections_max,
+            timeout_keep_alive=idle_seconds,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+            h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+        )
+        config.load()
+        config.ssl = tls
+        self._config = config
+        self._sockets = [] if sock is None else [sock]
+        self._head_seconds = head_seconds
+        self._server = uvicorn.Server(config)
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to serve."""
+        server = self._server
+        server.lifespan = self._config.lifespan_class(self._config)
+        server.lifespan.state["head_seconds"] = self._head_seconds
+        await server.startup(sockets=self._sockets)
+        self._task = asyncio.get_running_loop().create_task(server.main_loop())
+
+    def connection(self) -> asyncio.Protocol:
+        """A protocol for a connection that was accepted elsewhere."""
+        server = self._server
+        return _Connection(self._config, server.server_state, server.lifespan.state)
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._server.server_state.connections)
+
+    async def stop(self) -> None:
+        """Take no more, answer what was asked, for a few seconds at most."""
+        if self._task is None:
+            return
+        self._server.should_exit = True
+        await self._task
+        self._task = None
+        await self._server.shutdown(sockets=self._sockets)
+        for connection in list(self._server.server_state.connections):
+            connection.transport.abort()
+
+
+class _Connection(H11Protocol):
+    """uvicorn's connection, with a deadline for the head of a request, and for whoever takes no answer."""
+
+    def __init__(self, config: Any, server_state: Any, app_state: dict[str, Any], _loop: Any = None) -> None:
+        super().__init__(config, server_state, {}, _loop)
+        self._head_seconds: float = app_state["head_seconds"]
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        found = transport.get_extra_info("socket")
+        if found is not None and found.family != socket.AF_UNIX and hasattr(socket, "TCP_USER_TIMEOUT"):
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STUCK_MS)
+        self._expect_head()
+
+    def data_received(self, data: bytes) -> None:
+        if self._deadline is None:
+            self._expect_head()
+        super().data_received(data)
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            self._forget_deadline()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget_deadline()
+        super().connection_lost(exc)
+
+    def _expect_head(self) -> None:
+        self._deadline = self.loop.call_later(self._head_seconds, self.transport.abort)
+
+    def _forget_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None

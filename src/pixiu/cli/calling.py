@@ -1,0 +1,135 @@
+"""What every command that calls a server over HTTP shares: where it is, with which token, and its errors as ours."""
+
+import http.client
+import json
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+import typer
+
+from pixiu.cli.queue.asking import DEFAULT_DATA
+from pixiu.config.security import SecuritySettings
+from pixiu.model.errors import (
+    ConfigError,
+    Conflict,
+    NotAllowed,
+    NotFound,
+    Overloaded,
+    PixiuError,
+    RateLimited,
+    RequestError,
+    TooLarge,
+    Unauthenticated,
+    Unavailable,
+)
+from pixiu.ports.authentication import Identity
+from pixiu.runtime.clock import SystemClock
+from pixiu.runtime.datadir import find_server
+
+__all__ = ["Caller", "Token", "Url"]
+
+DEFAULT_URL = "http://127.0.0.1:8400"
+TIMEOUT_SECONDS = 60.0
+OWN_TOKEN_MS = 60_000
+ANSWER_BYTES_MAX = 64 * 2**20
+
+Url = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help=f"Where Pixiu serves HTTP.  [default: {DEFAULT_URL}, or as --data says]"),
+]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        "--token", metavar="TOKEN", envvar="PIXIU_TOKEN",
+        help="An admin's token.  [default: one is made with the key in --data]",
+    ),
+]  # fmt: skip
+
+_ERRORS: dict[str, type[PixiuError]] = {
+    kind.code: kind
+    for kind in (RequestError, Unauthenticated, NotAllowed, NotFound, Conflict, TooLarge, PixiuError)
+} | {kind.code: kind for kind in (RateLimited, Overloaded, Unavailable)}  # fmt: skip
+
+
+class Caller:
+    """Calls one server as an admin."""
+
+    def __init__(self, url: str | None, token: str | None, data: Path | None) -> None:
+        self.url = (url or _announced(data or DEFAULT_DATA) or DEFAULT_URL).rstrip("/")
+        if urlsplit(self.url).scheme not in ("http", "https"):
+            raise ConfigError(f"--url must begin with http:// or https://, not {self.url!r}")
+        if token is None and data is None and url is not None and not _is_here(self.url):
+            raise ConfigError(f"give --token: a token of this machine's node is not for {self.url}")
+        self._token = token or _own_token(data or DEFAULT_DATA)
+
+    def get(self, path: str) -> Any:
+        """Ask."""
+        return self._call("GET", path, None)
+
+    def post(self, path: str, content: object) -> Any:
+        """Tell."""
+        return self._call("POST", path, json.dumps(content, ensure_ascii=False).encode())
+
+    def _call(self, method: str, path: str, body: bytes | None) -> Any:
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        request = Request(self.url + path, data=body, headers=headers, method=method)
+        try:
+            with build_opener(_NoRedirect).open(request, timeout=TIMEOUT_SECONDS) as answer:
+                return json.loads(answer.read(ANSWER_BYTES_MAX))
+        except HTTPError as error:
+            raise _explained(error.code, error.read(ANSWER_BYTES_MAX)) from error
+        except (URLError, http.client.HTTPException, OSError) as error:
+            reason = getattr(error, "reason", error)
+            raise Unavailable(f"no answer from {self.url}: {reason}; start it with: pixiu serve") from error
+        except ValueError as error:
+            raise PixiuError(f"{self.url} does not speak as Pixiu does: {error}") from error
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """A token goes where it was meant to go, and nowhere else."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+def _explained(status: int, body: bytes) -> PixiuError:
+    try:
+        said = json.loads(body)["error"]
+        return _ERRORS.get(str(said["code"]), PixiuError)(str(said["message"]))
+    except (ValueError, KeyError, TypeError):
+        return PixiuError(f"the server answered with status {status}")
+
+
+def _is_here(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _announced(data: Path) -> str | None:
+    """Where the server of a data directory says it is."""
+    holder = find_server(data)
+    if holder is None or holder.http is None:
+        return None
+    return holder.http if "://" in holder.http else f"http://{holder.http}"
+
+
+def _own_token(data: Path) -> str:
+    """Whoever may read the node's key may be its admin, for a minute."""
+    from pixiu.runtime.keys import Keyring
+    from pixiu.runtime.tokens import Tokens
+
+    clock = SystemClock()
+    try:
+        tokens = Tokens(Keyring(data, clock), clock, SecuritySettings())
+        return tokens.issue(Identity("pixiu", is_admin=True), lifetime_ms=OWN_TOKEN_MS)
+    except NotFound:
+        raise Unauthenticated(
+            f"there is no token, and no key in {data} to make one with; give --token, or name its data directory"
+        ) from None

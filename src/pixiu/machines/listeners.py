@@ -1,0 +1,147 @@
+"""A gateway's side of rooms: which of its sessions listen where, and what they get.
+
+The broker sends one frame per gateway; here it becomes one delivery per room, with everything that its sessions get at
+once: they can be written the same bytes. Reliable messages may come in copies over the ways of several brokers, and are
+delivered once (``Seen``).
+
+::
+
+    enter, leave, session_gone       the gateway's own sessions
+    receive(source, frame)      ──▶  deliveries, and an ack for the source
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pixiu.machines.dedup import Seen
+from pixiu.machines.room_link import Incoming
+
+if TYPE_CHECKING:
+    from pixiu.config.rooms import RoomSettings
+    from pixiu.machines.room_link import Ack, Frame
+    from pixiu.machines.rooms import Fan
+
+__all__ = ["Listeners", "RoomDelivery"]
+
+
+class RoomDelivery(NamedTuple):
+    """Write these bodies, in this order, to each of these sessions."""
+
+    room: int
+    sessions: tuple[int, ...]
+    bodies: list[bytes]
+
+
+class _Listening:
+    """The sessions of one room, and the same as a tuple while nobody comes or goes."""
+
+    __slots__ = ("all", "sessions")
+
+    def __init__(self) -> None:
+        self.sessions: dict[int, None] = {}
+        self.all: tuple[int, ...] | None = None
+
+
+class Listeners:
+    """The rooms of one gateway."""
+
+    def __init__(self, settings: RoomSettings) -> None:
+        self._rooms: dict[int, _Listening] = {}
+        self._rooms_of: dict[int, dict[int, None]] = {}
+        self._sources: dict[str, Incoming] = {}
+        self.seen = Seen(window_ms=settings.dedup_ms, count_max=settings.dedup_count)
+        self.nobody = 0
+        """Messages for rooms that nobody here listens in."""
+        self.repeats = 0
+        """Copies of reliable messages."""
+
+    # Its own sessions.
+
+    def enter(self, room: int, session_id: int) -> None:
+        """A session listens from now on."""
+        listening = self._rooms.get(room)
+        if listening is None:
+            listening = self._rooms[room] = _Listening()
+        listening.sessions[session_id] = None
+        listening.all = None
+        self._rooms_of.setdefault(session_id, {})[room] = None
+
+    def leave(self, room: int, session_id: int) -> bool:
+        """A session listens no more. False if it did not."""
+        listening = self._rooms.get(room)
+        if listening is None or session_id not in listening.sessions:
+            return False
+        del listening.sessions[session_id]
+        listening.all = None
+        if not listening.sessions:
+            del self._rooms[room]
+        rooms = self._rooms_of[session_id]
+        del rooms[room]
+        if not rooms:
+            del self._rooms_of[session_id]
+        return True
+
+    def session_gone(self, session_id: int) -> list[int]:
+        """A session is over. Returns the rooms that it was in."""
+        rooms = list(self._rooms_of.get(session_id, ()))
+        for room in rooms:
+            self.leave(room, session_id)
+        return rooms
+
+    def sessions(self, room: int) -> tuple[int, ...]:
+        """Who listens in a room, in the order in which they came."""
+        listening = self._rooms.get(room)
+        if listening is None:
+            return ()
+        if listening.all is None:
+            listening.all = tuple(listening.sessions)
+        return listening.all
+
+    # What a broker sends.
+
+    def receive(self, source: str, frame: Frame, now_ms: int) -> tuple[list[RoomDelivery], Ack | None]:
+        """What to write to whom, and how to answer the broker called ``source``."""
+        incoming = self._sources.get(source)
+        if incoming is None:
+            incoming = self._sources[source] = Incoming()
+        deliveries: list[RoomDelivery] = []
+        last: RoomDelivery | None = None
+        for fan in incoming.receive(frame):
+            if fan.is_reliable and self.seen.has(fan.message_id, fan.room, now_ms):
+                self.repeats += 1
+                continue
+            if fan.sessions is None and last is not None and last.room == fan.room:
+                last.bodies.append(fan.body)
+            else:
+                last = self._deliver(fan, deliveries)
+            if fan.is_reliable:
+                self.seen.mark(fan.message_id, fan.room, now_ms)
+        return deliveries, incoming.ack if frame.number else None
+
+    def source_gone(self, source: str) -> None:
+        """A broker will not come back under this name."""
+        self._sources.pop(source, None)
+
+    @property
+    def late(self) -> int:
+        """Live messages that were overtaken on their way, and dropped."""
+        return sum(incoming.late for incoming in self._sources.values())
+
+    def _deliver(self, fan: Fan, deliveries: list[RoomDelivery]) -> RoomDelivery | None:
+        """Begin a delivery. Returns it if later fans of the room may join it."""
+        if fan.sessions is None:
+            sessions = self.sessions(fan.room)
+        else:
+            listening = self._rooms.get(fan.room)
+            present = listening.sessions if listening is not None else {}
+            sessions = tuple(each for each in fan.sessions if each in present)
+        if not sessions:
+            self.nobody += 1
+            return None
+        delivery = RoomDelivery(fan.room, sessions, [fan.body])
+        deliveries.append(delivery)
+        if fan.is_end:
+            for session_id in sessions:
+                self.leave(fan.room, session_id)
+        return delivery if fan.sessions is None else None

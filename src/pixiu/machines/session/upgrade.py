@@ -1,0 +1,164 @@
+"""The head of an HTTP request, read just far enough to know whether a WebSocket is asked for.
+
+One port serves both: what asks for a WebSocket goes to the gateway, everything else, untouched, to the HTTP server.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from binascii import Error as Base64Error
+from typing import NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+from pixiu.machines.session.events import read_cursor
+from pixiu.model.errors import RequestError
+
+__all__ = ["HEAD_BYTES_MAX", "HTTP", "MORE", "SUBPROTOCOLS", "BadUpgrade", "Upgrade", "allows_origin", "read_upgrade"]
+
+HEAD_BYTES_MAX = 16 * 1024
+SUBPROTOCOLS = {"pixiu.json.v1": "json", "pixiu.proto.v1": "proto"}
+"""Names on the wire, and the codecs that they stand for."""
+
+_IS_UPGRADE = re.compile(rb"\r\nupgrade:[ \t]*websocket[ \t]*\r\n", re.IGNORECASE)
+
+
+class _Word:
+    """An answer that has no content."""
+
+    def __init__(self, word: str) -> None:
+        self._word = word
+
+    def __repr__(self) -> str:
+        return self._word
+
+
+MORE = _Word("MORE")
+"""Not enough bytes to tell."""
+HTTP = _Word("HTTP")
+"""Not a WebSocket: for the HTTP server."""
+
+
+class BadUpgrade(RequestError):
+    """It asks for a WebSocket, and cannot have it."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Upgrade(NamedTuple):
+    """A WebSocket is asked for."""
+
+    path: str
+    token: str
+    """From the URL, or from ``Authorization: Bearer``; empty if there is none."""
+    cursor: int
+    key: str
+    subprotocol: str
+    """The first of the client's choices that is known; empty if it offers none."""
+    codec: str
+    origin: str
+    host: str
+    size: int
+    """Bytes of the head; what follows is the client's first frames."""
+
+
+def read_upgrade(data: bytes) -> Upgrade | _Word:
+    """What the first bytes of a connection ask for. Raises ``BadUpgrade``."""
+    if not data.startswith(b"GET "[: len(data)]):
+        return HTTP
+    end = data.find(b"\r\n\r\n")
+    if end < 0:
+        return MORE if len(data) <= HEAD_BYTES_MAX else HTTP  # which knows how to say that it is too long
+    if not _IS_UPGRADE.search(data, 0, end + 2):
+        return HTTP
+    try:
+        lines = data[:end].decode("latin-1").split("\r\n")
+        _, target, version = lines[0].split(" ")
+    except ValueError:
+        raise BadUpgrade(400, "the request line is not one of HTTP/1.1") from None
+    if version != "HTTP/1.1":
+        raise BadUpgrade(400, f"a WebSocket needs HTTP/1.1, not {version[:20]!r}")
+    headers = _headers(lines[1:])
+    path, query = _target(target)
+    subprotocol = _subprotocol(headers.get("sec-websocket-protocol", ""))
+    return Upgrade(
+        path=path,
+        token=query.get("token") or _bearer(headers.get("authorization", "")),
+        cursor=_cursor(query.get("cursor", "")),
+        key=_key(headers),
+        subprotocol=subprotocol,
+        codec=SUBPROTOCOLS[subprotocol] if subprotocol else "json",
+        origin=headers.get("origin", ""),
+        host=headers.get("host", ""),
+        size=end + 4,
+    )
+
+
+def allows_origin(upgrade: Upgrade, origins: str) -> bool:
+    """May a page of this origin connect? ``*`` is any, empty is the server's own; programs have no origin."""
+    origin = upgrade.origin.lower()
+    if not origin or origins.strip() == "*":
+        return True
+    if origin in (each.strip().lower() for each in origins.split(",")):
+        return True
+    return bool(upgrade.host) and origin.partition("://")[2] == upgrade.host.lower()
+
+
+def _headers(lines: list[str]) -> dict[str, str]:
+    """Headers by lower-case name; repeated ones as one list."""
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        name, value = name.lower(), value.strip(" \t")
+        if not colon or not name or any(each.isspace() for each in name):
+            raise BadUpgrade(400, "a header line is not one of HTTP/1.1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
+
+
+def _target(target: str) -> tuple[str, dict[str, str]]:
+    try:
+        parts = urlsplit(target)
+        query = parse_qs(parts.query, max_num_fields=32, errors="strict")
+    except (ValueError, UnicodeDecodeError):
+        raise BadUpgrade(400, "the URL cannot be read") from None
+    return parts.path, {name: values[-1] for name, values in query.items()}
+
+
+def _bearer(value: str) -> str:
+    scheme, _, token = value.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _cursor(value: str) -> int:
+    try:
+        return read_cursor(value) if value else 0
+    except RequestError as error:
+        raise BadUpgrade(400, str(error)) from None
+
+
+def _key(headers: dict[str, str]) -> str:
+    """Check the handshake."""
+    if "upgrade" not in (word.strip().lower() for word in headers.get("connection", "").split(",")):
+        raise BadUpgrade(400, "a WebSocket needs Connection: Upgrade")
+    if headers.get("sec-websocket-version") != "13":
+        raise BadUpgrade(426, "a WebSocket needs Sec-WebSocket-Version: 13")
+    key = headers.get("sec-websocket-key", "")
+    try:
+        if len(b64decode(key.encode("ascii"), validate=True)) != 16:
+            raise ValueError
+    except (Base64Error, ValueError):
+        raise BadUpgrade(400, "Sec-WebSocket-Key must be sixteen bytes in base64") from None
+    return key
+
+
+def _subprotocol(offered: str) -> str:
+    offers = [offer.strip() for offer in offered.split(",") if offer.strip()]
+    for offer in offers:
+        if offer in SUBPROTOCOLS:
+            return offer
+    if offers:
+        raise BadUpgrade(400, f"known subprotocols are {', '.join(SUBPROTOCOLS)}")
+    return ""

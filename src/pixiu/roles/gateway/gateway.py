@@ -1,0 +1,220 @@
+"""All connections of one gateway: who may come, who is looked after, who is sent away."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from pixiu.machines.session import CODECS, FRAME_SLACK_BYTES, LENGTH_PREFIXED, envelope_of
+from pixiu.model.errors import Overloaded, PixiuError, Unauthenticated, Unavailable
+from pixiu.roles.gateway.connection import Connection
+from pixiu.roles.gateway.metrics import GatewayCounters, count
+from pixiu.roles.gateway.outlet import OutletRules
+from pixiu.roles.gateway.rates import Buckets
+from pixiu.roles.gateway.tick import Tick
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pixiu.config.gateway import GatewaySettings
+    from pixiu.im.draft import Answer, Params
+    from pixiu.model.message import PublicNames
+    from pixiu.ports.authentication import Identity
+    from pixiu.ports.clients import ClientTransport, ConnectedClient
+    from pixiu.ports.clock import Clock
+    from pixiu.ports.scheduler import Scheduler, Timer
+    from pixiu.roles.gateway.needs import Authenticate, LocalAction, Messaging
+
+__all__ = ["Gateway"]
+
+log = logging.getLogger(__name__)
+
+BUCKETS = 64
+"""Connections are looked after in so many parts, one after the other within a ping interval."""
+DRAIN_PAUSE_MS = 20
+REFUSED_RETRY_MS = 1_000
+ESCAPED = 3
+"""A text may be three times as long in JSON as in UTF-8: four bytes of an emoji are two escapes of six."""
+LOOPBACK = ("127.", "::1", "::ffff:127.")
+
+
+class Gateway:
+    """Holds clients' connections. Callbacks only; time comes from the scheduler."""
+
+    def __init__(
+        self,
+        messaging: Messaging,
+        authenticate: Authenticate,
+        clock: Clock,
+        scheduler: Scheduler,
+        settings: GatewaySettings,
+        *,
+        names: PublicNames,
+        message_bytes_max: int = 64 * 1024,
+        connections_max: int | None = None,
+    ) -> None:
+        """``connections_max`` is what the system allows, if that is less than the setting."""
+        self.messaging = messaging
+        self.settings = settings
+        self.connections_max = min(settings.connections_max, connections_max or settings.connections_max)
+        self.counters = GatewayCounters(self.connections_max)
+        self.tick = Tick(scheduler, names, self.counters)
+        self.rules = OutletRules(settings, self.tick, scheduler, self.counters)
+        self.frame_bytes_max = ESCAPED * message_bytes_max + FRAME_SLACK_BYTES
+        self.actions: dict[str, LocalAction] = {"ping": self._ping}
+        """What the gateway does itself, by name; everything else is the proxy's."""
+        self.when_joined: list[Callable[[Connection], object]] = []
+        self.when_left: list[Callable[[Connection], object]] = []
+        """Told of every session that comes and goes: presence, rooms."""
+        self.authenticate = authenticate
+        self._clock = clock
+        self.scheduler = scheduler
+        self._count = 0
+        self._number = 0
+        self._is_draining = False
+        self._timer: Timer | None = None
+        self._at = 0
+        interval = settings.ping_interval_ms
+        self._parts: list[dict[int, Connection]] = [{} for _ in range(max(1, min(BUCKETS, interval // 100)))]
+        self._silence_max = max(1, -(-settings.idle_timeout_ms // interval))
+        self._connects_by_user = Buckets(
+            "connects", per_second=settings.connects_per_user, burst=settings.connect_burst_per_user
+        )
+        self._connects_by_address = Buckets(
+            "connects", per_second=settings.connects_per_address, burst=settings.connect_burst_per_address
+        )
+        self._requests_by_user = Buckets(
+            "requests", per_second=settings.requests_per_user, burst=settings.request_burst_per_user
+        )
+        self._requests_by_address = Buckets(
+            "requests", per_second=settings.requests_per_address, burst=settings.request_burst_per_address
+        )
+
+    # Life.
+
+    def start(self) -> None:
+        """Look after connections from now on."""
+        self._timer = self.scheduler.after(self._pause_ms, self._look_after)
+
+    def drain(self, done: Callable[[], object]) -> None:
+        """Take nobody any more; send everyone away, a batch at a time; then ``done``. Sessions are gone by then."""
+        self._is_draining = True
+        leaving = [connection for part in self._parts for connection in part.values()]
+        log.info("sending clients away", extra={"connections": len(leaving)})
+        self._drain_batch(leaving, done)
+
+    def stop(self) -> None:
+        """No timer any more. ``drain`` comes before."""
+        self._is_draining = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _drain_batch(self, leaving: list[Connection], done: Callable[[], object]) -> None:
+        batch = self.settings.drain_batch
+        for connection in leaving[:batch]:
+            connection.send_away()
+        rest = leaving[batch:]
+        if rest:
+            self.scheduler.after(DRAIN_PAUSE_MS, lambda: self._drain_batch(rest, done))
+        else:
+            self.scheduler.after(0, done)
+
+    def return_after_ms(self, number: int) -> int:
+        """When one who is sent away should come back: spread evenly, and the same each time it is asked."""
+        return (number * 2_654_435_761 % 2**32) * self.settings.drain_spread_ms >> 32
+
+    # Who may come.
+
+    def refusal(self, address: str) -> PixiuError | None:
+        """Why nobody may connect from this address now. Asked once per connection, before anything is done for it."""
+        error = self._refusal(address)
+        if error is not None:
+            count(self.counters.refused, error.code)
+        return error
+
+    def _refusal(self, address: str) -> PixiuError | None:
+        if self._is_draining:
+            return Unavailable("this server is stopping", retry_after_ms=REFUSED_RETRY_MS)
+        if self._count >= self.connections_max:
+            return Overloaded(
+                f"this server has its {self.connections_max} connections", retry_after_ms=REFUSED_RETRY_MS
+            )
+        if address.startswith(LOOPBACK):
+            return None
+        return self._connects_by_address.take(address, self._clock.monotonic_us())
+
+    def request_refusal(self, connection: Connection) -> PixiuError | None:
+        """Does this client ask too often?"""
+        now = self._clock.monotonic_us()
+        error = self._requests_by_user.take(connection.actor.user or connection.number, now)
+        if error is None and not connection.address.startswith(LOOPBACK):
+            error = self._requests_by_address.take(connection.address, now)
+        return error
+
+    def open(
+        self, transport: ClientTransport, *, codec: str, is_websocket: bool, token: str, cursor: int, address: str
+    ) -> ConnectedClient:
+        """A client is here; nobody has refused it. Its token is checked before anything else."""
+        chosen = CODECS[codec]
+        envelope = envelope_of(chosen) if is_websocket else LENGTH_PREFIXED
+        self._number += 1
+        connection = Connection(self, self._number, transport, chosen, envelope, cursor, address)
+        self._parts[connection.number % len(self._parts)][connection.number] = connection
+        self._count += 1
+        self.counters.connections = self._count
+        connection.begin(token)
+        return connection
+
+    def user_refusal(self, identity: Identity) -> PixiuError | None:
+        """Why the one whose token was good may not come now."""
+        if identity.expires_at and identity.expires_at <= self._clock.now_ms():
+            return Unauthenticated("the token has expired")
+        return self._connects_by_user.take(identity.user, self._clock.monotonic_us())
+
+    # What connections tell.
+
+    def accepted(self, connection: Connection, identity: Identity) -> None:
+        """A token was good."""
+        self.counters.accepted += 1
+        self._expire_in_time(connection, identity)
+
+    def joined(self, connection: Connection) -> None:
+        """A client has its session."""
+        for call in self.when_joined:
+            call(connection)
+
+    def left(self, connection: Connection) -> None:
+        """A connection is over."""
+        if self._parts[connection.number % len(self._parts)].pop(connection.number, None) is not None:
+            self._count -= 1
+            self.counters.connections = self._count
+            if connection.actor.user:
+                for call in self.when_left:
+                    call(connection)
+
+    def _ping(self, connection: Connection, params: Params, done: Callable[[Answer | PixiuError], object]) -> None:
+        """For clients that cannot see the WebSocket's own."""
+        done({"at": self._clock.now_ms()})
+
+    # Time.
+
+    @property
+    def _pause_ms(self) -> float:
+        return self.settings.ping_interval_ms / len(self._parts)
+
+    def _look_after(self) -> None:
+        """One part of the connections; all of them within a ping interval."""
+        part = self._parts[self._at]
+        self._at = (self._at + 1) % len(self._parts)
+        for connection in list(part.values()):
+            connection.visit(self._silence_max)
+            if connection.identity is not None and not connection.is_closed:
+                self._expire_in_time(connection, connection.identity)
+        self._timer = self.scheduler.after(self._pause_ms, self._look_after)
+
+    def _expire_in_time(self, connection: Connection, identity: Identity) -> None:
+        """A timer for a token that ends before the next visit, and only for that."""
+        if identity.expires_at:
+            left_ms = identity.expires_at - self._clock.now_ms()
+            if left_ms <= self.settings.ping_interval_ms:
+                self.scheduler.after(max(left_ms, 0), connection.expire)

@@ -1,0 +1,175 @@
+"""Typing and presence: said to those who are there, and kept nowhere.
+
+Nobody is told of everybody: a connection is told of the users that it asked about last, and only of those whom its
+user may see. Who comes and goes quickly is not told at all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pixiu.im import params as read
+from pixiu.im.messages import member_of
+from pixiu.model.errors import NotAllowed, PixiuError, RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pixiu.im.context import Context
+    from pixiu.im.draft import Params
+    from pixiu.ports.scheduler import Scheduler
+    from pixiu.roles.gateway.connection import Connection
+    from pixiu.roles.gateway.gateway import Gateway
+    from pixiu.roles.gateway.needs import Done
+
+__all__ = ["LiveActions"]
+
+ONLINE, OFFLINE = "online", "offline"
+
+
+class LiveActions:
+    """``typing`` and ``presence`` of one gateway."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        context: Context,
+        scheduler: Scheduler,
+        *,
+        tell: Callable[[int, Mapping[str, object]], object],
+        is_present: Callable[[int], bool],
+    ) -> None:
+        """``tell`` and ``is_present`` are the relay's."""
+        self._settings = gateway.settings
+        self._context = context
+        self._scheduler = scheduler
+        self._tell = tell
+        self._is_present = is_present
+        self._watchers: dict[int, dict[int, Connection]] = {}
+        self._told: dict[int, bool] = {}  # of watched users, what their watchers know
+        self._unsettled: set[int] = set()
+        gateway.actions["typing"] = self.typing
+        gateway.actions["presence"] = self.presence
+        gateway.when_joined.append(self._changed)
+        gateway.when_left.append(self._left)
+
+    # Typing.
+
+    def typing(self, connection: Connection, params: Params, done: Done) -> None:
+        """Tell the other side, or a group's members who are there. What comes too often is told once."""
+        read.check_known("typing", params, frozenset({"with", "group"}))
+        if ("with" in params) == ("group" in params):
+            raise RequestError("typing takes with, or group")
+        now = self._context.clock.monotonic_us()
+        actor = connection.actor.user
+        name = self._context.directory.user_name(actor)
+        if "with" in params:
+            peer = self._context.directory.user(params["with"], "with")
+            if peer == actor or not self._may_hear(peer, actor):
+                raise NotAllowed("typing is told to contacts")
+            listeners, event = [peer], {"push": "typing", "with": name}
+        else:
+            group = self._context.directory.group(params["group"])
+            member_of(self._context, group, actor)
+            listeners = self._listeners(group, actor)
+            event = {"push": "typing", "group": self._context.directory.group_name(group), "from": name}
+        if not connection.typed_us or now - connection.typed_us >= self._settings.typing_interval_ms * 1000:
+            connection.typed_us = now
+            for user in listeners:
+                if self._is_present(user):
+                    self._tell(user, event)
+        done({})
+
+    def _listeners(self, group: int, actor: int) -> list[int]:
+        """Members of a group; of a large one nobody, as it would be told all the time."""
+        stores = self._context.stores
+        found = stores.groups.get(group)
+        if found is None or found.is_large:
+            return []
+        return [member.user for member in stores.groups.members(group) if member.user != actor]
+
+    def _may_hear(self, peer: int, actor: int) -> bool:
+        """Are they contacts, in either direction, and does the peer want to hear of the actor?"""
+        contacts = self._context.stores.contacts
+        if contacts.is_blocked(peer, actor):
+            return False
+        return any(each == peer for each, _ in contacts.of(actor)) or any(
+            each == actor for each, _ in contacts.of(peer)
+        )
+
+    # Presence.
+
+    def presence(self, connection: Connection, params: Params, done: Done) -> None:
+        """Who of these users is there, and from now on who comes and goes. Without users: all contacts.
+
+        The list replaces the one before. Those whom the user may not see are left out.
+        """
+        read.check_known("presence", params, frozenset({"users"}))
+        most = self._settings.presence_watch_max
+        directory = self._context.directory
+        actor = connection.actor.user
+        contacts = [peer for peer, _ in self._context.stores.contacts.of(actor)]
+        if params.get("users") is None:
+            wanted = contacts[:most]
+        else:
+            known = set(contacts)
+            names = [read.public_id_text(each, "users") for each in read.objects(params, "users", count_max=most)]
+            numbers = [directory.find_user(name) for name in names]
+            wanted = [number for number in dict.fromkeys(numbers) if number is not None and number in known]
+        seen = [peer for peer in wanted if self._may_see(actor, peer)]
+        self._watch(connection, seen)
+        done({"states": {directory.user_name(peer): self._state(peer) for peer in seen}})
+
+    def _may_see(self, actor: int, peer: int) -> bool:
+        """May the actor see a contact's presence?"""
+        contacts = self._context.stores.contacts
+        if self._settings.presence == "none" or contacts.is_blocked(peer, actor):
+            return False
+        return self._settings.presence == "contacts" or self._is_contact(peer, actor)
+
+    def _state(self, user: int) -> str:
+        return ONLINE if self._is_present(user) else OFFLINE
+
+    def _watch(self, connection: Connection, users: list[int]) -> None:
+        self._unwatch(connection)
+        connection.watched = tuple(users)
+        for user in users:
+            self._watchers.setdefault(user, {})[connection.number] = connection
+            self._told.setdefault(user, self._is_present(user))
+
+    def _unwatch(self, connection: Connection) -> None:
+        for user in connection.watched:
+            watchers = self._watchers.get(user)
+            if watchers is not None and watchers.pop(connection.number, None) is not None and not watchers:
+                del self._watchers[user]
+                self._told.pop(user, None)
+        connection.watched = ()
+
+    def _left(self, connection: Connection) -> None:
+        self._unwatch(connection)
+        self._changed(connection)
+
+    def _changed(self, connection: Connection) -> None:
+        """A session of a user has come or gone: look a little later whether that changes anything."""
+        user = connection.actor.user
+        if user in self._watchers and user not in self._unsettled:
+            self._unsettled.add(user)
+            self._scheduler.after(self._settings.presence_delay_ms, lambda: self._settle(user))
+
+    def _settle(self, user: int) -> None:
+        self._unsettled.discard(user)
+        watchers = self._watchers.get(user)
+        is_present = self._is_present(user)
+        if not watchers or self._told.get(user) == is_present:
+            return
+        self._told[user] = is_present
+        event = {"push": "presence", "user": self._context.directory.user_name(user), "state": self._state(user)}
+        for connection in list(watchers.values()):
+            try:
+                if self._is_contact(connection.actor.user, user) and self._may_see(connection.actor.user, user):
+                    connection.event(connection.actor.session_id, event)
+            except PixiuError:  # a store is down: say nothing rather than too much
+                continue
+
+    def _is_contact(self, user: int, peer: int) -> bool:
+        return any(each == peer for each, _ in self._context.stores.contacts.of(user))

@@ -1,0 +1,58 @@
+"""What the gateway counts. Hot paths add to plain numbers; ``/metrics`` reads them."""
+
+from pixiu.model.metric import Metric, Value
+
+__all__ = ["METRICS", "GatewayCounters"]
+
+METRICS = (
+    Metric("pixiu_gateway_connections", "gauge", "Connections of clients."),
+    Metric("pixiu_gateway_connections_max", "gauge", "Connections that this gateway takes at a time."),
+    Metric("pixiu_gateway_accepted_total", "counter", "Connections whose token was good."),
+    Metric("pixiu_gateway_refused_total", "counter", "Connections that were turned away.", ("code",)),
+    Metric("pixiu_gateway_closed_total", "counter", "Connections that the server closed.", ("reason",)),
+    Metric("pixiu_gateway_requests_total", "counter", "Requests that were performed."),
+    Metric("pixiu_gateway_refused_requests_total", "counter", "Requests that were busy or too frequent.", ("code",)),
+    Metric("pixiu_gateway_bad_frames_total", "counter", "Frames that made no sense."),
+    Metric("pixiu_gateway_pushes_total", "counter", "Messages written to clients."),
+    Metric("pixiu_gateway_repeats_total", "counter", "Messages that came again and that the client already has."),
+    Metric("pixiu_gateway_encodings_total", "counter", "Messages that were encoded; one serves many clients."),
+    Metric("pixiu_gateway_events_total", "counter", "Live events written to clients."),
+    Metric("pixiu_gateway_dropped_events_total", "counter", "Live events dropped, since the client was slow."),
+    Metric("pixiu_gateway_lags_total", "counter", "Times a client was too slow for its messages."),
+    Metric("pixiu_gateway_writes_total", "counter", "Writes to sockets."),
+    Metric("pixiu_gateway_written_bytes_total", "counter", "Bytes written to sockets."),
+)
+
+
+class GatewayCounters:
+    """Plain numbers, added to where things happen."""
+
+    def __init__(self, connections_max: int) -> None:
+        self.connections = 0
+        self.connections_max = connections_max
+        self.accepted = 0
+        self.refused: dict[tuple[str, ...], int] = {}
+        self.closed: dict[tuple[str, ...], int] = {}
+        self.requests = 0
+        self.refused_requests: dict[tuple[str, ...], int] = {}
+        self.bad_frames = 0
+        self.pushes = 0
+        self.repeats = 0
+        self.encodings = 0
+        self.events = 0
+        self.dropped_events = 0
+        self.lags = 0
+        self.writes = 0
+        self.written_bytes = 0
+
+    def snapshot(self) -> dict[str, Value]:
+        """The present values, by metric name."""
+        return {
+            metric.name: getattr(self, metric.name.removeprefix("pixiu_gateway_").removesuffix("_total"))
+            for metric in METRICS
+        }
+
+
+def count(by: dict[tuple[str, ...], int], label: str) -> None:
+    """Add one under a label. Labels are ours, so there are few."""
+    by[label,] = by.get((label,), 0) + 1

@@ -1,0 +1,71 @@
+"""What a gateway needs of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from pixiu.im.draft import Answer
+from pixiu.model.errors import PixiuError
+from pixiu.ports.authentication import Identity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pixiu.im.draft import Actor, Params
+    from pixiu.machines.delivery import Push
+    from pixiu.model.session import Session
+    from pixiu.roles.gateway.connection import Connection
+
+__all__ = ["Authenticate", "Done", "LocalAction", "Messaging", "SessionSink"]
+
+Done = Callable[[Answer | PixiuError], object]
+"""Told the answer, or the error; exactly once."""
+
+
+class SessionSink(Protocol):
+    """Where the relay puts what is for a client; the relay's own ``Sink`` says what it promises."""
+
+    def push(self, session_id: int, pushes: list[Push]) -> None: ...  # noqa: D102
+    def event(self, session_id: int, event: Mapping[str, object]) -> None: ...  # noqa: D102
+    def close(self, session_id: int, reason: str) -> None: ...  # noqa: D102
+
+
+class Messaging(Protocol):
+    """Proxy and relay, here or elsewhere."""
+
+    def act(self, actor: Actor, action: str, params: Params, done: Done) -> None:
+        """Do what a user asks for."""
+        ...
+
+    def connect(
+        self,
+        user: str,
+        platform: str,
+        device: str,
+        sink: SessionSink,
+        done: Callable[[Session | PixiuError], object],
+        *,
+        cursor: int = 0,
+    ) -> None:
+        """A client logs in."""
+        ...
+
+    def disconnect(self, session_id: int) -> object:
+        """A connection is gone."""
+        ...
+
+    def ack(self, session_id: int, cursor: int) -> bool:
+        """A client holds everything through this cursor. False: its session is not known."""
+        ...
+
+    def heartbeat(self, session_id: int) -> bool:
+        """A client lives. False: its session is not known."""
+        ...
+
+
+Authenticate = Callable[[str, Callable[[Identity | PixiuError], object]], object]
+"""Tells whose a token is, at once or later: the ``authenticate`` of a ``ports.authentication.Authentication``."""
+
+LocalAction = Callable[["Connection", "Params", Done], object]
+"""An action that the gateway performs itself. It may raise ``PixiuError`` instead of calling ``done``."""

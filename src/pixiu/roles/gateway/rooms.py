@@ -1,0 +1,88 @@
+"""The gateway's part in rooms: it lets its connections listen, and writes to each what a broker sends to all of them.
+
+What is said in a room at a time is encoded once for all listeners, and is one piece of each one's next write.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pixiu.machines.listeners import Listeners
+from pixiu.machines.rooms import room_number
+from pixiu.model.errors import PixiuError
+from pixiu.roles.gateway.outlet import Talk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pixiu.config.rooms import RoomSettings
+    from pixiu.im.draft import Actor, Answer, Params
+    from pixiu.machines.room_link import Ack, Frame
+    from pixiu.ports.clock import Clock
+    from pixiu.roles.gateway.connection import Connection
+    from pixiu.roles.gateway.gateway import Gateway
+    from pixiu.roles.gateway.needs import Done
+
+__all__ = ["RoomListening"]
+
+
+class RoomListening:
+    """``enter``, ``leave`` and ``say`` of one gateway, and the way back."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        settings: RoomSettings,
+        clock: Clock,
+        *,
+        act: Callable[[Actor, str, Params, Done], object],
+        session_gone: Callable[[int], object],
+    ) -> None:
+        """``act`` does these actions at the broker; ``session_gone`` tells it of a connection that ended."""
+        self.listeners = Listeners(settings)
+        self._clock = clock
+        self._act = act
+        self._session_gone = session_gone
+        self._connections: dict[int, Connection] = {}
+        self._names: dict[int, str] = {}
+        for action in ("enter", "leave", "say"):
+            gateway.actions[action] = partial(self._perform, action)
+        gateway.when_left.append(self._left)
+
+    def receive(self, source: str, frame: Frame) -> Ack | None:
+        """What the broker called ``source`` sends. Returns what to answer it, if it wants an answer."""
+        deliveries, ack = self.listeners.receive(source, frame, self._clock.monotonic_us() // 1000)
+        for delivery in deliveries:
+            talk = Talk(self._names.get(delivery.room, str(delivery.room)), delivery.bodies)
+            for session_id in delivery.sessions:
+                connection = self._connections.get(session_id)
+                if connection is not None and not connection.is_closed:
+                    connection.outlet.talk(talk)
+        return ack
+
+    def _perform(self, action: str, connection: Connection, params: Params, done: Done) -> None:
+        self._act(connection.actor, action, params, partial(self._performed, action, connection, done))
+
+    def _performed(self, action: str, connection: Connection, done: Done, answer: Answer | PixiuError) -> None:
+        if not isinstance(answer, PixiuError) and not connection.is_closed:
+            name, session_id = str(answer["room"]), connection.actor.session_id
+            if action == "enter":
+                self._names[room_number(name)] = name
+                self._connections[session_id] = connection
+                self.listeners.enter(room_number(name), session_id)
+            elif action == "leave":
+                self.listeners.leave(room_number(name), session_id)
+                self._forget([room_number(name)])
+        done(answer)
+
+    def _left(self, connection: Connection) -> None:
+        session_id = connection.actor.session_id
+        if self._connections.pop(session_id, None) is not None:
+            self._forget(self.listeners.session_gone(session_id))
+            self._session_gone(session_id)
+
+    def _forget(self, rooms: list[int]) -> None:
+        for room in rooms:
+            if not self.listeners.sessions(room):
+                self._names.pop(room, None)

@@ -1,0 +1,93 @@
+"""One HTTP POST on the event loop: JSON there, status and JSON back, bounded in time and size."""
+
+import asyncio
+import json
+import ssl
+from urllib.parse import SplitResult, urlsplit
+
+import h11
+
+from pixiu.model.errors import ConfigError, Unavailable
+
+__all__ = ["JsonPoster"]
+
+ANSWER_BYTES_MAX = 64 * 1024
+_READ_BYTES = 16 * 1024
+
+
+class JsonPoster:
+    """Posts to one URL, one connection per request. Redirects are not followed."""
+
+    def __init__(self, url: str, *, setting: str, timeout_ms: int) -> None:
+        self._url = _checked(url, setting)
+        self._tls = ssl.create_default_context() if self._url.scheme == "https" else None
+        self._timeout_seconds = timeout_ms / 1000
+
+    async def post(self, content: object) -> tuple[int, bytes]:
+        """Status and body; raises ``Unavailable`` if there is no answer in time."""
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                return await self._exchange(json.dumps(content, ensure_ascii=False).encode())
+        except TimeoutError:
+            raise Unavailable(f"no answer within {self._timeout_seconds:g} s") from None
+        except (OSError, h11.ProtocolError) as error:
+            raise Unavailable(str(error) or type(error).__name__) from error
+
+    async def _exchange(self, body: bytes) -> tuple[int, bytes]:
+        url = self._url
+        assert url.hostname is not None
+        port = url.port or (443 if self._tls else 80)
+        reader, writer = await asyncio.open_connection(url.hostname, port, ssl=self._tls)
+        try:
+            client = h11.Connection(h11.CLIENT)
+            writer.write(_request(client, url, body))
+            await writer.drain()
+            return await _answer(client, reader)
+        finally:
+            writer.close()
+
+
+def _checked(url: str, setting: str) -> SplitResult:
+    try:
+        split = urlsplit(url)
+        is_good = split.scheme in ("http", "https") and bool(split.hostname) and split.port != 0
+        is_good = is_good and split.username is None
+    except ValueError:
+        is_good = False
+    if not is_good or any(ord(character) <= 32 for character in url):
+        raise ConfigError(f"{setting} must be an http or https URL without credentials, not {url!r}")
+    return split
+
+
+def _request(client: h11.Connection, url: SplitResult, body: bytes) -> bytes:
+    target = (url.path or "/") + (f"?{url.query}" if url.query else "")
+    head = h11.Request(
+        method="POST",
+        target=target,
+        headers=[
+            ("Host", url.netloc),
+            ("Content-Type", "application/json"),
+            ("Content-Length", str(len(body))),
+            ("Connection", "close"),
+        ],
+    )
+    return client.send(head) + client.send(h11.Data(data=body)) + client.send(h11.EndOfMessage())
+
+
+async def _answer(client: h11.Connection, reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    status, body = 0, b""
+    while True:
+        event = client.next_event()
+        if event is h11.NEED_DATA:
+            client.receive_data(await reader.read(_READ_BYTES))
+        elif isinstance(event, h11.Response):
+            status = event.status_code
+        elif isinstance(event, h11.Data):
+            body += event.data
+            if len(body) > ANSWER_BYTES_MAX:
+                raise h11.RemoteProtocolError(f"the answer has more than {ANSWER_BYTES_MAX} bytes")
+        elif isinstance(event, (h11.EndOfMessage, h11.ConnectionClosed)):
+            break
+    if not status:
+        raise h11.RemoteProtocolError("the server sent no answer")
+    return status, body

@@ -1,0 +1,202 @@
+"""Signed tokens: who a caller is, on which platform and device, until when.
+
+::
+
+    keys = Keyring(data, SystemClock())
+    tokens = Tokens(keys, SystemClock(), settings.security)
+    token = tokens.issue(Identity("alice", "web"))
+    tokens.verify(token)                 # Identity("alice", "web", …), or raises Unauthenticated
+
+A token is a JWT: header ``alg``, ``kid``; claims ``sub`` (public user id), ``platform``, ``device``, ``admin``,
+``iat``, ``exp``. What is believed of it is decided by the key that its ``kid`` names, never by its ``alg``: each key
+goes with one algorithm. A caller is told that a token is not valid, and never what would make it valid; a log may know
+more.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Literal
+
+import jwt
+
+from pixiu.model.errors import RequestError, Unauthenticated
+from pixiu.model.names import check_platform, check_public_id, check_text
+from pixiu.ports.authentication import Identity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pixiu.config.security import SecuritySettings
+    from pixiu.model.errors import PixiuError
+    from pixiu.ports.clock import Clock
+    from pixiu.runtime.keys import Key, Keyring
+
+__all__ = ["TokenRefused", "Tokens", "checked_identity", "remember"]
+
+TOKEN_BYTES_MAX = 4096
+DEVICE_BYTES_MAX = 64
+REMEMBERED_MAX = 10_000
+"""Tokens whose signature was found right, and need not be checked again."""
+
+Reason = Literal["missing", "malformed", "unknown_key", "bad_signature", "bad_claims", "expired", "early", "refused"]
+
+_TEXTS: dict[Reason, str] = {
+    "missing": "a token is needed: Authorization: Bearer TOKEN",
+    "expired": "the token has expired",
+    "early": "the token is not valid yet",
+}
+_OPTIONS: Any = {
+    "verify_signature": True,
+    # These are checked here, against the node's own clock.
+    **dict.fromkeys(
+        ("verify_exp", "verify_nbf", "verify_iat", "verify_aud", "verify_iss", "verify_sub", "verify_jti"), False
+    ),
+}
+
+
+class TokenRefused(Unauthenticated):
+    """A token that is not believed. ``reason`` is for the log; the text is for whoever sent it, and says less."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(_TEXTS.get(reason, "the token is not valid"))
+        self.reason = reason
+
+
+class Tokens:
+    """Issues and verifies tokens with the keys of this node."""
+
+    def __init__(self, keys: Keyring, clock: Clock, settings: SecuritySettings) -> None:
+        self.keys = keys
+        self._clock = clock
+        self._settings = settings
+        self._verified: dict[bytes, Identity] = {}
+        self._generation = keys.generation
+
+    def issue(self, identity: Identity, *, lifetime_ms: int | None = None) -> str:
+        """A token for a user, signed by the newest key."""
+        checked = checked_identity(identity)
+        key = self.keys.signing()
+        assert key.signer is not None
+        now_ms = self._clock.now_ms()
+        claims: dict[str, object] = {
+            "sub": checked.user,
+            "platform": checked.platform,
+            "device": checked.device,
+            "admin": checked.is_admin,
+            "iat": now_ms // 1000,
+            "exp": (now_ms + (lifetime_ms or self._settings.token_ms)) // 1000,
+        }
+        return jwt.encode(claims, key.signer, algorithm=key.algorithm, headers={"kid": key.kid})
+
+    def authenticate(self, token: str, done: Callable[[Identity | PixiuError], object]) -> None:
+        """``Authentication``: answered at once."""
+        try:
+            identity = self.verify(token)
+        except Unauthenticated as error:
+            done(error)
+        else:
+            done(identity)
+
+    def knows(self, token: str) -> bool:
+        """Does it claim to be signed by a key of this node? Then nobody else decides about it."""
+        try:
+            return self._key_of(token) is not None
+        except TokenRefused:
+            return False
+
+    def verify(self, token: str) -> Identity:
+        """Whom it names; raises ``TokenRefused``."""
+        key = self._key_of(token)
+        if key is None:
+            raise TokenRefused("unknown_key")
+        if self.keys.generation != self._generation:
+            self._verified.clear()
+            self._generation = self.keys.generation
+        digest = sha256(token.encode()).digest()
+        identity = self._verified.get(digest)
+        if identity is None:
+            identity = self._identity(_claims(token, key))
+            remember(self._verified, digest, identity, REMEMBERED_MAX)
+        if identity.expires_at + self._settings.clock_skew_ms <= self._clock.now_ms():
+            self._verified.pop(digest, None)
+            raise TokenRefused("expired")
+        return identity
+
+    def _key_of(self, token: str) -> Key | None:
+        """The key that its header names, if the header fits that key."""
+        if not token:
+            raise TokenRefused("missing")
+        if len(token) > TOKEN_BYTES_MAX or not token.isascii() or not all(map(_is_canonical, token.split("."))):
+            raise TokenRefused("malformed")
+        try:
+            header = jwt.get_unverified_header(token)
+        except (jwt.PyJWTError, ValueError, RecursionError):
+            raise TokenRefused("malformed") from None
+        kid = header.get("kid")
+        key = self.keys.find(kid) if type(kid) is str else None
+        if key is not None and (header.get("alg") != key.algorithm or "crit" in header):
+            raise TokenRefused("bad_signature")
+        return key
+
+    def _identity(self, claims: dict[str, object]) -> Identity:
+        """What a rightly signed token says, if it makes sense."""
+        now_ms, skew_ms = self._clock.now_ms(), self._settings.clock_skew_ms
+        expires_at = _milliseconds(claims, "exp")
+        if expires_at is None:
+            raise TokenRefused("bad_claims")
+        for name in ("nbf", "iat"):
+            if (_milliseconds(claims, name) or 0) > now_ms + skew_ms:
+                raise TokenRefused("early")
+        user, platform = claims.get("sub"), claims.get("platform", "web")
+        device, is_admin = claims.get("device", ""), claims.get("admin", False)
+        if type(user) is not str or type(platform) is not str or type(device) is not str or type(is_admin) is not bool:
+            raise TokenRefused("bad_claims")
+        try:
+            return checked_identity(Identity(user, platform, device, is_admin, expires_at))
+        except RequestError:
+            raise TokenRefused("bad_claims") from None
+
+
+def checked_identity(identity: Identity) -> Identity:
+    """Return it, or raise what is wrong with its names."""
+    check_public_id(identity.user, what="user")
+    check_platform(identity.platform)
+    check_text(identity.device, what="device", bytes_max=DEVICE_BYTES_MAX)
+    return identity
+
+
+def remember(memory: dict[bytes, Any], key: bytes, value: object, limit: int) -> None:
+    """Add, and forget what was learnt first beyond the bound."""
+    memory[key] = value
+    if len(memory) > limit:
+        del memory[next(iter(memory))]
+
+
+def _is_canonical(part: str) -> bool:
+    """Is it the one base64url text of its bytes? Decoders forgive much; two texts must not be the same token."""
+    try:
+        data = urlsafe_b64decode(part + "=" * (-len(part) % 4))
+    except ValueError:
+        return False
+    return urlsafe_b64encode(data).rstrip(b"=").decode() == part
+
+
+def _claims(token: str, key: Key) -> dict[str, object]:
+    try:
+        # The list of algorithms has one member: the key's own. PyJWT compares signatures in constant time.
+        claims: dict[str, object] = jwt.decode(token, key.verifier, algorithms=[key.algorithm], options=_OPTIONS)
+    except (jwt.PyJWTError, ValueError, RecursionError):
+        raise TokenRefused("bad_signature") from None
+    return claims
+
+
+def _milliseconds(claims: dict[str, object], name: str) -> int | None:
+    """A time in seconds, as JWT has it."""
+    value = claims.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -(2**40) < value < 2**40:
+        raise TokenRefused("bad_claims")
+    return int(value * 1000)

@@ -1,0 +1,167 @@
+"""Looking after a node over HTTP: who may, and what it does."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from pixiu.config import CarrierSettings, HornSettings, Settings
+from pixiu.model.errors import Unavailable
+from tests.api.world import World, open_world
+
+PATHS = (
+    ("GET", "/v1/admin/sessions?user=bob"),
+    ("POST", "/v1/admin/kick"),
+    ("GET", "/v1/admin/dead-letters"),
+    ("POST", "/v1/admin/dead-letters/1/replay"),
+    ("GET", "/v1/admin/scheduled"),
+    ("GET", "/v1/admin/topics"),
+    ("GET", "/v1/admin/audit"),
+)
+
+
+@pytest.mark.parametrize(("method", "path"), PATHS)
+async def test_only_an_admin_looks_after_a_node(tmp_path: Path, method: str, path: str) -> None:
+    async with open_world(tmp_path) as world:
+        content = b'{"user": "bob"}' if path.endswith("kick") else b""
+        nobody = await world.client.request(method, path, content=content)
+        user = await world.client.request(method, path, content=content, headers=world.bearer("alice"))
+        headers = world.bearer("ops", admin=True)
+        admin = await world.client.request(method, path, content=content, headers=headers)
+        assert (nobody.status_code, user.status_code) == (401, 403)
+        assert admin.status_code == (404 if "replay" in path else 200)
+
+
+async def test_sessions_are_listed_and_kicked(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        phone = await world.node.connect("bob", platform="ios", device="p")
+        web = await world.node.connect("bob", platform="web", device="w")
+        listed = (await world.get("/v1/admin/sessions?user=bob", admin=True)).json()["sessions"]
+        assert [(each["platform"], each["device"]) for each in listed] == [("web", "w"), ("ios", "p")]
+        headers = world.bearer("ops", admin=True)
+        one = {"user": "bob", "session_id": listed[1]["session_id"], "reason": "lost phone"}
+        answer = await world.client.post("/v1/admin/kick", json=one, headers=headers)
+        assert answer.json() == {"kicked": 1}
+        assert (phone.closed, web.closed) == ("lost phone", None)
+        assert (await world.client.post("/v1/admin/kick", json=one, headers=headers)).json() == {"kicked": 0}
+        everyone = await world.client.post("/v1/admin/kick", json={"user": "bob"}, headers=headers)
+        assert (everyone.json(), web.closed) == ({"kicked": 1}, "kicked")
+        for wrong, status in (({}, 400), ({"user": "zoe"}, 404), ({"user": "bob", "session": "1"}, 400)):
+            assert (await world.client.post("/v1/admin/kick", json=wrong, headers=headers)).status_code == status
+
+
+async def dead_letter(world: World) -> dict[str, object]:
+    """A notification to a server that is not there, which is given up at once."""
+    await (await world.node.connect("bob", platform="ios")).leave()
+    await world.act("alice", "send", {"to": "bob", "text": "hello"})
+    async with asyncio.timeout(20):
+        while True:
+            page = (await world.get("/v1/admin/dead-letters", admin=True)).json()
+            if page["dead_letters"]:
+                found: dict[str, object] = page["dead_letters"][0]
+                return found
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.feature("P11")
+async def test_a_dead_letter_is_listed_with_its_reason_and_given_back_once(tmp_path: Path) -> None:
+    horn = HornSettings(provider="webhook", webhook_url="http://127.0.0.1:9/", collapse_ms=0)
+    settings = Settings(horn=horn, carrier=CarrierSettings(task_retries_max=0))
+    async with open_world(tmp_path, settings=settings) as world:
+        letter = await dead_letter(world)
+        assert (letter["what"], letter["user"], letter["platforms"]) == ("notify", "bob", ["ios"])
+        assert letter["reason"]
+        assert "hello" not in str(letter)
+        headers = world.bearer("ops", admin=True)
+        path = f"/v1/admin/dead-letters/{letter['id']}/replay"
+        assert (await world.client.post(path, headers=headers)).status_code == 200
+        assert (await world.client.post(path, headers=headers)).status_code == 409
+        assert (await world.client.post(path.replace(str(letter["id"]), "7"), headers=headers)).status_code == 404
+        assert (await world.client.post(path.replace(str(letter["id"]), "x"), headers=headers)).status_code == 400
+        async with asyncio.timeout(20):  # it fails again, and is another dead letter
+            while (again := await dead_letter(world))["id"] == letter["id"]:
+                await asyncio.sleep(0.02)
+        after = (await world.get(f"/v1/admin/dead-letters?after={again['id']}", admin=True)).json()
+        assert all(int(each["id"]) > int(str(again["id"])) for each in after["dead_letters"])
+
+
+async def test_scheduled_sends_of_all_are_listed_without_what_they_say(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        at = world.node.messaging.proxy.context.clock.now_ms() + 3_600_000
+        for text in ("secret 1", "secret 2"):
+            await world.act("alice", "schedule", {"to": "bob", "text": text, "at": at})
+        page = (await world.get("/v1/admin/scheduled?limit=1", admin=True)).json()
+        (first,) = page["scheduled"]
+        assert (first["from"], first["to"], first["at"], page["has_more"]) == ("alice", "bob", at, True)
+        rest = (await world.get(f"/v1/admin/scheduled?after={first['schedule_id']}", admin=True)).json()
+        assert (len(rest["scheduled"]), rest["has_more"]) == (1, False)
+        assert "secret" not in str(page) + str(rest)
+
+
+async def test_topics_and_the_audit(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        await world.act("alice", "send", {"to": "bob", "text": "x"})
+        topics = (await world.get("/v1/admin/topics", admin=True)).json()["topics"]
+        assert {"pixiu.main", "pixiu.dlq"} <= {each["name"] for each in topics}
+        report = (await world.get("/v1/admin/audit", admin=True)).json()
+        assert (report["balanced"], report["accepted"], report["lost"]) == (True, 1, [])
+        later = (await world.get(f"/v1/admin/audit?from={2**40 * 2}", admin=True)).json()
+        assert later["accepted"] == 0
+        assert (await world.get("/v1/admin/audit?since=1", admin=True)).status_code == 400
+
+
+async def test_one_audit_at_a_time(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        await world.act("alice", "send", {"to": "bob", "text": "x"})
+        answers = await asyncio.gather(*(world.get("/v1/admin/audit", admin=True) for _ in range(3)))
+        assert sorted(each.status_code for each in answers) == [200, 503, 503]
+        assert {each.headers.get("retry-after") for each in answers} == {None, "5"}
+        assert (await world.get("/v1/admin/audit", admin=True)).status_code == 200
+
+
+@pytest.mark.feature("P28")
+async def test_a_node_whose_store_is_down_is_not_ready_and_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def ready() -> int:
+        return (await world.client.get("/readyz")).status_code
+
+    def down(*_: object, **__: object) -> None:
+        raise Unavailable("the store does not answer")
+
+    settings = Settings(carrier=CarrierSettings(lane_retry_ms=20))
+    async with open_world(tmp_path, settings=settings) as world:
+        assert await ready() == 200
+        inboxes = type(world.node.messaging.stores.inboxes)
+        with monkeypatch.context() as broken:
+            broken.setattr(inboxes, "add", down)
+            # What is in the log is accepted, whatever becomes of the stores.
+            assert (await world.act("alice", "send", {"to": "bob", "text": "x"})).status_code == 200
+            async with asyncio.timeout(10):
+                while await ready() != 503:
+                    await asyncio.sleep(0.01)
+            answer = (await world.client.get("/readyz")).json()
+            assert "the store does not answer" in answer["reasons"]["messaging"]
+            assert (await world.client.get("/healthz")).status_code == 200
+        async with asyncio.timeout(10):
+            while await ready() != 200:
+                await asyncio.sleep(0.01)
+        report = (await world.get("/v1/admin/audit", admin=True)).json()
+        assert (report["balanced"], report["waiting"]) == (True, 2)
+
+
+async def test_health_readiness_and_metrics_as_before(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        health = await world.client.get("/healthz")
+        assert (health.status_code, health.content) == (200, b'{"status": "ok"}\n')
+        ready = await world.client.get("/readyz")
+        assert (ready.status_code, ready.content) == (200, b'{"ready": true, "reasons": {}}\n')
+        world.down["stores"] = "the disk is gone"
+        ready = await world.client.get("/readyz")
+        assert (ready.status_code, ready.json()["reasons"]) == (503, {"stores": "the disk is gone"})
+        metrics = await world.client.get("/metrics")
+        assert metrics.headers["content-type"].startswith("text/plain; version=")
+        assert b"pixiu_build_info" in metrics.content
+        front = await world.client.get("/")
+        assert (front.text, front.headers["content-type"]) == ("Pixiu is here.\n", "text/plain; charset=utf-8")
+        assert (await world.client.post("/healthz")).status_code == 405

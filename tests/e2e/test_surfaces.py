@@ -1,0 +1,125 @@
+"""What ``pixiu serve`` offers on its port, with clients that know nothing of us."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import websockets
+
+from tests.servers import free_port, wait_for
+
+
+class Served:
+    """``pixiu serve --dev`` on a directory."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        ports = ["--port", str(self.port), "--queue-port", "0"]
+        command = [sys.executable, "-m", "pixiu", "serve", "--dev", "--data", str(self.data), *ports]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_for(self.is_ready, what="the server to be ready", timeout_s=20)
+
+    def is_ready(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/readyz", timeout=1).status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def stop(self, *, kill: bool = False) -> None:
+        assert self._process is not None
+        if kill:
+            self._process.kill()
+        else:
+            self._process.terminate()
+        self._process.wait(20)
+
+    def token(self, user: str, *options: str) -> str:
+        command = [sys.executable, "-m", "pixiu", "token", user, "--data", str(self.data), *options]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    def act(self, token: str, action: str, **params: object) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {token}"}
+        answer = httpx.post(f"{self.url}/v1/actions/{action}", json=params, headers=headers)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def socket(self, token: str, cursor: str = "") -> Any:
+        resume = f"&cursor={cursor}" if cursor else ""
+        return websockets.connect(f"ws://127.0.0.1:{self.port}/ws?token={token}{resume}")
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Any:
+    server = Served(tmp_path / "data")
+    server.start()
+    yield server
+    server.stop()
+
+
+async def read(socket: Any, kind: str) -> dict[str, Any]:
+    """The next push of a kind, or the answer with an id."""
+    async with asyncio.timeout(10):
+        while True:
+            frame: dict[str, Any] = json.loads(await socket.recv())
+            if frame.get("push", "answer") == kind:
+                return frame
+
+
+@pytest.mark.feature("R16", "R17", "R18", "R22", "P23", "P29")
+async def test_one_command_and_two_people_talk(served: Served) -> None:
+    alice, bob = served.token("alice"), served.token("bob")
+    assert "message_id" in served.act(alice, "send", to="bob", text="over HTTP")
+    async with served.socket(alice) as a, served.socket(bob) as b:
+        assert json.loads(await b.recv())["push"] == "contacts"
+        assert (await read(b, "message"))["message"]["text"] == "over HTTP"
+        await a.send(json.dumps({"id": 1, "action": "send", "params": {"to": "bob", "text": "hi", "send_id": "1"}}))
+        answer = await read(a, "answer")
+        pushed = await read(b, "message")
+        assert pushed["message"]["message_id"] == answer["result"]["message_id"]
+        await b.send(json.dumps({"id": 2, "action": "ack", "params": {"cursor": pushed["cursor"]}}))
+        await b.send(json.dumps({"id": 3, "action": "nonsense", "params": {}}))
+        assert (await read(b, "answer"))["error"]["code"] == "bad_request"
+        for socket in (a, b):
+            await socket.send(json.dumps({"id": 4, "action": "enter", "params": {"room": "lobby"}}))
+            assert (await read(socket, "answer"))["result"]["room"] == "lobby"
+        await a.send(json.dumps({"id": 5, "action": "say", "params": {"room": "lobby", "text": "all"}}))
+        assert (await read(b, "message"))["message"]["text"] == "all"
+
+
+@pytest.mark.feature("R16")
+async def test_a_bad_token_closes_with_4401(served: Served) -> None:
+    for token in ("", "nonsense", served.token("alice")[:-3] + "abc"):
+        with pytest.raises(websockets.ConnectionClosed) as closed:
+            async with served.socket(token) as socket:
+                await socket.recv()
+        assert closed.value.rcvd is not None and closed.value.rcvd.code == 4401
+
+
+@pytest.mark.crash
+@pytest.mark.feature("P06", "B20")
+async def test_what_was_accepted_is_there_after_a_kill_and_comes_once(served: Served) -> None:
+    alice, bob = served.token("alice"), served.token("bob")
+    sent = [served.act(alice, "send", to="bob", text=str(n), send_id=str(n))["message_id"] for n in range(20)]
+    async with served.socket(bob) as socket:
+        first = [await read(socket, "message") for _ in range(5)]
+        await socket.send(json.dumps({"id": 1, "action": "ack", "params": {"cursor": first[-1]["cursor"]}}))
+        await asyncio.sleep(0.3)
+    served.stop(kill=True)
+    served.start()
+    assert served.act(alice, "send", to="bob", text="19", send_id="19")["message_id"] == sent[19]
+    async with served.socket(bob, cursor=first[-1]["cursor"]) as socket:
+        rest = [await read(socket, "message") for _ in range(15)]
+    assert [frame["message"]["message_id"] for frame in [*first, *rest]] == sent
+    admin = {"Authorization": f"Bearer {served.token('root', '--admin')}"}
+    report = httpx.get(f"{served.url}/v1/admin/audit", headers=admin).json()
+    assert report["balanced"] is True

@@ -1,0 +1,105 @@
+"""A gateway's side of rooms: local fan-out, copies, and who hears no more."""
+
+from __future__ import annotations
+
+from pixiu.config.rooms import RoomSettings
+from pixiu.machines.listeners import Listeners, RoomDelivery
+from pixiu.machines.room_link import Outgoing
+from pixiu.machines.rooms import Fan
+
+ROOM, OTHER = 7, 8
+SETTINGS = RoomSettings()
+
+
+def broker(life: int = 1) -> Outgoing:
+    return Outgoing(life, resend_ms=100, reliable_ms=10_000)
+
+
+def fan(message_id: int, *, room: int = ROOM, is_reliable: bool = False) -> Fan:
+    return Fan(room, message_id, b"m%d" % message_id, is_reliable)
+
+
+def test_one_fan_becomes_one_delivery_to_each_session_of_the_room() -> None:
+    # X02: 40 members here get it once each; a room without members drops it, and counts.
+    listeners = Listeners(SETTINGS)
+    for session_id in range(1, 41):
+        listeners.enter(ROOM, session_id)
+    listeners.enter(OTHER, 41)
+    deliveries, ack = listeners.receive("broker", broker().seal([fan(1), fan(2, room=9)], 0), 0)
+    assert deliveries == [RoomDelivery(ROOM, tuple(range(1, 41)), [b"m1"])]
+    assert ack is None
+    assert listeners.nobody == 1
+
+
+def test_everything_of_a_room_in_one_frame_is_one_delivery() -> None:
+    listeners = Listeners(SETTINGS)
+    listeners.enter(ROOM, 1)
+    listeners.enter(OTHER, 1)
+    frame = broker().seal([fan(1), fan(2, is_reliable=True), fan(3, room=OTHER), fan(4, room=OTHER)], 0)
+    deliveries, ack = listeners.receive("broker", frame, 0)
+    assert deliveries == [RoomDelivery(ROOM, (1,), [b"m1", b"m2"]), RoomDelivery(OTHER, (1,), [b"m3", b"m4"])]
+    assert ack is not None
+    assert ack.through == 1
+
+
+def test_copies_by_way_of_other_brokers_are_shown_once() -> None:
+    # X25: up to three copies, and each of them twice.
+    listeners = Listeners(SETTINGS)
+    listeners.enter(ROOM, 1)
+    got: list[bytes] = []
+    for source in ("b1", "b2", "b3"):
+        frame = broker().seal([fan(5, is_reliable=True)], 0)
+        for _ in range(2):
+            deliveries, ack = listeners.receive(source, frame, 0)
+            assert ack is not None, "every copy is acked, or it would come for ever"
+            got += [body for delivery in deliveries for body in delivery.bodies]
+    assert got == [b"m5"]
+    assert listeners.repeats == 2
+
+
+def test_the_same_id_in_another_room_is_not_a_copy() -> None:
+    # E6: each slice of a big room brings it to other people.
+    listeners = Listeners(SETTINGS)
+    listeners.enter(ROOM, 1)
+    listeners.enter(OTHER, 2)
+    frame = broker().seal([fan(5, is_reliable=True), fan(5, room=OTHER, is_reliable=True)], 0)
+    deliveries, _ = listeners.receive("broker", frame, 0)
+    assert [delivery.sessions for delivery in deliveries] == [(1,), (2,)]
+
+
+def test_who_leaves_or_is_gone_hears_no_more() -> None:
+    listeners, link = Listeners(SETTINGS), broker()
+    for room in (ROOM, OTHER):
+        for session_id in (1, 2):
+            listeners.enter(room, session_id)
+    assert listeners.leave(ROOM, 1)
+    assert not listeners.leave(ROOM, 1)
+    assert listeners.session_gone(2) == [ROOM, OTHER]
+    deliveries, _ = listeners.receive("broker", link.seal([fan(1), fan(2, room=OTHER)], 0), 0)
+    assert deliveries == [RoomDelivery(OTHER, (1,), [b"m2"])]
+
+
+def test_a_fan_for_single_sessions_that_ends_their_listening() -> None:
+    listeners, link = Listeners(SETTINGS), broker()
+    for session_id in (1, 2):
+        listeners.enter(ROOM, session_id)
+    end = Fan(ROOM, 9, b"out", is_reliable=True, sessions=(2, 3), is_end=True)
+    deliveries, _ = listeners.receive("broker", link.seal([fan(1), end, fan(2)], 0), 0)
+    assert deliveries == [
+        RoomDelivery(ROOM, (1, 2), [b"m1"]),
+        RoomDelivery(ROOM, (2,), [b"out"]),
+        RoomDelivery(ROOM, (1,), [b"m2"]),
+    ]
+    assert listeners.sessions(ROOM) == (1,)
+
+
+def test_a_source_that_is_gone_is_forgotten() -> None:
+    listeners = Listeners(SETTINGS)
+    listeners.enter(ROOM, 1)
+    link = broker()
+    frame = link.seal([fan(1)], 0)
+    listeners.receive("broker", frame, 0)
+    assert listeners.receive("broker", frame, 0) == ([], None)
+    assert listeners.late == 1
+    listeners.source_gone("broker")
+    assert listeners.late == 0
