@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pixiu.machines.session import CODECS, DEPTH_MAX, Ack, BadFrame, Hello, Malformed, Pong, Request, decode_hello
 from pixiu.model.errors import NotFound, RateLimited, RequestError
 from pixiu.model.frames_pb2 import ClientFrame, ServerFrame, Value
-from pixiu.model.pixiu_pb2 import GROUP, NORMAL, P2P, SYSTEM, MsgChat
+from pixiu.model.pixiu_pb2 import DELETE, GROUP, NORMAL, P2P, SYSTEM, MsgChat
 
 JSON, PROTO = CODECS["json"], CODECS["proto"]
 
@@ -61,6 +61,16 @@ class TestJson:
                 "send_id": "s1",
             },
         }  # fmt: skip
+
+    def test_a_recall_is_a_push_of_its_own_with_a_cursor(self) -> None:
+        chat = MsgChat(fromId=1, toId=9, chatType=GROUP, msgType=DELETE, refMessageId=77, msgId=80, priority=NORMAL)
+        payload = JSON.message(5, JSON.encode_message(chat.SerializeToString(), Names()))
+        assert json.loads(payload) == {
+            "push": "recall",
+            "cursor": "5",
+            "message_id": "77",
+            "message": {"message_id": "80", "from": "alice", "group": "team", "at": 0, "kind": "delete", "ref": "77"},
+        }
 
     @pytest.mark.parametrize(
         "payload",

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from pixiu.config.gateway import GatewaySettings
 from pixiu.machines.session import CODECS
-from pixiu.model.errors import Overloaded
+from pixiu.model.errors import ConfigError, Overloaded
 from pixiu.model.frames_pb2 import ClientFrame
 from pixiu.roles.gateway.outlet import DEFERRED_MAX, Talk
 from pixiu.roles.gateway.rates import Buckets
@@ -98,6 +99,7 @@ class TestSlowReader:
         connection, transport = scene.open(room=0)
         connection.pause_writing()
         scene.push(connection, pushes(*range(1, 101), text="x" * 100))
+        transport.waiting = 0
         scene.messaging.answers["sync"] = {"messages": [], "gaps": [], "cursor": "90"}
         scene.say(connection, {"id": 1, "action": "sync", "params": {}})
         written = transport.cursors
@@ -105,6 +107,19 @@ class TestSlowReader:
         connection.resume_writing()
         scene.run()
         assert transport.cursors == [*written, *range(91, 101)]
+
+    def test_a_sync_that_was_not_sent_closes_no_hole(self) -> None:
+        scene = Scene(output_mark_bytes=2048, output_bytes_max=4096)
+        connection, transport = scene.open(room=0)
+        connection.pause_writing()
+        scene.push(connection, pushes(*range(1, 101), text="x" * 100))
+        scene.messaging.answers["sync"] = {"messages": ["x" * 1000], "gaps": [], "cursor": "90"}
+        scene.say(connection, {"id": 1, "action": "sync", "params": {}})
+        assert transport.frames[-1]["error"]["code"] == "busy"
+        transport.drain()
+        connection.resume_writing()
+        scene.run()
+        assert transport.cursors == list(range(1, 101))
 
     def test_one_message_larger_than_the_bound_still_goes(self) -> None:
         scene = Scene(output_mark_bytes=2048, output_bytes_max=4096)
@@ -216,3 +231,10 @@ class TestBinary:
         scene.run()
         (_, one, two) = transport.proto_frames
         assert one == two and one.event.fields["message"].map.values["text"].text == "hi"
+
+
+def test_settings_that_cannot_work_are_refused() -> None:
+    with pytest.raises(ConfigError, match="output_bytes_max must be at least twice"):
+        GatewaySettings(output_mark_bytes=100_000, output_bytes_max=150_000)
+    with pytest.raises(ConfigError, match="ping_interval_ms"):
+        GatewaySettings(ping_interval_ms=0)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import json
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import uvloop
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
@@ -22,6 +25,7 @@ from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.scheduler import LoopScheduler
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
@@ -173,6 +177,7 @@ async def world_at(
     inbox: InboxSettings | None = None,
     http_upstream: Callable[[], asyncio.BaseProtocol] | None = None,
     with_rooms: bool = False,
+    tls: ssl.SSLContext | None = None,
     **settings: Any,
 ) -> AsyncIterator[World]:
     """Everything on ports of its own, from start to drain."""
@@ -189,7 +194,7 @@ async def world_at(
         if with_rooms:
             open_rooms(gateway, node, clock, scheduler)
         gateway.start()
-        server = AppServer(gateway, chosen, http_upstream=http_upstream)
+        server = AppServer(gateway, chosen, http_upstream=http_upstream, tls=tls)
         ports = await server.start("127.0.0.1", 0, tcp_port=0)
         world = World(node, gateway, server, ports)
         try:
@@ -227,3 +232,52 @@ def open_rooms(gateway: Gateway, node: EmbeddedNode, clock: SystemClock, schedul
         session_gone=broker.session_gone,
     )
     listening.append(made)
+
+
+T = TypeVar("T", bound=type)
+
+
+def on_the_loop_that_serves(tests: T) -> T:
+    """Run a class's tests on uvloop, as a server does."""
+
+    def on_uvloop(test: Any) -> Any:
+        @functools.wraps(test)
+        def run(*args: Any, **params: Any) -> None:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(test(*args, **params))
+
+        return run
+
+    for name, test in list(vars(tests).items()):
+        if inspect.iscoroutinefunction(test):
+            setattr(tests, name, on_uvloop(test))
+    return tests
+
+
+async def get(port: int, request: bytes) -> bytes:
+    """A raw HTTP exchange."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    async with asyncio.timeout(10):
+        answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
+async def say(world: World, count: int, *, first: int = 0, user: str = "alice", to: str = "bob") -> list[str]:
+    texts = [f"m{number}" for number in range(first, first + count)]
+    for text in texts:
+        await world.node.send(user, to=to, text=text)
+    return texts
+
+
+def waiting(world: World, user: int) -> int:
+    state = world.node.messaging.stores.inboxes.state(user, "web")
+    return state.waiting if state is not None else 0
+
+
+async def eventually(condition: Any, seconds: float = 5.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)

@@ -20,6 +20,7 @@ from pixiu.machines.session.events import (
     Ack,
     BadFrame,
     ClientEvent,
+    Encoded,
     Hello,
     Malformed,
     Pong,
@@ -50,6 +51,7 @@ __all__ = [
     "BadFrame",
     "ClientEvent",
     "Codec",
+    "Encoded",
     "Envelope",
     "FrameTooLarge",
     "Hello",
@@ -74,8 +76,8 @@ class Codec(Protocol):
     def decode(self, payload: bytes) -> ClientEvent: ...  # noqa: D102
     def answer(self, request_id: RequestId, result: Mapping[str, object]) -> bytes: ...  # noqa: D102
     def error(self, request_id: RequestId, error: PixiuError) -> bytes: ...  # noqa: D102
-    def encode_message(self, body: bytes, names: PublicNames) -> bytes: ...  # noqa: D102
-    def message(self, cursor: int, encoded: bytes) -> bytes: ...  # noqa: D102
+    def encode_message(self, body: bytes, names: PublicNames) -> Encoded: ...  # noqa: D102
+    def message(self, cursor: int, encoded: Encoded) -> bytes: ...  # noqa: D102
     def event(self, event: Mapping[str, object]) -> bytes: ...  # noqa: D102
 
 

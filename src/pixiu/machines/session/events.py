@@ -14,6 +14,7 @@ __all__ = [
     "Ack",
     "BadFrame",
     "ClientEvent",
+    "Encoded",
     "Hello",
     "Malformed",
     "Pong",
@@ -31,6 +32,9 @@ CURSOR_MAX = 2**63 - 1
 
 RequestId = int | str | None
 """A client's name for a request; comes back in the answer."""
+
+Encoded = tuple[bytes, bytes]
+"""A message's push without its cursor: what lies before it, and what behind."""
 
 
 class BadFrame(RemoteProtocolError):

@@ -7,6 +7,7 @@
     {"id": 1, "error": {"code": "not_found", "message": "…"}}               or this
     {"action": "ack", "params": {"cursor": "42"}}                           no answer
     {"push": "message", "cursor": "42", "message": {…}}                     what the server says of itself
+    {"push": "recall", "cursor": "43", "message_id": "…", "message": {…}}   a message that takes another one back
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from pixiu.model.message import message_view
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pixiu.machines.session.events import ClientEvent, RequestId
+    from pixiu.machines.session.events import ClientEvent, Encoded, RequestId
     from pixiu.model.errors import PixiuError
     from pixiu.model.message import PublicNames
 
@@ -114,13 +115,21 @@ class JsonCodec:
             told["retry_after_ms"] = error.retry_after_ms
         return _encode({"id": request_id, "error": told})
 
-    def encode_message(self, body: bytes, names: PublicNames) -> bytes:
-        """The part of a message's push that is the same for everyone."""
-        return _encode(message_view(body, names))
+    def encode_message(self, body: bytes, names: PublicNames) -> Encoded:
+        """What lies before and behind the cursor in a message's push: the same for everyone.
 
-    def message(self, cursor: int, encoded: bytes) -> bytes:
-        """A message's push, from the shared part."""
-        return b'{"push":"message","cursor":"%d","message":%b}' % (cursor, encoded)
+        A recall is a message too, with a cursor and an ack; its push is called what it is.
+        """
+        view = message_view(body, names)
+        recalled = view.get("ref") if view["kind"] == "delete" else None
+        if recalled is None:
+            return b'{"push":"message","cursor":"', b'","message":%b}' % _encode(view)
+        behind = b'","message_id":%b,"message":%b}' % (_encode(recalled), _encode(view))
+        return b'{"push":"recall","cursor":"', behind
+
+    def message(self, cursor: int, encoded: Encoded) -> bytes:
+        """A message's push."""
+        return b"%b%d%b" % (encoded[0], cursor, encoded[1])
 
     def event(self, event: Mapping[str, object]) -> bytes:
         """Any other push."""

@@ -18,7 +18,7 @@ from pixiu.model.pixiu_pb2 import GROUP, P2P, MsgChat
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pixiu.machines.session.events import ClientEvent, RequestId
+    from pixiu.machines.session.events import ClientEvent, Encoded, RequestId
     from pixiu.model.errors import PixiuError
     from pixiu.model.message import PublicNames
 
@@ -73,19 +73,19 @@ class ProtoCodec:
         refusal = Refusal(id=_number(request_id), code=error.code, message=str(error), retry_after_ms=later)
         return ServerFrame(error=refusal).SerializeToString()
 
-    def encode_message(self, body: bytes, names: PublicNames) -> bytes:
-        """The part of a message's push that is the same for everyone."""
+    def encode_message(self, body: bytes, names: PublicNames) -> Encoded:
+        """What lies before and behind the cursor in a message's push: the same for everyone."""
         chat = MsgChat.FromString(body)
         parts = [_field(_CHAT, body), _field(_FROM, names.user_name(chat.fromId).encode())]
         if chat.chatType == P2P:
             parts.append(_field(_TO, names.user_name(chat.toId).encode()))
         elif chat.chatType == GROUP:
             parts.append(_field(_GROUP, names.group_name(chat.toId).encode()))
-        return b"".join(parts)
+        return _CURSOR, b"".join(parts)
 
-    def message(self, cursor: int, encoded: bytes) -> bytes:
-        """A message's push, from the shared part."""
-        return _field(_MESSAGE, _CURSOR + _varint(cursor) + encoded)
+    def message(self, cursor: int, encoded: Encoded) -> bytes:
+        """A message's push."""
+        return _field(_MESSAGE, encoded[0] + _varint(cursor) + encoded[1])
 
     def event(self, event: Mapping[str, object]) -> bytes:
         """Any other push."""

@@ -344,11 +344,11 @@ class Connection:
         self._in_flight -= 1
         if self._state is CLOSED:
             return
-        if request.action in FROM_INBOX and isinstance(answer, dict) and not request.params.keys() & {"with", "group"}:
+        is_sent = self.outlet.answer(request.id, answer)
+        if request.action in FROM_INBOX and is_sent and not isinstance(answer, PixiuError):
             cursor = answer.get("cursor")
-            if isinstance(cursor, str):
+            if isinstance(cursor, str) and not request.params.keys() & {"with", "group"}:
                 self.outlet.held(int(cursor))
-        self.outlet.answer(request.id, answer)
 
     def _ack_soon(self) -> None:
         if not self._due:

@@ -146,7 +146,8 @@ class Gateway:
     def request_refusal(self, connection: Connection) -> PixiuError | None:
         """Does this client ask too often?"""
         now = self._clock.monotonic_us()
-        error = self._requests_by_user.take(connection.actor.user or connection.number, now)
+        user = connection.identity.user if connection.identity is not None else ""
+        error = self._requests_by_user.take(user, now)
         if error is None and not connection.address.startswith(LOOPBACK):
             error = self._requests_by_address.take(connection.address, now)
         return error

@@ -220,16 +220,19 @@ class Outlet:
             self._rules.counters.events += talk.count
             self._write(talk.frames(self._codec, self._envelope))
 
-    def answer(self, request_id: RequestId, answer: Mapping[str, object] | PixiuError) -> None:
-        """Answer a request. If too much waits already, what was asked for is not sent."""
+    def answer(self, request_id: RequestId, answer: Mapping[str, object] | PixiuError) -> bool:
+        """Answer a request. False: too much waits already, so what was asked for is not sent."""
+        is_sent = True
         if isinstance(answer, PixiuError):
             payload = self._codec.error(request_id, answer)
         else:
             payload = self._codec.answer(request_id, answer)
             queued = self._transport.pending() + self._out_bytes
             if queued and queued + len(payload) > self._rules.bytes_max:
+                is_sent = False
                 payload = self._codec.error(request_id, Overloaded("you do not read your answers", retry_after_ms=1000))
         self._write(self._envelope.wrap(payload))
+        return is_sent
 
     def ping(self) -> None:
         """Ask for a sign of life."""

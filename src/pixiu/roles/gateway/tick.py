@@ -12,7 +12,7 @@ from pixiu.model.pixiu_pb2 import DELETED, MsgChat
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pixiu.machines.session import Codec, Envelope
+    from pixiu.machines.session import Codec, Encoded, Envelope
     from pixiu.model.message import PublicNames
     from pixiu.ports.scheduler import Scheduler
     from pixiu.roles.gateway.metrics import GatewayCounters
@@ -45,7 +45,7 @@ class Tick:
         self._writing: list[Writing] = []
         self._acking: list[Acking] = []
         # Only of this turn: what a body or a name was in the last one may not be true any more.
-        self._messages: dict[tuple[str, int], tuple[bytes, bytes]] = {}
+        self._messages: dict[tuple[str, int], tuple[bytes, Encoded]] = {}
         self._events: dict[tuple[str, int, int], tuple[Mapping[str, object], bytes]] = {}
 
     def will_write(self, writing: Writing) -> None:
@@ -62,7 +62,7 @@ class Tick:
             self._is_near = True
             self._scheduler.soon(self._end)
 
-    def message(self, codec: Codec, message_id: int, body: bytes) -> bytes:
+    def message(self, codec: Codec, message_id: int, body: bytes) -> Encoded:
         """A message as its codec has it; encoded once for everyone who gets it in this turn."""
         key = (codec.name, message_id)
         found = self._messages.get(key)

@@ -1,0 +1,356 @@
+"""Clients' sockets: what lies between bytes that arrive and a gateway that speaks frames.
+
+Callbacks only, no task per connection. Whatever a client sends, and however slowly it reads, costs a bounded amount.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import TYPE_CHECKING, Any, cast
+
+from picows import WSListener, WSMsgType, WSUpgradeResponse, WSUpgradeResponseWithListener
+from picows.picows import WSAutoPingStrategy, WSProtocol  # type: ignore[attr-defined]
+
+from pixiu.machines.session import CODECS, LENGTH_PREFIXED, BadFrame, FrameTooLarge, LengthPrefixed, decode_hello
+from pixiu.model.errors import PixiuError, Unavailable
+from pixiu.ports.clients import CloseCode
+
+if TYPE_CHECKING:
+    from picows import WSFrame, WSTransport
+
+    from pixiu.machines.session.upgrade import Upgrade
+    from pixiu.ports.clients import ConnectedClient
+    from pixiu.runtime.app_server import AppServer
+
+__all__ = ["CLOSE_SECONDS", "TcpSocket", "WebSocket", "address_of", "make_websocket"]
+
+READ_BUFFER_BYTES = 2048
+"""What picows keeps per connection to begin with: 10 KiB of memory per idle client instead of 28."""
+CLOSE_SECONDS = 2.0
+"""How long a client may take to take its last bytes."""
+REASON_BYTES_MAX = 120
+
+
+def _bound_output(transport: asyncio.Transport, mark: int) -> None:
+    """Tell when this much waits; the system itself keeps no more than that for a client that does not read."""
+    transport.set_write_buffer_limits(high=mark, low=mark // 4)
+    found = transport.get_extra_info("socket")
+    if found is not None and hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, mark)
+
+
+def address_of(transport: asyncio.BaseTransport) -> str:
+    """Where a client is; empty if that has no name."""
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) else ""
+
+
+class _QuietLog(logging.LoggerAdapter[logging.Logger]):
+    """picows notes every connection, and every mistake of a client as an error of ours. Only our own remain."""
+
+    def info(self, msg: object, *args: object, **kwargs: Any) -> None:
+        """A connection came or went."""
+
+    def error(self, msg: object, *args: object, **kwargs: Any) -> None:
+        """A client broke the protocol."""
+        self.debug(msg, *args, **kwargs)
+
+
+_PICOWS_LOG = _QuietLog(logging.getLogger("pixiu.runtime.picows"), {})
+
+
+def make_websocket(
+    server: AppServer, loop: asyncio.AbstractEventLoop, asked: Upgrade, address: str
+) -> asyncio.BufferedProtocol:
+    """Picows' protocol, made as its own server makes it."""
+
+    def listener(_: object) -> WSUpgradeResponseWithListener:
+        chosen = {"Sec-WebSocket-Protocol": asked.subprotocol} if asked.subprotocol else None
+        response = WSUpgradeResponse.create_101_response(chosen)
+        return WSUpgradeResponseWithListener(response, WebSocket(server, loop, asked, address))
+
+    made = WSProtocol(
+        None,  # host and port, of a client
+        None,  # path, of a client
+        False,  # is it a client?
+        listener,
+        _PICOWS_LOG,
+        True,  # an exception of ours ends the connection
+        None,  # the head is here, there is nothing to wait for
+        False,  # pings are the gateway's
+        60,
+        60,
+        WSAutoPingStrategy.PING_WHEN_IDLE,
+        False,  # pongs are ours, so that a ping counts as a sign of life
+        server.gateway.frame_bytes_max,
+        None,
+        READ_BUFFER_BYTES,
+    )
+    return cast("asyncio.BufferedProtocol", made)
+
+
+class WebSocket(WSListener):
+    """A WebSocket, seen from both sides: picows' listener and the gateway's transport."""
+
+    # fmt: off
+    __slots__ = (
+        "_address", "_asked", "_client", "_loop", "_parts", "_parts_are_text", "_parts_bytes", "_server", "_socket",
+        "_timer", "_ws",
+    )
+    # fmt: on
+
+    def __init__(self, server: AppServer, loop: asyncio.AbstractEventLoop, asked: Upgrade, address: str) -> None:
+        self._server = server
+        self._loop = loop
+        self._asked: Upgrade | None = asked
+        self._address = address
+        self._client: ConnectedClient | None = None
+        self._ws: WSTransport | None = None
+        self._parts: list[bytes] | None = None  # of a message in several frames
+        self._parts_bytes = 0
+        self._parts_are_text = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    # What picows calls.
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        """The handshake is done."""
+        asked, self._asked = self._asked, None
+        assert asked is not None
+        self._ws = transport
+        self._socket = transport.underlying_transport
+        _bound_output(self._socket, self._server.settings.output_mark_bytes)
+        self._server.opened(self._socket)
+        self._client = self._server.gateway.open(
+            self, codec=asked.codec, is_websocket=True, token=asked.token, cursor=asked.cursor, address=self._address
+        )
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        """One frame, which may be a part of a message."""
+        client, kind = self._client, frame.msg_type
+        if client is None:
+            return
+        if kind == WSMsgType.TEXT or kind == WSMsgType.BINARY:
+            if frame.rsv1 or frame.rsv2 or frame.rsv3 or self._parts is not None:
+                client.failed(BadFrame("this frame does not belong here"))
+            elif frame.fin:
+                client.received(frame.get_payload_as_bytes(), is_text=kind == WSMsgType.TEXT)
+            else:
+                self._parts, self._parts_bytes = [], 0
+                self._parts_are_text = kind == WSMsgType.TEXT
+                self._continue(client, frame)
+        elif kind == WSMsgType.CONTINUATION:
+            self._continue(client, frame)
+        elif kind == WSMsgType.PING:
+            transport.send_pong(frame.get_payload_as_bytes())
+            client.heard()
+        elif kind == WSMsgType.PONG:
+            client.heard()
+        elif kind == WSMsgType.CLOSE:
+            if not transport.is_close_frame_sent:
+                transport.send_close(frame.get_close_code())
+            transport.disconnect()
+
+    def _continue(self, client: ConnectedClient, frame: WSFrame) -> None:
+        if self._parts is None:
+            client.failed(BadFrame("a continuation of nothing"))
+            return
+        self._parts_bytes += frame.payload_size
+        most = self._server.gateway.frame_bytes_max
+        if self._parts_bytes > most or len(self._parts) > 1024:
+            self._parts = None
+            client.failed(FrameTooLarge(f"a message may have {most} bytes"))
+            return
+        self._parts.append(frame.get_payload_as_bytes())
+        if frame.fin:
+            whole, self._parts = b"".join(self._parts), None
+            client.received(whole, is_text=self._parts_are_text)
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        """The connection is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._server.closed(self._socket)
+        client, self._client = self._client, None
+        if client is not None:
+            client.lost()
+
+    def pause_writing(self) -> None:
+        """The socket is full."""
+        if self._client is not None:
+            self._client.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The socket has room again."""
+        if self._client is not None:
+            self._client.resume_writing()
+
+    # What the gateway calls.
+
+    def write(self, data: bytes) -> None:
+        """Send frames."""
+        self._socket.write(data)
+
+    def pending(self) -> int:
+        """Bytes that the system has not taken yet."""
+        return self._socket.get_write_buffer_size()
+
+    def pause_reading(self) -> None:
+        """Take no more."""
+        if not self._socket.is_closing():
+            self._socket.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Go on."""
+        if not self._socket.is_closing():
+            self._socket.resume_reading()
+
+    def close(self, code: int, reason: str) -> None:
+        """Say why, and hang up when the client has answered; or soon."""
+        assert self._ws is not None
+        self._ws.send_close(cast("Any", code), reason.encode()[:REASON_BYTES_MAX])
+        self.resume_reading()  # for its answer
+        if self._timer is None:
+            self._timer = self._loop.call_later(CLOSE_SECONDS, self._socket.abort)
+
+
+class TcpSocket(asyncio.Protocol):
+    """A client over TCP: frames behind their lengths, the first one a hello."""
+
+    # fmt: off
+    __slots__ = (
+        "_client", "_frames", "_is_closing", "_is_pending", "_is_text", "_loop", "_server", "_socket", "_timer",
+    )
+    # fmt: on
+
+    def __init__(self, server: AppServer, loop: asyncio.AbstractEventLoop) -> None:
+        self._server = server
+        self._loop = loop
+        self._frames = LengthPrefixed(server.gateway.frame_bytes_max)
+        self._client: ConnectedClient | None = None
+        self._is_text = True
+        self._is_closing = False
+        self._is_pending = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    # What the loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Somebody is here."""
+        self._socket = cast("asyncio.Transport", transport)
+        self._server.opened(self._socket)
+        self._is_pending = True
+        is_welcome = self._server.came(self._socket)
+        _bound_output(self._socket, self._server.settings.output_mark_bytes)
+        error = self._server.gateway.refusal(address_of(transport))
+        if error is None and not is_welcome:
+            error = Unavailable("too many connections wait; try again", retry_after_ms=1000)
+        if error is not None:
+            self._refuse(error)
+            return
+        self._timer = self._loop.call_later(self._server.settings.hello_timeout_ms / 1000, self._socket.abort)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of frames."""
+        if self._is_closing:
+            return
+        try:
+            frames = self._frames.feed(data)
+        except PixiuError as error:
+            if self._client is not None:
+                self._client.failed(error)
+            else:
+                self._refuse(error)
+            return
+        for frame in frames:
+            if self._client is not None:
+                self._client.received(frame, is_text=self._is_text)
+            elif not self._is_closing:
+                self._hello(frame)
+
+    def eof_received(self) -> bool:
+        """The client says no more: neither do we."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone."""
+        self._is_closing = True
+        self._said_hello()
+        self._server.closed(self._socket)
+        client, self._client = self._client, None
+        if client is not None:
+            client.lost()
+
+    def pause_writing(self) -> None:
+        """The socket is full."""
+        if self._client is not None:
+            self._client.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The socket has room again."""
+        if self._client is not None:
+            self._client.resume_writing()
+
+    # The beginning.
+
+    def _hello(self, frame: bytes) -> None:
+        try:
+            hello = decode_hello(frame)
+        except PixiuError as error:
+            self._refuse(error)
+            return
+        self._said_hello()
+        self._is_text = CODECS[hello.codec].is_text
+        self._client = self._server.gateway.open(
+            self, codec=hello.codec, is_websocket=False, token=hello.token, cursor=hello.cursor,
+            address=address_of(self._socket),
+        )  # fmt: skip
+
+    def _refuse(self, error: PixiuError) -> None:
+        """Nobody knows its codec yet: JSON."""
+        self._said_hello()
+        self.write(LENGTH_PREFIXED.wrap(CODECS["json"].error(None, error)))
+        self.close(CloseCode.BAD_REQUEST, error.code)
+
+    def _said_hello(self) -> None:
+        if self._is_pending:
+            self._is_pending = False
+            self._server.decided(self._socket)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # What the gateway calls.
+
+    def write(self, data: bytes) -> None:
+        """Send frames."""
+        self._socket.write(data)
+
+    def pending(self) -> int:
+        """Bytes that the system has not taken yet."""
+        return self._socket.get_write_buffer_size()
+
+    def pause_reading(self) -> None:
+        """Take no more."""
+        if not self._socket.is_closing():
+            self._socket.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Go on."""
+        if not self._socket.is_closing():
+            self._socket.resume_reading()
+
+    def close(self, code: int, reason: str) -> None:
+        """Hang up, after what was written; TCP has no words for why.
+
+        The client hangs up first: bytes of it that nobody has read would make the system drop what it was sent.
+        """
+        self._is_closing = True
+        if self._socket.can_write_eof() and not self._socket.is_closing():
+            self._socket.write_eof()
+            self.resume_reading()
+        else:
+            self._socket.close()
+        self._timer = self._loop.call_later(CLOSE_SECONDS, self._socket.abort)
