@@ -24,7 +24,7 @@ class Served:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        ports = ["--port", str(self.port), "--queue-port", "0"]
+        ports = ["--port", str(self.port), "--queue-port", "0", "--set", "messaging.group_inbox_limit=2"]
         command = [sys.executable, "-m", "pixiu", "serve", "--dev", "--data", str(self.data), *ports]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_for(self.is_ready, what="the server to be ready", timeout_s=20)
@@ -123,3 +123,17 @@ async def test_what_was_accepted_is_there_after_a_kill_and_comes_once(served: Se
     admin = {"Authorization": f"Bearer {served.token('root', '--admin')}"}
     report = httpx.get(f"{served.url}/v1/admin/audit", headers=admin).json()
     assert report["balanced"] is True
+
+
+async def test_a_large_group_is_heard_in_its_room_and_names_the_message_before(served: Served) -> None:
+    alice, bob = served.token("alice"), served.token("bob")
+    for user in ("bob", "carl"):
+        served.act(served.token(user), "create_user", user=user, name=user)
+    served.act(alice, "create_group", group="crowd", name="crowd", members=["bob", "carl"])
+    first = served.act(alice, "gsend", group="crowd", text="before")["message_id"]
+    async with served.socket(bob) as socket:
+        await socket.send(json.dumps({"id": 1, "action": "enter", "params": {"room": "g:crowd"}}))
+        assert (await read(socket, "answer"))["result"]["members"] == 1
+        said = served.act(alice, "gsend", group="crowd", text="all of you")["message_id"]
+        message = (await read(socket, "message"))["message"]
+        assert (message["message_id"], message["prev"], message["text"]) == (said, first, "all of you")

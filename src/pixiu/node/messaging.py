@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pixiu.ports.scheduler import Scheduler
     from pixiu.ports.sessions import Sessions
     from pixiu.ports.stores import Stores
+    from pixiu.roles.carrier.apply_timelines import Said
     from pixiu.roles.relay.sink import Sink
 
 __all__ = ["Messaging"]
@@ -71,6 +72,8 @@ class Messaging:
         self._session_count = 0
         self._clock = clock
         self._unwritten: list[bytes] = []
+        self.when_said: Callable[[list[Said]], object] = lambda _said: None
+        """Told what large groups say, for their live rooms."""
         self._is_stopped = False
         self._stale_ms = settings.horn.stale_ms
         self.horn = Horn(stores.users, notifications, scheduler, settings.horn)
@@ -90,7 +93,7 @@ class Messaging:
         general = GeneralTasks(kick=self.relay.kick, flush=self.relay.flush)
         self.carrier = Carrier(
             stores, queue, clock, scheduler, settings.carrier,
-            wake=self.relay.wake, tell=self.relay.tell,
+            wake=self.relay.wake, tell=self.relay.tell, say=lambda said: self.when_said(said),
             notify=self._notify, general=general.perform, schedule=self._fire,
             is_writer_busy=is_writer_busy, is_present=self.relay.is_present,
         )  # fmt: skip

@@ -8,9 +8,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from msgspec.json import encode
+
 from pixiu.api.app import HttpApi
 from pixiu.api.server import HttpServer
 from pixiu.backends.memory.routes import MemoryRoutes
+from pixiu.model.message import message_view
 from pixiu.node.administration import NodeAdministration
 from pixiu.roles.broker.broker import Broker
 from pixiu.roles.broker.verbs import act as act_in_room
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from pixiu.node.host import MessagingHost
     from pixiu.ports.clock import Clock
     from pixiu.ports.scheduler import Scheduler
+    from pixiu.roles.carrier.apply_timelines import Said
     from pixiu.runtime.admin import Handler
 
 __all__ = ["Surfaces"]
@@ -69,6 +73,8 @@ class Surfaces:
             MemoryRoutes(), clock, scheduler, settings.rooms, self._push,
             groups=host.stores.groups, user_name=context.directory.user_name,
         )  # fmt: skip
+        self._names = context.directory
+        messaging.when_said = self._said
         self._rooms = RoomListening(
             self.gateway, settings.rooms, clock,
             act=lambda actor, action, params, done: act_in_room(self.broker, actor, action, params, done),
@@ -99,6 +105,13 @@ class Surfaces:
         self.gateway.stop()
         if self._certificates is not None:
             self._certificates.close()
+
+    def _said(self, said: list[Said]) -> None:
+        """What a large group says is pushed to those of its members who listen in its room."""
+        for each in said:
+            view = message_view(each.body, self._names)
+            view["prev"] = str(each.previous)
+            self.broker.group_said(each.group, each.message_id, encode({"push": "message", "message": view}))
 
     def _push(self, gateway: str, frames: list[Frame]) -> None:
         """From the broker to the one gateway of this process, and its acks back."""
