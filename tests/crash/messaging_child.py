@@ -135,18 +135,23 @@ async def load(node: EmbeddedNode, facts: Facts, rng: random.Random, *, seconds:
 async def settle(node: EmbeddedNode, facts: Facts, rng: random.Random) -> None:
     """Send again what was not answered, let everything come to rest, and write down how things stand."""
     answered = {(line[0], line[1]) for line in facts.read("accepted")}
-    for user, send_id, action, target in facts.read("attempted"):
+
+    async def again(user: str, send_id: str, action: str, target: str) -> None:
         answer = await asked(node, user, action, _params(action, target, send_id))
         if isinstance(answer, PixiuError):
             raise answer
         if (user, send_id) not in answered:
             facts.add("accepted", f"{user} {send_id} {answer['message_id']}")
         facts.add("repeated", f"{user} {send_id} {answer['message_id']}")
+
+    attempted = facts.read("attempted")
+    for first in range(0, len(attempted), 200):
+        await asyncio.gather(*(again(*attempt) for attempt in attempted[first : first + 200]))
     while True:
         report = await node.audit()
         if report["waiting"] == 0 or not report["balanced"]:
             break
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.2)
     unread: dict[str, Any] = {}
     for user, other, through in facts.read("read"):  # some may have been lost with the process: all are done again
         unread[f"{user} {other}"] = (await asked(node, user, "read", {"with": other, "through": through}))["unread"]
