@@ -202,3 +202,14 @@ def test_importing_pixiu_is_cheap() -> None:
     code = "import sys, pixiu; print([m for m in ('asyncio', 'typer', 'rocksdict') if m in sys.modules])"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert output == "[]\n"
+
+
+def test_nothing_that_is_kept_names_a_place_of_one_machine() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a checkout")
+    kept = [Path(name) for name in listed.stdout.decode().split("\0") if name]
+    top = {path.parts[0] for path in kept if len(path.parts) > 1}
+    assert top == {".ci", "benchmarks", "docs", "examples", "requirements", "src", "tests", "tools"}
+    here = str(ROOT).encode()
+    assert [str(path) for path in kept if (ROOT / path).is_file() and here in (ROOT / path).read_bytes()] == []

@@ -8,6 +8,7 @@ import uvloop
 from rich.console import Console
 
 from benchmarks.messaging import backlog, group, private, rebuild
+from benchmarks.queue.generator import build_directory
 from benchmarks.queue.machine import facts
 from benchmarks.queue.report import print_section, print_verdict, write_json, write_markdown
 from benchmarks.queue.section import Section
@@ -23,12 +24,12 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=100_000, help="private messages per round")
     parser.add_argument("--sends", type=int, default=4_000, help="group messages per round")
     parser.add_argument("--rebuild", nargs="+", type=int, default=[10_000, 100_000, 1_000_000], metavar="MESSAGES")
-    parser.add_argument("--folder", type=Path, default=Path(), help="where the data directories are made")
+    parser.add_argument("--data", type=Path, help="a directory on the disk to use (benchmarks/.build)")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
     arguments = parser.parse_args()
     console = Console()
-    folder = arguments.folder.resolve()
+    folder = (arguments.data or build_directory()).resolve()
     machine = facts(folder)
     for name in ("TCP", "Valkey", "NATS"):
         del machine[name]

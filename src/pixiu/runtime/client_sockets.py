@@ -91,7 +91,32 @@ def make_websocket(
     return cast("asyncio.BufferedProtocol", made)
 
 
-class WebSocket(WSListener):
+class _Socket:
+    """What the gateway asks of either kind of client: a part of ``ports.clients.ClientTransport``."""
+
+    __slots__ = ()
+    _socket: asyncio.Transport
+
+    def write(self, data: bytes) -> None:
+        """Send frames."""
+        self._socket.write(data)
+
+    def pending(self) -> int:
+        """Bytes that the system has not taken yet."""
+        return self._socket.get_write_buffer_size()
+
+    def pause_reading(self) -> None:
+        """Take no more."""
+        if not self._socket.is_closing():
+            self._socket.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Go on."""
+        if not self._socket.is_closing():
+            self._socket.resume_reading()
+
+
+class WebSocket(WSListener, _Socket):
     """A WebSocket, seen from both sides: picows' listener and the gateway's transport."""
 
     # fmt: off
@@ -189,24 +214,6 @@ class WebSocket(WSListener):
 
     # What the gateway calls.
 
-    def write(self, data: bytes) -> None:
-        """Send frames."""
-        self._socket.write(data)
-
-    def pending(self) -> int:
-        """Bytes that the system has not taken yet."""
-        return self._socket.get_write_buffer_size()
-
-    def pause_reading(self) -> None:
-        """Take no more."""
-        if not self._socket.is_closing():
-            self._socket.pause_reading()
-
-    def resume_reading(self) -> None:
-        """Go on."""
-        if not self._socket.is_closing():
-            self._socket.resume_reading()
-
     def close(self, code: int, reason: str) -> None:
         """Say why, and hang up when the client has answered; or soon."""
         assert self._ws is not None
@@ -216,7 +223,7 @@ class WebSocket(WSListener):
             self._timer = self._loop.call_later(CLOSE_SECONDS, self._socket.abort)
 
 
-class TcpSocket(asyncio.Protocol):
+class TcpSocket(asyncio.Protocol, _Socket):
     """A client over TCP: frames behind their lengths, the first one a hello."""
 
     # fmt: off
@@ -323,24 +330,6 @@ class TcpSocket(asyncio.Protocol):
             self._timer = None
 
     # What the gateway calls.
-
-    def write(self, data: bytes) -> None:
-        """Send frames."""
-        self._socket.write(data)
-
-    def pending(self) -> int:
-        """Bytes that the system has not taken yet."""
-        return self._socket.get_write_buffer_size()
-
-    def pause_reading(self) -> None:
-        """Take no more."""
-        if not self._socket.is_closing():
-            self._socket.pause_reading()
-
-    def resume_reading(self) -> None:
-        """Go on."""
-        if not self._socket.is_closing():
-            self._socket.resume_reading()
 
     def close(self, code: int, reason: str) -> None:
         """Hang up, after what was written; TCP has no words for why.

@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import Self
 
 from pixiu.model.errors import CorruptData, NotFound, PixiuError, Unavailable
+from pixiu.runtime.files import write_durably
 
 __all__ = [
     "FORMAT",
@@ -251,28 +252,11 @@ def _read_format(path: Path) -> int:
 
 
 def _write_format(path: Path, format_version: int) -> None:
-    _write_durably(path / "FORMAT", json.dumps({"format": format_version}) + "\n", mode=0o644)
+    write_durably(path / "FORMAT", json.dumps({"format": format_version}) + "\n", mode=0o644)
 
 
 def _node_key(path: Path) -> str:
     """The node's key, made at the first start."""
     if not (path / "node.key").exists():
-        _write_durably(path / "node.key", secrets.token_hex(32) + "\n", mode=0o600)
+        write_durably(path / "node.key", secrets.token_hex(32) + "\n", mode=0o600)
     return read_node_key(path)
-
-
-def _write_durably(path: Path, text: str, *, mode: int) -> None:
-    """Write a small file so that a crash leaves the old one or the new one, whole."""
-    new = path.with_name(path.name + ".new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    try:
-        os.write(descriptor, text.encode())
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    new.rename(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

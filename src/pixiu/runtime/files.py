@@ -138,3 +138,19 @@ def _flush(path: Path) -> None:
 def _ignore_missing(_function: object, _path: str, error: tuple[type[BaseException], BaseException, object]) -> None:
     if not isinstance(error[1], FileNotFoundError):
         raise error[1]
+
+
+def write_durably(path: Path, text: str, *, mode: int, is_new: bool = False) -> None:
+    """Write a small file so that a crash leaves the old one or the new one, whole.
+
+    ``is_new`` refuses with ``FileExistsError`` when someone else is writing it at this moment.
+    """
+    new = path.with_name(path.name + ".new")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | (os.O_EXCL if is_new else os.O_TRUNC), mode)
+    try:
+        os.write(descriptor, text.encode())
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    new.rename(path)
+    _flush(path.parent)

@@ -24,23 +24,33 @@ class JsonPoster:
         self._timeout_seconds = timeout_ms / 1000
 
     async def post(self, content: object) -> tuple[int, bytes]:
-        """Status and body; raises ``Unavailable`` if there is no answer in time."""
+        """Status and body; raises ``Unavailable`` if there is no answer in time, or one that is too long."""
+        status, body = await self._exchange(content, {})
+        if len(body) > ANSWER_BYTES_MAX:
+            raise Unavailable(f"the answer has more than {ANSWER_BYTES_MAX} bytes")
+        return status, body
+
+    async def post_for_status(self, content: object, headers: dict[str, str]) -> int:
+        """The status alone, however long the answer is: not much more of it than the bound is read."""
+        return (await self._exchange(content, headers))[0]
+
+    async def _exchange(self, content: object, headers: dict[str, str]) -> tuple[int, bytes]:
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                return await self._exchange(json.dumps(content, ensure_ascii=False).encode())
+                return await self._send(json.dumps(content, ensure_ascii=False).encode(), headers)
         except TimeoutError:
             raise Unavailable(f"no answer within {self._timeout_seconds:g} s") from None
         except (OSError, h11.ProtocolError) as error:
             raise Unavailable(str(error) or type(error).__name__) from error
 
-    async def _exchange(self, body: bytes) -> tuple[int, bytes]:
+    async def _send(self, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
         url = self._url
         assert url.hostname is not None
         port = url.port or (443 if self._tls else 80)
         reader, writer = await asyncio.open_connection(url.hostname, port, ssl=self._tls)
         try:
             client = h11.Connection(h11.CLIENT)
-            writer.write(_request(client, url, body))
+            writer.write(_request(client, url, body, headers))
             await writer.drain()
             return await _answer(client, reader)
         finally:
@@ -59,7 +69,7 @@ def _checked(url: str, setting: str) -> SplitResult:
     return split
 
 
-def _request(client: h11.Connection, url: SplitResult, body: bytes) -> bytes:
+def _request(client: h11.Connection, url: SplitResult, body: bytes, headers: dict[str, str]) -> bytes:
     target = (url.path or "/") + (f"?{url.query}" if url.query else "")
     head = h11.Request(
         method="POST",
@@ -68,6 +78,7 @@ def _request(client: h11.Connection, url: SplitResult, body: bytes) -> bytes:
             ("Host", url.netloc),
             ("Content-Type", "application/json"),
             ("Content-Length", str(len(body))),
+            *headers.items(),
             ("Connection", "close"),
         ],
     )
@@ -75,8 +86,9 @@ def _request(client: h11.Connection, url: SplitResult, body: bytes) -> bytes:
 
 
 async def _answer(client: h11.Connection, reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """Status and body, of which no more is read once it is longer than the bound."""
     status, body = 0, b""
-    while True:
+    while len(body) <= ANSWER_BYTES_MAX:
         event = client.next_event()
         if event is h11.NEED_DATA:
             client.receive_data(await reader.read(_READ_BYTES))
@@ -84,8 +96,6 @@ async def _answer(client: h11.Connection, reader: asyncio.StreamReader) -> tuple
             status = event.status_code
         elif isinstance(event, h11.Data):
             body += event.data
-            if len(body) > ANSWER_BYTES_MAX:
-                raise h11.RemoteProtocolError(f"the answer has more than {ANSWER_BYTES_MAX} bytes")
         elif isinstance(event, (h11.EndOfMessage, h11.ConnectionClosed)):
             break
     if not status:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from pixiu.model.errors import ConfigError, CorruptData, NotFound, PixiuError
+from pixiu.runtime.files import write_durably
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,7 +105,7 @@ class Keyring:
             written |= {"kty": "oct", "k": _text(secrets.token_bytes(SECRET_BYTES))}
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            _write_secret(self._folder / f"{kid}.json", json.dumps(written) + "\n")
+            write_durably(self._folder / f"{kid}.json", json.dumps(written) + "\n", mode=0o600, is_new=True)
         except OSError as error:
             raise PixiuError(f"cannot write a key into {self._folder}: {error.strerror}") from error
         self._look()
@@ -185,20 +185,3 @@ def _text(data: bytes) -> str:
 
 def _bytes(text: str) -> bytes:
     return urlsafe_b64decode(text + "=" * (-len(text) % 4))
-
-
-def _write_secret(path: Path, text: str) -> None:
-    """Write a file that nobody else may read, whole or not at all."""
-    new = path.with_suffix(".new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        os.write(descriptor, text.encode())
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    new.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

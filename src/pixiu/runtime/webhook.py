@@ -15,15 +15,12 @@ later, so the server may see one twice, under the same key.
 
 import asyncio
 import json
-import ssl
 from collections import deque
 from collections.abc import Callable
-from urllib.parse import SplitResult, urlsplit
 
-import h11
-
-from pixiu.model.errors import ConfigError
+from pixiu.model.errors import Unavailable
 from pixiu.ports.notifications import Notification
+from pixiu.runtime.http_client import JsonPoster
 
 __all__ = ["WebhookNotifications"]
 
@@ -31,8 +28,6 @@ REQUESTS_MAX = 64
 """Requests under way at a time; more wait."""
 WAITING_MAX = 10_000
 """Notifications that wait for their turn; more are refused, and tried again later."""
-ANSWER_BYTES_MAX = 64 * 1024
-_READ_BYTES = 16 * 1024
 
 
 class WebhookNotifications:
@@ -40,9 +35,7 @@ class WebhookNotifications:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, url: str, *, timeout_ms: int) -> None:
         self._loop = loop
-        self._url = _checked(url)
-        self._tls = ssl.create_default_context() if self._url.scheme == "https" else None
-        self._timeout_seconds = timeout_ms / 1000
+        self._poster = JsonPoster(url, setting="horn.webhook_url", timeout_ms=timeout_ms)
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: deque[tuple[Notification, Callable[[str | None], None]]] = deque()
 
@@ -72,45 +65,9 @@ class WebhookNotifications:
         self._fill()
 
     async def _perform(self, notification: Notification, done: Callable[[str | None], None]) -> None:
-        try:
-            async with asyncio.timeout(self._timeout_seconds):
-                status = await self._post(notification)
-            reason = None if status < 300 else f"the server answered with status {status}"
-        except TimeoutError:
-            reason = f"no answer within {self._timeout_seconds:g} s"
-        except (OSError, h11.ProtocolError) as error:
-            reason = str(error) or type(error).__name__
-        done(reason)
-
-    async def _post(self, notification: Notification) -> int:
-        url = self._url
-        assert url.hostname is not None
-        port = url.port or (443 if self._tls else 80)
-        reader, writer = await asyncio.open_connection(url.hostname, port, ssl=self._tls)
-        try:
-            client = h11.Connection(h11.CLIENT)
-            writer.write(_request(client, url, notification))
-            await writer.drain()
-            return await _status(client, reader)
-        finally:
-            writer.close()
-
-
-def _checked(url: str) -> SplitResult:
-    try:
-        split = urlsplit(url)
-        is_good = split.scheme in ("http", "https") and bool(split.hostname) and split.port != 0
-        is_good = is_good and split.username is None
-    except ValueError:
-        is_good = False
-    if not is_good or any(ord(character) <= 32 for character in url):
-        raise ConfigError(f"horn.webhook_url must be an http or https URL without credentials, not {url!r}")
-    return split
-
-
-def _request(client: h11.Connection, url: SplitResult, notification: Notification) -> bytes:
-    body = json.dumps(
-        {
+        # Ids may be any UTF-8; a header may not.
+        key = json.dumps(f"{notification.message_id}/{notification.user}/{notification.platform}").strip('"')
+        content = {
             "user": notification.user,
             "platform": notification.platform,
             "message_id": str(notification.message_id),
@@ -118,40 +75,10 @@ def _request(client: h11.Connection, url: SplitResult, notification: Notificatio
             "sender": notification.sender,
             "text": notification.text,
             "badge": notification.badge,
-        },
-        ensure_ascii=False,
-    ).encode()
-    target = (url.path or "/") + (f"?{url.query}" if url.query else "")
-    # Ids may be any UTF-8; a header may not.
-    key = json.dumps(f"{notification.message_id}/{notification.user}/{notification.platform}").strip('"')
-    head = h11.Request(
-        method="POST",
-        target=target,
-        headers=[
-            ("Host", url.netloc),
-            ("Content-Type", "application/json"),
-            ("Content-Length", str(len(body))),
-            ("Idempotency-Key", key),
-            ("Connection", "close"),
-        ],
-    )
-    return client.send(head) + client.send(h11.Data(data=body)) + client.send(h11.EndOfMessage())
-
-
-async def _status(client: h11.Connection, reader: asyncio.StreamReader) -> int:
-    """The status of the answer; its content is read over, up to a bound, so that the server sees no reset."""
-    status = 0
-    size = 0
-    while size < ANSWER_BYTES_MAX:
-        event = client.next_event()
-        if event is h11.NEED_DATA:
-            data = await reader.read(_READ_BYTES)
-            size += len(data)
-            client.receive_data(data)
-        elif isinstance(event, h11.Response):
-            status = event.status_code
-        elif isinstance(event, (h11.EndOfMessage, h11.ConnectionClosed)):
-            break
-    if not status:
-        raise h11.RemoteProtocolError("the server sent no answer")
-    return status
+        }
+        try:
+            status = await self._poster.post_for_status(content, {"Idempotency-Key": key})
+            reason = None if status < 300 else f"the server answered with status {status}"
+        except Unavailable as error:
+            reason = str(error)
+        done(reason)
