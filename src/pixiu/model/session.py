@@ -1,9 +1,8 @@
 """Sessions: one authenticated connection of one client."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["PlatformPolicy", "Session"]
+__all__ = ["Session"]
 
 
 class Session(NamedTuple):
@@ -17,14 +16,3 @@ class Session(NamedTuple):
     gateway: str
     epoch: int
     """The gateway's life that this session belongs to: when the gateway has a newer one, the session is dead."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlatformPolicy:
-    """How many sessions a platform may have per user, and what is kept for it while it is away."""
-
-    sessions_max: int = 1
-    """1: a new login kicks the older one. N: the oldest beyond N is kicked. The same device always replaces itself."""
-    offline_max: int = 10_000
-    """Keep the newest this many; -1 keeps all."""
-    notify: bool = True

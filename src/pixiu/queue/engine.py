@@ -46,7 +46,6 @@ log = logging.getLogger(__name__)
 SPACE_LOOK_MS = 200
 NOTE_EVERY_MS = 50
 """A batch that changes nothing in the store notes how far it is at most this often: the note may lag, never lead."""
-INDEX_WRITE_BYTES = 256 * 1024
 
 
 class Engine:

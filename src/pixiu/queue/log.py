@@ -115,7 +115,6 @@ class EngineLog:
         self.engine = engine
         self._tail = engine.tail = Tail(engine)
         self._topics: dict[str, Topic] = {}
-        self._position = engine.commit_event_id
 
     # Topics.
 
@@ -212,7 +211,6 @@ class EngineLog:
 
     def follow(self, after: int, receive: Callable[[], object]) -> None:
         """Call ``receive`` whenever something has been committed."""
-        self._position = after
         self.engine.committed_hooks.append(receive)
 
     def read(self, after: int, limit: int) -> list[LogRecord]:
@@ -220,13 +218,7 @@ class EngineLog:
         records: list[LogRecord] = []
         while not records and after < self.engine.commit_event_id:
             records, after = self._tail.read(after, limit)
-        self._position = after
         return records
-
-    @property
-    def position(self) -> int:
-        """The event id that the last ``read`` has brought its reader to, foreign records included."""
-        return self._position
 
     def scan(self, through: int, batch: int) -> Iterator[list[LogRecord]]:
         """Every record of Pixiu's topics through here, from the oldest on, in batches: for audits and rebuilds.
