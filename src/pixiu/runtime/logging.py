@@ -102,6 +102,8 @@ class RotatingFile(logging.FileHandler):
         self._directory = directory
         self._bytes_max = bytes_max
         self._backups = backups
+        self._last = ""
+        """The newest backup's name, without its ending."""
         self._days = days
         super().__init__(directory / FILE_NAME, encoding="utf-8")
         self._size = Path(self.baseFilename).stat().st_size
@@ -128,8 +130,13 @@ class RotatingFile(logging.FileHandler):
         now = datetime.datetime.now(datetime.UTC)
         stamp = f"{now:%Y%m%dT%H%M%S}.{now.microsecond // 1000:03d}Z"
         backup = self._directory / f"pixiu-{stamp}.log"
-        while backup.exists():  # several rotations in one millisecond
+        # Several rotations in one millisecond, or a clock that was set back: a newer backup sorts behind an older one,
+        # also behind one that is gone already.
+        if backup.stem <= self._last.rstrip("x"):
+            backup = backup.with_name(self._last + "x.log")
+        while backup.exists():
             backup = backup.with_name(backup.stem + "x.log")
+        self._last = backup.stem
         Path(self.baseFilename).rename(backup)
         self.stream = self._open()
         self._size = 0
