@@ -34,6 +34,7 @@ serve: $(BASE) ## set up, then start Pixiu on this machine (ARGS='--port 8400 --
 
 test: $(DEV) ## lint, types, layer rules and all tests but the long ones (what CI runs)
 	@$(MAKE) check
+	@tools/get_browser.sh
 	@echo "== tests, two at a time"
 	@$(PYTEST) -q -n 2 --dist loadfile -m "not long and not crash and not serial" $(ARGS)
 	@echo "== tests that need the machine to themselves"
