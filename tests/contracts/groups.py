@@ -141,6 +141,26 @@ class GroupsContract(StoresCase):
         self.settle()
         assert self.users_at(None) == [5, 7]
 
+    def test_who_left_muted_is_remembered_for_as_long_as_it_takes(self) -> None:
+        muted = replace(member(5, 10, left=20), is_muted=True)
+        self.groups.put_member(1, muted)
+        self.groups.put_member(1, member(6, 10, left=20))
+        self.settle()
+        for through in (20, 10**9):
+            self.groups.forget_left(through)
+            assert self.groups.last_stay(1, 5) == muted
+            self.settle()
+            assert self.groups.last_stay(1, 5) == muted
+            assert self.groups.last_stay(1, 6) is None
+            assert self.users_at(None) == []
+        self.groups.put_member(1, member(5, 30))
+        self.settle()
+        self.groups.forget_left(10**9)
+        for _ in range(2):
+            assert self.groups.last_stay(1, 5) == member(5, 30)
+            assert self.users_at(15) == [], "what is not muted any more is forgotten like others"
+            self.settle()
+
     def test_a_user_s_groups_are_those_of_now(self) -> None:
         for group in (300, 2, 2**50):
             self.groups.put_member(group, member(5, 10))

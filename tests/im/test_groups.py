@@ -183,6 +183,31 @@ def test_an_owner_transfers_before_leaving_unless_nobody_else_is_there() -> None
     assert world.do("bob", "group", group="tea")["member_count"] == 0
 
 
+@pytest.mark.parametrize("way", ["quit and join", "quit and be invited", "be removed and join"])
+def test_who_was_muted_is_muted_also_after_coming_back(way: str) -> None:
+    world = World()
+    for name in ("bob", "carol"):
+        world.actor(name)
+    world.do("alice", "create_group", group="tea", members=["bob", "carol"])
+    world.do("alice", "manage", group="tea", user="bob", op="mute")
+    if "removed" in way:
+        world.do("alice", "manage", group="tea", user="bob", op="remove")
+    else:
+        world.do("bob", "quit", group="tea")
+    world.stores.groups.forget_left(10**18)
+    if "invited" in way:
+        world.do("carol", "manage", group="tea", user="bob", op="invite")
+    else:
+        world.do("bob", "join", group="tea")
+    with pytest.raises(NotAllowed, match="muted"):
+        world.do("bob", "gsend", group="tea", text="here I am again")
+    world.do("alice", "manage", group="tea", user="bob", op="unmute")
+    world.do("bob", "gsend", group="tea", text="at last")
+    world.do("bob", "quit", group="tea")
+    world.do("bob", "join", group="tea")
+    world.do("bob", "gsend", group="tea", text="and still")
+
+
 def test_what_is_so_already_is_not_written_again() -> None:
     world = World()
     world.actor("bob")

@@ -30,6 +30,10 @@ class Groups(Protocol):
         """A member, present ones only."""
         ...
 
+    def last_stay(self, group: int, user: int) -> Member | None:
+        """The newest stay of a user, also one that is over; None once that is forgotten."""
+        ...
+
     def put_member(self, group: int, member: Member) -> None:
         """Add or change one. With ``left`` set, the user is no member any more; a rejoin replaces the row."""
         ...
@@ -51,5 +55,8 @@ class Groups(Protocol):
         ...
 
     def forget_left(self, through: int) -> None:
-        """Nobody will ask about events through here any more: drop the rows of those who left by then."""
+        """Nobody will ask about events through here any more: drop the rows of those who left by then.
+
+        Who left muted is remembered: they are muted when they come back.
+        """
         ...

@@ -26,7 +26,7 @@ from pixiu.backends.embedded.layout import (
     range1,
 )
 from pixiu.backends.embedded.overlay import Overlay, Rows
-from pixiu.backends.memory.groups import with_stay
+from pixiu.backends.memory.groups import stays_kept, with_stay
 from pixiu.model.group import Group, Member, Role
 
 __all__ = ["EmbeddedGroups"]
@@ -118,6 +118,11 @@ class EmbeddedGroups:
         stays = self._stays(group, user)
         return stays[-1] if stays and stays[-1].left == 0 else None
 
+    def last_stay(self, group: int, user: int) -> Member | None:
+        """The newest stay of a user, also one that is over."""
+        stays = self._stays(group, user)
+        return stays[-1] if stays else None
+
     def put_member(self, group: int, member: Member) -> None:
         """Add or change one."""
         user = member.user
@@ -175,8 +180,10 @@ class EmbeddedGroups:
         """Drop the stays that ended by then."""
         keys = [key for key, _ in self._overlay.scan(LEFT, key1(LEFT, through + 1))]
         for key in keys:
-            self._overlay.delete(key)
-            self._forget(int.from_bytes(key[9:17], "big"), int.from_bytes(key[17:], "big"), through)
+            left, group, user = (int.from_bytes(key[at : at + 8], "big") for at in (1, 9, 17))
+            kept = self._forget(group, user, through)
+            if all(stay.left != left for stay in kept):
+                self._overlay.delete(key)
 
     @property
     def pending_bytes(self) -> int:
@@ -205,8 +212,12 @@ class EmbeddedGroups:
             user = int.from_bytes(key[9:], "big")
             yield user, _decoded_stays(user, value)
 
-    def _forget(self, group: int, user: int, through: int) -> None:
-        kept = tuple(stay for stay in self._stays(group, user) if stay.left == 0 or stay.left > through)
+    def _forget(self, group: int, user: int, through: int) -> tuple[Member, ...]:
+        """Returns the stays that are left."""
+        before = self._stays(group, user)
+        kept = stays_kept(before, through)
+        if kept == before:
+            return kept
         members = self._members.find(group)
         if kept:
             self._overlay.put(key2(MEMBER, group, user), _encoded_stays(kept))
@@ -216,6 +227,7 @@ class EmbeddedGroups:
             self._overlay.delete(key2(MEMBER, group, user))
             if members is not None:
                 members.stays.pop(user, None)
+        return kept
 
 
 def _present_at(stays_by_user: dict[int, tuple[Member, ...]], at: int) -> list[Member]:

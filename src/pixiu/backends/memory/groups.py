@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from pixiu.model.group import Group, Member
 
-__all__ = ["MemoryGroups", "with_stay"]
+__all__ = ["MemoryGroups", "stays_kept", "with_stay"]
 
 
 def with_stay(stays: tuple[Member, ...], member: Member) -> tuple[Member, ...]:
@@ -18,6 +18,17 @@ def with_stay(stays: tuple[Member, ...], member: Member) -> tuple[Member, ...]:
     return tuple(
         replace(stay, left=end) if end and (stay.left == 0 or stay.left > end) else stay
         for stay, end in zip(ordered, ends, strict=True)
+    )
+
+
+def stays_kept(stays: tuple[Member, ...], through: int) -> tuple[Member, ...]:
+    """What is left when nobody asks about events through there any more.
+
+    Who is there, who left later, and of one who left muted the newest stay: silence does not end by leaving.
+    """
+    newest = stays[-1:]
+    return tuple(
+        stay for stay in stays if stay.left == 0 or stay.left > through or (stay.is_muted and stay is newest[0])
     )
 
 
@@ -47,6 +58,11 @@ class MemoryGroups:
         """A member, present ones only."""
         stays = self._stays.get(group, {}).get(user)
         return stays[-1] if stays and stays[-1].left == 0 else None
+
+    def last_stay(self, group: int, user: int) -> Member | None:
+        """The newest stay of a user, also one that is over."""
+        stays = self._stays.get(group, {}).get(user)
+        return stays[-1] if stays else None
 
     def put_member(self, group: int, member: Member) -> None:
         """Add or change one."""
@@ -82,7 +98,7 @@ class MemoryGroups:
         """Drop the stays that ended by then."""
         for by_user in self._stays.values():
             for user, stays in list(by_user.items()):
-                kept = tuple(stay for stay in stays if stay.left == 0 or stay.left > through)
+                kept = stays_kept(stays, through)
                 if kept:
                     by_user[user] = kept
                 else:

@@ -147,7 +147,11 @@ class RosterApplier:
         self._groups.put(group)
 
     def _join(self, group: Group, user: int, role: Role, event_id: int, at: int) -> None:
-        self._groups.put_member(group.number, Member(user, role, event_id, at, count_at_read=group.message_count))
+        before = self._groups.last_stay(group.number, user)
+        is_muted = before is not None and before.is_muted  # who was muted and left is muted still
+        self._groups.put_member(
+            group.number, Member(user, role, event_id, at, is_muted=is_muted, count_at_read=group.message_count)
+        )
 
     def _member(self, record: LogRecord, parsed: Record) -> None:
         change = parsed.member
