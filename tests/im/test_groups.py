@@ -2,7 +2,7 @@
 
 import pytest
 
-from pixiu.model.errors import Conflict, NotAllowed, NotFound, RequestError, TooLarge
+from pixiu.model.errors import Conflict, NotAllowed, NotFound, PixiuError, RequestError, TooLarge, Unavailable
 from tests.im.world import World, messages, texts, unlimited
 
 
@@ -259,6 +259,53 @@ def test_a_group_has_room_for_so_many_members() -> None:
         world.do("d", "join", group="tea")
     with pytest.raises(TooLarge):
         world.do("alice", "manage", group="tea", user="d", op="invite")
+
+
+@pytest.mark.parametrize("way", ["join", "invite"])
+def test_joins_at_the_same_moment_see_each_other(way: str) -> None:
+    world = World(unlimited(group_members_max=4))
+    people = [world.actor(f"u{number}") for number in range(10)]
+    owner = world.actor("alice")
+    world.ask(owner, "create_group", {"group": "tea"})
+    if way == "join":
+        answers = [world.begin(person, "join", {"group": "tea"}) for person in people]
+    else:
+        invitations = [{"group": "tea", "user": f"u{number}", "op": "invite"} for number in range(10)]
+        answers = [world.begin(owner, "manage", each) for each in invitations]
+    world.settle()
+    refused = [each[0] for each in answers if isinstance(each[0], PixiuError)]
+    assert len(refused) == 7 and all(isinstance(each, TooLarge) for each in refused)
+    assert len(members(world, "alice")) == 4
+    assert sum(1 for action, _ in actions(world, "alice") if action in ("join", "invite")) == 3, "nor is it told"
+    world.do("u0", "quit", group="tea")
+    world.do("u9", "join", group="tea")
+
+
+def test_joins_at_the_same_moment_make_a_group_large_in_time() -> None:
+    world = World(unlimited(group_inbox_limit=3))
+    people = [world.actor(f"u{number}") for number in range(6)]
+    world.do("alice", "create_group", group="tea")
+    for person in people:
+        world.begin(person, "join", {"group": "tea"})
+    world.settle()
+    assert world.do("alice", "group", group="tea")["is_large"] is True
+    large_since = [record.group_info.is_large for record in world.records() if record.HasField("group_info")].index(True)
+    joins = [record for record in world.records() if record.HasField("member")]
+    assert large_since and len(joins) == 6
+    order = [record.WhichOneof("what") for record in world.records()]
+    assert order.index("group_info", order.index("group_info") + 1) == order.index("member") + 3, "right behind"
+
+
+def test_a_join_that_fails_leaves_its_place_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(unlimited(group_members_max=2))
+    bob, carol = world.actor("bob"), world.actor("carol")
+    world.do("alice", "create_group", group="tea")
+    with monkeypatch.context() as patched:
+        patched.setattr(world.proxy.appends, "append", lambda *args: args[-1](Unavailable("the log is away")))
+        with pytest.raises(Unavailable):
+            world.ask(bob, "join", {"group": "tea"})
+    world.ask(carol, "join", {"group": "tea"})
+    assert set(members(world, "alice")) == {"alice", "carol"}
 
 
 def test_who_is_outside_sees_the_profile_and_not_the_members() -> None:

@@ -12,7 +12,7 @@ from pixiu.model.ids import Snowflakes
 from pixiu.model.names import own_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from pixiu.config.messaging import MessagingSettings
     from pixiu.im.draft import Actor
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pixiu.ports.log import Scheduled
     from pixiu.ports.stores import Stores
 
-__all__ = ["Context", "Counts"]
+__all__ = ["Context", "Counts", "Joining"]
 
 
 @dataclass(slots=True)
@@ -31,9 +31,38 @@ class Counts:
     """Pages of a group that came from the timelines, not from the recent cache."""
 
 
+class Joining:
+    """Who becomes a member at this moment: accepted for the log, and not applied yet.
+
+    Checks see what is applied. Without this, joins at the same moment would not see each other, and pass a group's
+    bounds together. All joins of a group go through one proxy, so that what it knows is all there is.
+    """
+
+    def __init__(self) -> None:
+        self._users: dict[int, dict[int, int]] = {}
+
+    def begin(self, group: int, user: int) -> None:
+        """A join is on its way."""
+        users = self._users.setdefault(group, {})
+        users[user] = users.get(user, 0) + 1
+
+    def end(self, group: int, user: int) -> None:
+        """It is applied, or has failed."""
+        users = self._users[group]
+        users[user] -= 1
+        if not users[user]:
+            del users[user]
+        if not users:
+            del self._users[group]
+
+    def of(self, group: int) -> Collection[int]:
+        """Users on their way into a group; those of them who have arrived a moment ago may be among them still."""
+        return self._users.get(group, {}).keys()
+
+
 @dataclass(slots=True)
 class Context:
-    """Given to every verb. Verbs read it; only caches and counts in it change."""
+    """Given to every verb. Verbs read it; only caches, counts and who is joining change in it."""
 
     stores: Stores
     clock: Clock
@@ -44,6 +73,7 @@ class Context:
     own_scheduled: Callable[[int], list[Scheduled]] = lambda _user: []
     """What a user has scheduled that is not due yet, by due time."""
     counts: Counts = field(default_factory=Counts)
+    joining: Joining = field(default_factory=Joining)
     directory: Directory = field(init=False)
     _ids: Snowflakes = field(init=False)
 

@@ -64,7 +64,7 @@ class Accepted(NamedTuple):
 class Draft:
     """A checked change that waits to be appended."""
 
-    __slots__ = ("answer", "at", "is_applied", "key", "payload", "then")
+    __slots__ = ("answer", "at", "is_applied", "joins", "key", "payload", "then")
 
     def __init__(
         self,
@@ -85,6 +85,8 @@ class Draft:
         self.is_applied = is_applied
         self.then = then
         """Appended right behind, in this order; with a key, each gets its own, made from it."""
+        self.joins: tuple[int, int] | None = None
+        """The group and the user whom this makes a member of it: until it is answered, others count them in."""
 
     @property
     def record(self) -> Record:

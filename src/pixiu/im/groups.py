@@ -158,8 +158,10 @@ def _tell_admins(context: Context, actor: Actor, asked: Group) -> list[Record]:
 
 
 def check_room(context: Context, found: Group) -> int:
-    """How many members there are; raises if there can be no more."""
-    count, most = len(context.stores.groups.members(found.number)), context.settings.group_members_max
+    """How many members there are, with those who join at this moment; raises if there can be no more."""
+    groups, most = context.stores.groups, context.settings.group_members_max
+    arriving = [user for user in context.joining.of(found.number) if groups.member(found.number, user) is None]
+    count = len(groups.members(found.number)) + len(arriving)
     if count >= most:
         raise TooLarge(f"group {found.public_id!r} has {count} members; it may have {most}")
     return count
@@ -169,6 +171,7 @@ def joined(context: Context, actor: Actor, found: Group, user: int, action: str)
     """A user becomes a member. A group that outgrows inboxes becomes large, right behind."""
     count = check_room(context, found)
     draft = member_changed(context, actor, found, user, MemberChanged.JOIN, action)
+    draft.joins = (found.number, user)
     if count + 1 > context.settings.group_inbox_limit and not found.is_large:
         grown = GroupChanged(
             group=found.number, public_id=found.public_id, name=found.name, avatar=found.avatar, owner=found.owner,

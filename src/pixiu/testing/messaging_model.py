@@ -79,6 +79,8 @@ class GroupState:
     last: int = 0
     members: dict[int, list[int]] = field(default_factory=dict)
     """user: role, joined, is_muted, count_at_read."""
+    muted_away: set[int] = field(default_factory=set)
+    """Who was muted and left."""
     requests: dict[int, int] = field(default_factory=dict)
     rows: dict[int, list[int]] = field(default_factory=dict)
     """message_id: from, previous, state."""
@@ -266,10 +268,12 @@ class Model:
         if change.op == MemberChanged.JOIN:
             group.requests.pop(user, None)
             if member is None:
-                group.members[user] = [MEMBER, record.event_id, 0, count]
+                group.members[user] = [MEMBER, record.event_id, int(user in group.muted_away), count]
+                group.muted_away.discard(user)
         elif change.op == MemberChanged.QUIT:
             gone.append(user)
-            group.members.pop(user, None)
+            if group.members.pop(user, [0, 0, 0])[2]:
+                group.muted_away.add(user)
         elif change.op == MemberChanged.REQUEST:
             if member is None:
                 group.requests[user] = parsed.at

@@ -186,10 +186,23 @@ class Proxy:
         if draft.is_applied and self.unapplied >= self._in_flight_max:
             self._refuse(Overloaded(f"{self.unapplied} changes wait to be applied", retry_after_ms=1000), done)
             return
+        if draft.joins is not None:
+            done = self._joining(*draft.joins, done)
         if draft.then:
             self._append_all(draft, draft.then, lambda accepted: self._accepted(draft, accepted, done))
             return
         self.appends.append(draft.payload, draft.at, draft.key, lambda accepted: self._accepted(draft, accepted, done))
+
+    def _joining(self, group: int, user: int, done: Done) -> Done:
+        """Count someone in, from now until the answer."""
+        joining = self.context.joining
+        joining.begin(group, user)
+
+        def answered(answer: Answer | PixiuError) -> object:
+            joining.end(group, user)
+            return done(answer)
+
+        return answered
 
     def _append_all(self, draft: Draft, then: list[Record], done: Callable[[Accepted | PixiuError], object]) -> None:
         """Several records back to back. The answer waits for all; an error of any is the error of all."""
