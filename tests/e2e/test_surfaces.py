@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,15 @@ async def read(socket: Any, kind: str) -> dict[str, Any]:
                 return frame
 
 
+async def read_until(socket: Any, is_wanted: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    """The next frame that is wanted; what comes before it is dropped."""
+    async with asyncio.timeout(10):
+        while True:
+            frame: dict[str, Any] = json.loads(await socket.recv())
+            if is_wanted(frame):
+                return frame
+
+
 @pytest.mark.feature("R16", "R17", "R18", "R22", "P23", "P29")
 async def test_one_command_and_two_people_talk(served: Served) -> None:
     alice, bob = served.token("alice"), served.token("bob")
@@ -137,3 +147,23 @@ async def test_a_large_group_is_heard_in_its_room_and_names_the_message_before(s
         said = served.act(alice, "gsend", group="crowd", text="all of you")["message_id"]
         message = (await read(socket, "message"))["message"]
         assert (message["message_id"], message["prev"], message["text"]) == (said, first, "all of you")
+
+
+async def test_who_is_removed_from_a_group_hears_no_more_of_its_room(served: Served) -> None:
+    alice, bob = served.token("alice"), served.token("bob")
+    for user in ("bob", "carl"):
+        served.act(served.token(user), "create_user", user=user, name=user)
+    served.act(alice, "create_group", group="crowd", name="crowd", members=["bob", "carl"])
+    async with served.socket(bob) as b, served.socket(alice) as a:
+        for socket in (a, b):
+            await socket.send(json.dumps({"id": 1, "action": "enter", "params": {"room": "g:crowd"}}))
+            assert "result" in await read(socket, "answer")
+        served.act(alice, "manage", group="crowd", user="bob", op="remove")
+        served.act(alice, "gsend", group="crowd", text="without bob")
+        assert (await read_until(a, lambda frame: "without bob" in str(frame)))["message"]["group"] == "crowd"
+        heard = await read_until(b, lambda frame: frame.get("is_in") is False)
+        assert heard == {"push": "presence", "room": "g:crowd", "is_in": False, "reason": "removed"}
+        await b.send(json.dumps({"id": 2, "action": "ping", "params": {}}))
+        rest: list[dict[str, Any]] = []
+        await read_until(b, lambda frame: rest.append(frame) or frame.get("id") == 2)
+        assert "without bob" not in str(rest)

@@ -75,6 +75,7 @@ class Surfaces:
         )  # fmt: skip
         self._names = context.directory
         messaging.when_said = self._said
+        messaging.proxy.when_left = self.broker.removed
         self._rooms = RoomListening(
             self.gateway, settings.rooms, clock,
             act=lambda actor, action, params, done: act_in_room(self.broker, actor, action, params, done),

@@ -73,6 +73,8 @@ class Proxy:
         self.context = Context(
             stores, clock, settings, creates_users=creates_users, node_id=node_id, own_scheduled=self.schedules.of
         )
+        self.when_left: Callable[[int, int], object] = lambda _group, _user: None
+        """Told the group and the user when someone is no member any more: who listens in its room hears no more."""
         self.unapplied = 0
         self.actions: dict[str, int] = dict.fromkeys(VERBS, 0)
         self.refused: dict[str, int] = {}
@@ -237,6 +239,8 @@ class Proxy:
             self._answer(draft, accepted, done)
 
     def _answer(self, draft: Draft, accepted: Accepted, done: Done) -> None:
+        if draft.leaves is not None:
+            self.when_left(*draft.leaves)
         try:
             answer = draft.answer(accepted)
         except PixiuError as error:
