@@ -91,13 +91,14 @@ class Scene:
         ledger_ms: float = 1,
         make_delivery: Callable[[InboxSettings], Delivery] = Delivery,
         resync_share: float = 0.25,
+        sessions: MemorySessions | None = None,
     ) -> None:
         self.settings = settings or InboxSettings()
         self.clock = SimulatedClock()
         self.scheduler = SimulatedScheduler(self.clock, random.Random(1), slow_us=0, pause_chance=0)
         self.inboxes = MemoryInboxes()
         self.bodies = MemoryBodies()
-        self.sessions = MemorySessions()
+        self.sessions = sessions or MemorySessions()
         self.ledgers: list[Record] = []
         self.away: list[tuple[int, dict[str, list[int]]]] = []
         self.kicked_elsewhere: list[tuple[int, str]] = []

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from pixiu.backends.memory.sessions import MemorySessions
 from pixiu.config import InboxSettings
 from pixiu.model.errors import ConfigError
 from pixiu.model.session import Session
 from pixiu.roles.relay import METRICS, read_numbers
+from pixiu.roles.relay.leaving import FEW
 from tests.roles.relay.scene import GATEWAY, Scene
 
 
@@ -327,3 +329,102 @@ def test_nothing_is_kept_of_those_who_have_left() -> None:
     assert not scene.relay._users
     assert not scene.relay._live
     assert not scene.relay._deliveries._timers._slots
+
+
+class CountedSessions(MemorySessions):
+    """A table that counts what is written to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = 0
+        self.epochs_begun = 0
+
+    def add(self, session: Session) -> None:
+        self.writes += 1
+        super().add(session)
+
+    def remove(self, user: int, session_id: int) -> bool:
+        self.writes += 1
+        return super().remove(user, session_id)
+
+    def begin_epoch(self, gateway: str) -> int:
+        self.epochs_begun += 1
+        return super().begin_epoch(gateway)
+
+
+@pytest.mark.feature("T5", "C8")
+@pytest.mark.parametrize(("count", "staying"), [(5_000, 0), (100_000, 300)])
+def test_a_hundred_thousand_sessions_that_end_at_once_are_one_new_epoch(count: int, staying: int) -> None:
+    scene = Scene(sessions=CountedSessions())
+    table = scene.sessions
+    assert isinstance(table, CountedSessions)
+    clients = []
+    for user in range(1, count + 1):
+        clients.append(scene.connect(user))
+        if user % 5_000 == 0:
+            scene.run()
+    for user in range(1, 51):
+        scene.say(user)
+    scene.run(100)
+    table.writes = table.epochs_begun = 0
+    ledgers, old_epoch = len(scene.ledgers), scene.relay.epoch
+    for client in clients[staying:]:
+        scene.relay.disconnect(client.session_id)
+    scene.run(2_000)
+    assert table.epochs_begun == 1 and scene.relay.epoch > old_epoch
+    assert table.writes <= 4 * FEW, "and no write for each"
+    assert len(scene.ledgers) - ledgers <= 2
+    assert scene.relay.counters.sessions == staying
+    assert all(not table.of(user) for user in range(staying + 1, count + 1))
+    assert all([each.epoch for each in table.of(user)] == [scene.relay.epoch] for user in range(1, staying + 1))
+    for user in (60, 400, count):
+        scene.say(user)
+    scene.run()
+    assert [user for user, _ in scene.away] == [user for user in (60, 400, count) if user > staying]
+    back = [scene.connect(user) for user in (400, count)]
+    scene.run()
+    assert [client.useqs for client in back] == [[1], [1]]
+
+
+@pytest.mark.feature("T5")
+def test_where_most_sessions_stay_the_others_leave_in_batches() -> None:
+    scene = Scene(sessions=CountedSessions())
+    table = scene.sessions
+    assert isinstance(table, CountedSessions)
+    clients = [scene.connect(user) for user in range(1, 5_001)]
+    scene.run()
+    table.writes = table.epochs_begun = 0
+    for client in clients[:2_000]:
+        scene.relay.disconnect(client.session_id)
+    assert table.writes == FEW
+    scene.run(1_100)
+    assert table.writes == 2_000 and not table.epochs_begun
+    assert [user for user in range(1, 5_001) if table.of(user)] == list(range(2_001, 5_001))
+
+
+@pytest.mark.feature("T5", "P13")
+def test_who_comes_back_in_the_middle_of_a_storm_has_one_session() -> None:
+    scene = Scene()
+    clients = [scene.connect(user, "ios", "phone") for user in range(1, 3_001)]
+    scene.run()
+    for client in clients:
+        scene.relay.disconnect(client.session_id)
+        user = client.session.user if client.session else 0
+        if user % 3 == 0:
+            scene.connect(user, "ios", "phone")
+    scene.run(3_000)
+    for user in range(1, 3_001):
+        assert len(scene.sessions.of(user)) == len(scene.relay.sessions_of(user)) == (user % 3 == 0)
+
+
+@pytest.mark.feature("P26", "T5")
+def test_a_stop_with_many_sessions_ends_the_epoch() -> None:
+    scene = Scene(sessions=CountedSessions())
+    table = scene.sessions
+    assert isinstance(table, CountedSessions)
+    clients = [scene.connect(user) for user in range(1, 5_001)]
+    scene.run()
+    table.writes = 0
+    scene.relay.stop()
+    assert all(client.closed == "shutdown" for client in clients)
+    assert all(not table.of(user) for user in range(1, 5_001)) and table.writes <= 4 * FEW

@@ -6,7 +6,7 @@ __all__ = ["MemorySessions"]
 
 
 class MemorySessions:
-    """Sessions by user, and the current epoch of each gateway.
+    """Sessions by epoch and user: when an epoch ends, its table is dropped whole.
 
     Numbers and epochs start above ``numbers_after``: whoever keeps that across restarts keeps them rising.
     """
@@ -15,7 +15,7 @@ class MemorySessions:
         self._number = numbers_after
         self._epoch = numbers_after
         self._epochs: dict[str, int] = {}
-        self._sessions: dict[int, dict[int, Session]] = {}
+        self._tables: dict[int, dict[int, dict[int, Session]]] = {}
 
     def next_number(self, user: int) -> int:
         """A number for a new login: larger than any that this or any other user had before."""
@@ -23,32 +23,33 @@ class MemorySessions:
         return self._number
 
     def add(self, session: Session) -> None:
-        """A login. The same ``session_id`` replaces itself."""
-        self._sessions.setdefault(session.user, {})[session.session_id] = session
+        """A login. The same ``session_id`` replaces itself; one of an epoch that is over counts for nothing."""
+        self.remove(session.user, session.session_id)
+        if self._epochs.get(session.gateway) == session.epoch:
+            self._tables[session.epoch].setdefault(session.user, {})[session.session_id] = session
 
     def remove(self, user: int, session_id: int) -> bool:
         """A logout of exactly this session. True if it was there."""
-        sessions = self._sessions.get(user)
-        if sessions is None or sessions.pop(session_id, None) is None:
-            return False
-        if not sessions:
-            del self._sessions[user]
-        return True
+        for table in self._tables.values():
+            sessions = table.get(user)
+            if sessions is not None and sessions.pop(session_id, None) is not None:
+                if not sessions:
+                    del table[user]
+                return True
+        return False
 
     def of(self, user: int) -> list[Session]:
-        """The live sessions of a user, newest first. Dead ones met on the way are removed."""
-        sessions = self._sessions.get(user)
-        if sessions is None:
-            return []
-        for session in list(sessions.values()):
-            if session.epoch != self._epochs.get(session.gateway):
-                self.remove(user, session.session_id)
-        return sorted(sessions.values(), key=lambda session: -session.number)
+        """The live sessions of a user, newest first."""
+        found = [session for table in self._tables.values() for session in table.get(user, {}).values()]
+        found.sort(key=lambda session: -session.number)
+        return found
 
     def begin_epoch(self, gateway: str) -> int:
         """A gateway starts, or returns: its older sessions are dead from now on. Returns its new epoch."""
+        self.end_epoch(gateway)
         self._epoch += 1
         self._epochs[gateway] = self._epoch
+        self._tables[self._epoch] = {}
         return self._epoch
 
     def epoch_of(self, gateway: str) -> int:
@@ -57,4 +58,5 @@ class MemorySessions:
 
     def end_epoch(self, gateway: str) -> None:
         """A gateway is dead: so are its sessions."""
-        self._epochs.pop(gateway, None)
+        epoch = self._epochs.pop(gateway, 0)
+        self._tables.pop(epoch, None)

@@ -18,6 +18,7 @@ METRICS = (
     Metric("pixiu_relay_bodies_lost_total", "counter", "Entries without a body: someone must look."),
     Metric("pixiu_relay_reads_total", "counter", "Reads of inboxes."),
     Metric("pixiu_relay_resyncs_total", "counter", "Times this node found that it had been frozen."),
+    Metric("pixiu_relay_epochs_total", "counter", "Times so many sessions ended at once that a new epoch began."),
 )
 
 
@@ -38,6 +39,7 @@ class RelayCounters:
         self.bodies_lost = 0
         self.reads = 0
         self.resyncs = 0
+        self.epochs = 0
 
     def snapshot(self) -> dict[str, int]:
         """The present values, by metric name."""

@@ -17,6 +17,7 @@ from pixiu.model.errors import Unavailable
 from pixiu.model.inbox import NEED_NOTIFICATION, NEED_OFFLINE
 from pixiu.model.session import Session
 from pixiu.roles.relay.deliveries import RESYNC, Deliveries
+from pixiu.roles.relay.leaving import Leaving
 from pixiu.roles.relay.live import LiveInbox, LiveSession
 from pixiu.roles.relay.metrics import RelayCounters
 from pixiu.roles.relay.policy import SessionPolicy
@@ -108,6 +109,9 @@ class Relay:
             kick=lambda inbox, session_id, reason: self.kick(inbox.key[0], session_id, reason),
         )
         self._sweep = Sweep(inboxes, self._deliveries, clock, scheduler, settings, self.counters)
+        self._leaving = Leaving(
+            gateway, sessions, clock, scheduler, remaining=self._live.__len__, renew=self._renew_epoch
+        )
         self._seen_ms = clock.monotonic_us() // 1000
         self._watch: Timer | None = None
 
@@ -128,6 +132,7 @@ class Relay:
             live.inbox.sessions.clear()
             self._unlist(live.session.user, session_id)
             live.sink.close(session_id, "shutdown")
+        self._leaving.stop()
         self._users.clear()
         self.counters.sessions = 0
         self._deliveries.close()
@@ -327,10 +332,15 @@ class Relay:
 
     def _unlist(self, user: int, session_id: int) -> None:
         """Take a session from the table. If that fails, it is repaired when it is met."""
-        try:
-            self._sessions.remove(user, session_id)
-        except Unavailable:
-            log.warning("session not removed", extra={"session_id": session_id, "user": user})
+        self._leaving.remove(user, session_id)
+
+    def _renew_epoch(self) -> None:
+        """Nearly all sessions ended at once: one new epoch ends their rows, and the few that live are listed again."""
+        self.epoch = self._sessions.begin_epoch(self.gateway)
+        self.counters.epochs += 1
+        for live in self._live.values():
+            live.session = live.session._replace(epoch=self.epoch)
+            self._sessions.add(live.session)
 
     def _drop(self, inbox: LiveInbox) -> None:
         """Nobody is there for an inbox: keep nothing of it."""
