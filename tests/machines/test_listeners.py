@@ -31,13 +31,17 @@ def test_one_fan_becomes_one_delivery_to_each_session_of_the_room() -> None:
     assert listeners.nobody == 1
 
 
-def test_everything_of_a_room_in_one_frame_is_one_delivery() -> None:
+def test_everything_of_a_room_and_class_in_one_frame_is_one_delivery() -> None:
     listeners = Listeners(SETTINGS)
     listeners.enter(ROOM, 1)
     listeners.enter(OTHER, 1)
     frame = broker().seal([fan(1), fan(2, is_reliable=True), fan(3, room=OTHER), fan(4, room=OTHER)], 0)
     deliveries, ack = listeners.receive("broker", frame, 0)
-    assert deliveries == [RoomDelivery(ROOM, (1,), [b"m1", b"m2"]), RoomDelivery(OTHER, (1,), [b"m3", b"m4"])]
+    assert deliveries == [
+        RoomDelivery(ROOM, (1,), [b"m1"]),
+        RoomDelivery(ROOM, (1,), [b"m2"], is_reliable=True),
+        RoomDelivery(OTHER, (1,), [b"m3", b"m4"]),
+    ]
     assert ack is not None
     assert ack.through == 1
 
@@ -87,7 +91,7 @@ def test_a_fan_for_single_sessions_that_ends_their_listening() -> None:
     deliveries, _ = listeners.receive("broker", link.seal([fan(1), end, fan(2)], 0), 0)
     assert deliveries == [
         RoomDelivery(ROOM, (1, 2), [b"m1"]),
-        RoomDelivery(ROOM, (2,), [b"out"]),
+        RoomDelivery(ROOM, (2,), [b"out"], is_reliable=True),
         RoomDelivery(ROOM, (1,), [b"m2"]),
     ]
     assert listeners.sessions(ROOM) == (1,)

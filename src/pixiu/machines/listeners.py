@@ -31,6 +31,8 @@ class RoomDelivery(NamedTuple):
     room: int
     sessions: tuple[int, ...]
     bodies: list[bytes]
+    is_reliable: bool = False
+    """All of it must arrive; live talk and reliable talk are never in one delivery."""
 
 
 class _Listening:
@@ -111,7 +113,12 @@ class Listeners:
             if fan.is_reliable and self.seen.has(fan.message_id, fan.room, now_ms):
                 self.repeats += 1
                 continue
-            if fan.sessions is None and last is not None and last.room == fan.room:
+            if (
+                fan.sessions is None
+                and last is not None
+                and last.room == fan.room
+                and last.is_reliable == fan.is_reliable
+            ):
                 last.bodies.append(fan.body)
             else:
                 last = self._deliver(fan, deliveries)
@@ -139,7 +146,7 @@ class Listeners:
         if not sessions:
             self.nobody += 1
             return None
-        delivery = RoomDelivery(fan.room, sessions, [fan.body])
+        delivery = RoomDelivery(fan.room, sessions, [fan.body], fan.is_reliable)
         deliveries.append(delivery)
         if fan.is_end:
             for session_id in sessions:

@@ -75,6 +75,7 @@ class Messaging:
         self.when_said: Callable[[list[Said]], object] = lambda _said: None
         """Told what large groups say, for their live rooms."""
         self._is_stopped = False
+        self._is_refused = False  # the log refuses ledger rows, and that has been told
         self._stale_ms = settings.horn.stale_ms
         self.horn = Horn(stores.users, notifications, scheduler, settings.horn)
         self.relay = Relay(
@@ -227,10 +228,14 @@ class Messaging:
     def _ledger_written(self, payload: bytes, result: int | PixiuError) -> None:
         if isinstance(result, PixiuError) and not self._is_stopped:
             if not self._unwritten:
-                log.warning("the log refuses ledger rows, will try again", extra={"reason": str(result)})
+                if not self._is_refused:
+                    log.warning("the log refuses ledger rows, will try again", extra={"reason": str(result)})
+                self._is_refused = True
                 self._scheduler.after(LEDGER_RETRY_MS, self._write_again)
             self._unwritten.append(payload)
             del self._unwritten[:-LEDGER_WAITING_MAX]
+        else:
+            self._is_refused = False
 
     def _write_again(self) -> None:
         unwritten, self._unwritten = self._unwritten, []

@@ -40,6 +40,46 @@ class TestSlowReader:
         ]
         assert scene.gateway.counters.dropped_events == 16
 
+    @pytest.mark.feature("P27")
+    def test_reliable_talk_waits_for_a_slow_client_and_live_talk_does_not(self) -> None:
+        scene = Scene()
+        connection, transport = scene.open()
+        connection.pause_writing()
+        for number in range(200):
+            body = json.dumps({"push": "message", "n": number}).encode()
+            connection.outlet.talk(Talk("lobby", [body], is_reliable=number % 2 == 0))
+            connection.event(0, {"push": "presence", "user": f"u{number}", "state": "online"})
+        connection.resume_writing()
+        scene.run()
+        assert [frame["n"] for frame in transport.pushed("message")] == [*range(0, 200, 2), 199], "in order"
+        assert {"push": "gap", "room": "lobby", "missed": 99} in transport.frames
+        assert len(transport.pushed("presence")) == DEFERRED_MAX - 1, "the bound of the others is their own"
+
+    @pytest.mark.feature("P27")
+    def test_who_does_not_take_reliable_talk_is_kicked_and_not_deceived(self) -> None:
+        scene = Scene(output_mark_bytes=2048, output_bytes_max=4096)
+        connection, transport = scene.open()
+        connection.pause_writing()
+        sent = 0
+        while transport.is_open():
+            connection.outlet.talk(Talk("lobby", [json.dumps({"push": "message", "n": sent}).encode()], is_reliable=True))
+            sent += 1
+            assert sent < 1000
+        assert transport.closed == (4403, "slow") and transport.frames[-1] == {"push": "kick", "reason": "slow"}
+        assert 50 < sent < 4096 // 20
+        connection.outlet.talk(Talk("lobby", [b"{}"], is_reliable=True))
+        scene.run()
+
+    def test_more_talk_than_one_write_may_have_is_spread_over_several(self) -> None:
+        scene = Scene(output_mark_bytes=2048, output_bytes_max=4096)
+        connection, transport = scene.open()
+        bodies = [json.dumps({"push": "message", "n": number, "x": "y" * 200}).encode() for number in range(100)]
+        for body in bodies:
+            connection.outlet.talk(Talk("lobby", [body], is_reliable=True))
+        scene.run()
+        assert [frame["n"] for frame in transport.pushed("message")] == list(range(100)) and transport.is_open()
+        assert max(map(len, transport.writes)) < 4096 + 300, "whatever comes in one turn"
+
     def test_what_is_kept_for_a_slow_client_is_bounded(self) -> None:
         scene = Scene()
         connection, transport = scene.open()

@@ -13,7 +13,7 @@ import uvloop
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from pixiu.config import InboxSettings, MessagingSettings, Settings
+from pixiu.config import InboxSettings, JournalSettings, MessagingSettings, Settings
 from pixiu.config.gateway import GatewaySettings
 from pixiu.config.rooms import RoomSettings
 from pixiu.model.errors import PixiuError, Unauthenticated
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pixiu.model.session import Session
+    from pixiu.roles.gateway.needs import Authenticate
 
 __all__ = ["Client", "TcpClient", "World", "world_at"]
 
@@ -175,19 +176,26 @@ async def world_at(
     path: Path,
     *,
     inbox: InboxSettings | None = None,
+    messaging_settings: MessagingSettings | None = None,
+    journal: JournalSettings | None = None,
+    authenticate: Authenticate = identity_of,
     http_upstream: Callable[[], asyncio.BaseProtocol] | None = None,
     with_rooms: bool = False,
     tls: ssl.SSLContext | None = None,
     **settings: Any,
 ) -> AsyncIterator[World]:
     """Everything on ports of its own, from start to drain."""
-    all_settings = Settings(inbox=inbox or InboxSettings(), messaging=MessagingSettings(sends_per_second=0))
+    all_settings = Settings(
+        inbox=inbox or InboxSettings(),
+        messaging=messaging_settings or MessagingSettings(sends_per_second=0),
+        journal=journal or JournalSettings(),
+    )
     chosen = GatewaySettings(**settings)
     async with EmbeddedNode(path, settings=all_settings, creates_users=True) as node:
         messaging = node.messaging
         scheduler, clock = LoopScheduler(asyncio.get_running_loop()), SystemClock()
         context = messaging.proxy.context
-        gateway = Gateway(messaging, identity_of, clock, scheduler, chosen, names=context.directory)
+        gateway = Gateway(messaging, authenticate, clock, scheduler, chosen, names=context.directory)
         LiveActions(
             gateway, context, scheduler, tell=messaging.relay.tell, is_present=messaging.relay.is_present
         )  # fmt: skip

@@ -8,7 +8,8 @@ So an ack of what was pushed is always true.
 What a slow client costs, by how much waits in its socket:
 
     above output_mark_bytes   live events are dropped, the latest of each kind stays; then a ``gap`` says how many;
-                              nothing more is read from the client
+                              reliable room talk waits, up to output_bytes_max of it: beyond that the client is kicked,
+                              and knows that it was away; nothing more is read from the client
     above output_bytes_max    it lags: messages are held back as they are stored, shared with the relay, whose window
                               bounds them, and follow when there is room
     either for too long       it is kicked, and its messages wait
@@ -47,11 +48,12 @@ RESYNC = {"push": "resync"}
 class Talk:
     """What was said in a room at a time, for many connections: encoded once for each kind of them."""
 
-    __slots__ = ("_bodies", "_frames", "count", "room")
+    __slots__ = ("_bodies", "_frames", "count", "is_reliable", "room")
 
-    def __init__(self, room: str, bodies: list[bytes]) -> None:
-        """``bodies`` are whole pushes, in JSON."""
+    def __init__(self, room: str, bodies: list[bytes], *, is_reliable: bool = False) -> None:
+        """``bodies`` are whole pushes, in JSON. Reliable talk is not dropped for one who stays connected."""
         self.room = room
+        self.is_reliable = is_reliable
         self.count = len(bodies)
         self._bodies = bodies
         self._frames: dict[tuple[str, int], bytes] = {}
@@ -95,6 +97,8 @@ class Outlet:
         "_out",
         "_out_bytes",
         "_reached",
+        "_reliable_bytes",
+        "_reliable_count",
         "_rules",
         "_slow",
         "_timer",
@@ -127,6 +131,7 @@ class Outlet:
         self._is_holed = False  # something behind ``solid`` was not written
         self._is_told = False  # the client knows that it must resync
         self._deferred: dict[tuple[object, object], Mapping[str, object] | Talk] | None = None
+        self._reliable_count = self._reliable_bytes = 0  # of reliable talk among them
         self._dropped: dict[str, int] | None = None  # by room; what is no room's is under ""
         self._timer: Timer | None = None
 
@@ -205,7 +210,7 @@ class Outlet:
         if name in CONTROL:
             if name == "resync":
                 self._is_told = True
-        elif self._is_blocked or not self._is_open:
+        elif self._is_full():
             self._defer(event)
             return
         else:
@@ -214,7 +219,7 @@ class Outlet:
 
     def talk(self, talk: Talk) -> None:
         """Say what was said in a room."""
-        if self._is_blocked or not self._is_open:
+        if self._is_full():
             self._defer(talk)
         else:
             self._rules.counters.events += talk.count
@@ -307,6 +312,12 @@ class Outlet:
             self._undefer()
         self._settled()
 
+    def _is_full(self) -> bool:
+        """May nothing live be written now? What is more than one write may have does not wait for the turn's end."""
+        if self._out_bytes > self._rules.bytes_max and not self._is_blocked:
+            self.flush()
+        return self._is_blocked or not self._is_open
+
     @property
     def is_behind(self) -> bool:
         """Does the client not keep up?"""
@@ -335,14 +346,22 @@ class Outlet:
             self._slow()
 
     def _defer(self, event: Mapping[str, object] | Talk) -> None:
-        """Keep the latest of each kind; what it replaces is dropped."""
+        """Keep the latest of each kind, and all reliable talk; what is replaced is dropped. In the order of saying."""
         if self._deferred is None:
             self._deferred = {}
+        if isinstance(event, Talk) and event.is_reliable:
+            self._reliable_count += 1
+            self._reliable_bytes += len(event.frames(self._codec, self._envelope))
+            if self._reliable_bytes > self._rules.bytes_max:
+                self._slow()
+            else:
+                self._deferred["reliable", self._reliable_count] = event
+            return
         key = _kind_of(event)
-        before = self._deferred.get(key)
+        before = self._deferred.pop(key, None)
         if before is not None:
             self._drop(before)
-        elif len(self._deferred) >= DEFERRED_MAX:
+        elif len(self._deferred) - self._reliable_count >= DEFERRED_MAX:
             self._drop(event)
             return
         self._deferred[key] = event
@@ -359,6 +378,7 @@ class Outlet:
     def _undefer(self) -> None:
         deferred, self._deferred = self._deferred, None
         dropped, self._dropped = self._dropped, None
+        self._reliable_count = self._reliable_bytes = 0
         for room, missed in (dropped or {}).items():
             self.event({"push": "gap", "room": room, "missed": missed} if room else {"push": "gap", "missed": missed})
         for event in (deferred or {}).values():

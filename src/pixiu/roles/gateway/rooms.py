@@ -54,7 +54,8 @@ class RoomListening:
         """What the broker called ``source`` sends. Returns what to answer it, if it wants an answer."""
         deliveries, ack = self.listeners.receive(source, frame, self._clock.monotonic_us() // 1000)
         for delivery in deliveries:
-            talk = Talk(self._names.get(delivery.room, str(delivery.room)), delivery.bodies)
+            room = self._names.get(delivery.room, str(delivery.room))
+            talk = Talk(room, delivery.bodies, is_reliable=delivery.is_reliable)
             for session_id in delivery.sessions:
                 connection = self._connections.get(session_id)
                 if connection is not None and not connection.is_closed:
