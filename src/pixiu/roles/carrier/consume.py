@@ -11,6 +11,7 @@ were brought to; whatever a crash undoes is applied again. The carrier never wai
 from __future__ import annotations
 
 import logging
+from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,8 @@ _FORGET_INTERVAL_MS = 60_000
 _TURN_US = 10_000
 """A turn ends after this, whatever is left of its batch: a message to a large audience is a lot of work."""
 _FAR = 2**63
+_FLUSHES_TIMED_MAX = 64
+"""Flushes of the log whose way into the stores is timed at once; those that come meanwhile are not."""
 
 
 class _LaneState:
@@ -115,6 +118,8 @@ class Carrier:
         self._has_tasks = False
         self._buried = 0
         self._yielding_since: int | None = None
+        self._flushes: deque[tuple[int, int]] = deque()
+        """The event id of a flush, and when it came."""
         self._commit_timer: Timer | None = None
         self._commit_problem = ""
         self._bug = ""
@@ -125,7 +130,7 @@ class Carrier:
     def start(self) -> None:
         """Follow the log from where the stores are."""
         self._is_running = True
-        self._log.follow(min(state.position for state in self._lanes), self._receive)
+        self._log.follow(min(state.position for state in self._lanes), self._flushed)
         if self.tasks is not None:
             self.tasks.start(self._stores.applied(Lane.TASKS))
         self._receive()
@@ -184,6 +189,12 @@ class Carrier:
         return [*problems, self._bug] if self._bug else problems
 
     # Turns.
+
+    def _flushed(self) -> None:
+        """The log has more."""
+        if len(self._flushes) < _FLUSHES_TIMED_MAX:
+            self._flushes.append((self._log.committed, self._clock.monotonic_us()))
+        self._receive()
 
     def _receive(self) -> None:
         if self._is_running and not self._is_turn_due:
@@ -347,8 +358,15 @@ class Carrier:
             self._has_tasks = False
             self.tasks.pump()
         applied = self.applied_all
+        if self._flushes and self._flushes[0][0] <= applied:
+            self._time_applied(applied)
         while self._waiters and self._waiters[0][0] <= applied:
             self._scheduler.soon(heappop(self._waiters)[2])
+
+    def _time_applied(self, applied: int) -> None:
+        now_us, flushes, observe = self._clock.monotonic_us(), self._flushes, self.counters.apply_seconds.observe
+        while flushes and flushes[0][0] <= applied:
+            observe((now_us - flushes.popleft()[1]) / 1e6)
 
     def _receipt(self, marked: Marked) -> dict[str, object]:
         """What the sender's sessions are told."""

@@ -17,6 +17,7 @@ METRICS = (
     Metric("pixiu_proxy_repeats_total", "counter", "Sends that were in the log already, and got the first answer."),
     Metric("pixiu_proxy_in_flight", "gauge", "Records on their way into the log."),
     Metric("pixiu_proxy_unapplied", "gauge", "Actions that are in the log, and wait to be applied."),
+    Metric("pixiu_proxy_accept_seconds", "histogram", "From the request to the flushed record; one in sixteen."),
     Metric("pixiu_proxy_group_reads_total", "counter", "Pages of groups that the recent cache did not have."),
 )
 
@@ -29,5 +30,6 @@ def snapshot(proxy: Proxy) -> Snapshot:
         "pixiu_proxy_repeats_total": proxy.appends.repeats,
         "pixiu_proxy_in_flight": proxy.appends.in_flight,
         "pixiu_proxy_unapplied": proxy.unapplied,
+        "pixiu_proxy_accept_seconds": proxy.appends.accept_seconds,
         "pixiu_proxy_group_reads_total": proxy.context.counts.group_reads,
     }

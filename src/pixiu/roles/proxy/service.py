@@ -68,7 +68,7 @@ class Proxy:
         self._rates = Rates(clock, per_second=settings.sends_per_second, burst=settings.send_burst)
         self.schedules = Schedules(log)
         self.appends = Appends(
-            log, stores.keys, applied=applied, when_applied=when_applied, in_flight_max=in_flight_max
+            log, stores.keys, clock, applied=applied, when_applied=when_applied, in_flight_max=in_flight_max
         )
         self.context = Context(
             stores, clock, settings, creates_users=creates_users, node_id=node_id, own_scheduled=self.schedules.of
