@@ -137,3 +137,31 @@ async def test_a_large_group_is_heard_in_its_room_and_names_the_message_before(s
         said = served.act(alice, "gsend", group="crowd", text="all of you")["message_id"]
         message = (await read(socket, "message"))["message"]
         assert (message["message_id"], message["prev"], message["text"]) == (said, first, "all of you")
+
+
+async def test_whoever_is_removed_from_a_group_hears_no_more_of_its_room(served: Served) -> None:
+    alice, bob, carl = served.token("alice"), served.token("bob"), served.token("carl")
+    for user, token in (("bob", bob), ("carl", carl)):
+        served.act(token, "create_user", user=user, name=user)
+    served.act(alice, "create_group", group="crowd", name="crowd", members=["bob", "carl"])
+    async with served.socket(bob) as b, served.socket(carl) as c:
+        for socket in (b, c):
+            await socket.send(json.dumps({"id": 1, "action": "enter", "params": {"room": "g:crowd"}}))
+            assert "members" in (await read(socket, "answer"))["result"]
+        served.act(alice, "manage", group="crowd", user="bob", op="remove")
+        async with asyncio.timeout(10):
+            while (await read(b, "presence")).get("is_in") is not False:
+                pass
+        served.act(alice, "gsend", group="crowd", text="without bob")
+        async with asyncio.timeout(10):
+            while (await read(c, "message"))["message"].get("text") != "without bob":
+                pass
+        await b.send(json.dumps({"id": 2, "action": "say", "params": {"room": "g:crowd", "text": "still here?"}}))
+        async with asyncio.timeout(10):
+            while "id" not in (frame := json.loads(await b.recv())):
+                assert frame.get("message", {}).get("text") != "without bob"
+        assert frame["error"]["code"] == "forbidden"
+        served.act(carl, "quit", group="crowd")
+        async with asyncio.timeout(10):
+            while (await read(c, "presence")).get("is_in") is not False:
+                pass

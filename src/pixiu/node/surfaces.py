@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pixiu.node.host import MessagingHost
     from pixiu.ports.clock import Clock
     from pixiu.ports.scheduler import Scheduler
+    from pixiu.roles.carrier.apply_rosters import Removed
     from pixiu.roles.carrier.apply_timelines import Said
     from pixiu.runtime.admin import Handler
 
@@ -75,6 +76,7 @@ class Surfaces:
         )  # fmt: skip
         self._names = context.directory
         messaging.when_said = self._said
+        messaging.when_removed = self._removed
         self._rooms = RoomListening(
             self.gateway, settings.rooms, clock,
             act=lambda actor, action, params, done: act_in_room(self.broker, actor, action, params, done),
@@ -112,6 +114,11 @@ class Surfaces:
             view = message_view(each.body, self._names)
             view["prev"] = str(each.previous)
             self.broker.group_said(each.group, each.message_id, encode({"push": "message", "message": view}))
+
+    def _removed(self, removed: list[Removed]) -> None:
+        """Who is no member of a group any more hears no more of its room."""
+        for each in removed:
+            self.broker.removed(each.group, each.user)
 
     def _push(self, gateway: str, frames: list[Frame]) -> None:
         """From the broker to the one gateway of this process, and its acks back."""

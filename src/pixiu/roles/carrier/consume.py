@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pixiu.ports.scheduler import Scheduler, Timer
     from pixiu.ports.stores import Stores
     from pixiu.roles.carrier.appliers import Apply
+    from pixiu.roles.carrier.apply_rosters import Removed
     from pixiu.roles.carrier.apply_timelines import Marked, Said
     from pixiu.roles.carrier.reached import Limits
     from pixiu.roles.carrier.tasks import Performer, SchedulePerformer
@@ -82,13 +83,17 @@ class Carrier:
         tell: Callable[[int, dict[str, object]], object],
         limits: Limits | None = None,
         say: Callable[[list[Said]], object] | None = None,
+        remove: Callable[[list[Removed]], object] | None = None,
         notify: Performer | None = None,
         general: Performer | None = None,
         schedule: SchedulePerformer | None = None,
         is_writer_busy: Callable[[], bool] = lambda: False,
         is_present: Callable[[int], bool] = lambda _user: True,
     ) -> None:
-        """``say`` is told what large groups say; ``notify``, ``general`` and ``schedule`` perform tasks, if given."""
+        """``say`` is told what large groups say, ``remove`` who left a group.
+
+        ``notify``, ``general`` and ``schedule`` perform tasks, if given.
+        """
         self.counters = CarrierCounters()
         self.dead = DeadLetters(queue, clock, scheduler, self.counters, retry_ms=settings.lane_retry_ms)
         self.tasks: Tasks | None = None
@@ -106,6 +111,7 @@ class Carrier:
         self._wake = wake
         self._tell = tell
         self._say = say
+        self._remove = remove
         self._is_writer_busy = is_writer_busy
         self._is_present = is_present
         self._appliers = Appliers(stores, limits)
@@ -351,6 +357,9 @@ class Carrier:
             counters.evicted += len(eviction.useqs)
         for marked in appliers.timelines.take_marked():
             self._tell(marked.from_user, self._receipt(marked))
+        removed = appliers.rosters.take_removed()
+        if removed and self._remove is not None:
+            self._remove(removed)
         said = appliers.timelines.take_said()
         if said and self._say is not None:
             self._say(said)
