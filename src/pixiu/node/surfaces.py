@@ -15,7 +15,9 @@ from pixiu.api.server import HttpServer
 from pixiu.backends.memory.routes import MemoryRoutes
 from pixiu.model.message import message_view
 from pixiu.node.administration import NodeAdministration
+from pixiu.node.stats import Doors
 from pixiu.roles.broker.broker import Broker
+from pixiu.roles.broker.hot import HotRooms
 from pixiu.roles.broker.verbs import act as act_in_room
 from pixiu.roles.gateway import Gateway, LiveActions, RoomListening
 from pixiu.runtime.app_server import AppServer
@@ -70,9 +72,10 @@ class Surfaces:
             names=context.directory, message_bytes_max=settings.messaging.message_bytes_max,
         )  # fmt: skip
         LiveActions(self.gateway, context, scheduler, tell=messaging.relay.tell, is_present=messaging.relay.is_present)
+        self.hot_rooms = HotRooms(clock)
         self.broker = Broker(
             MemoryRoutes(), clock, scheduler, settings.rooms, self._push,
-            groups=host.stores.groups, user_name=context.directory.user_name,
+            groups=host.stores.groups, user_name=context.directory.user_name, report=self.hot_rooms.report,
         )  # fmt: skip
         self._names = context.directory
         messaging.when_said = self._said
@@ -82,10 +85,12 @@ class Surfaces:
             act=lambda actor, action, params, done: act_in_room(self.broker, actor, action, params, done),
             session_gone=self.broker.session_gone,
         )  # fmt: skip
+        doors = Doors(self.gateway.counters, self.broker, self.hot_rooms)
         self.api = HttpApi(
             act=messaging.act, find_user=messaging.proxy.find_user, authentication=authentication,
-            administration=NodeAdministration(host), health=health, settings=settings.security, clock=clock,
+            administration=NodeAdministration(host, doors), health=health, settings=settings.security, clock=clock,
         )  # fmt: skip
+        doors.http = self.api.counters
         tls = None if self._certificates is None else self._certificates.context
         self._http = HttpServer(self.api, connections_max=settings.security.http_connections_max)
         self._server = AppServer(self.gateway, settings.gateway, http_upstream=self._http.connection, tls=tls)

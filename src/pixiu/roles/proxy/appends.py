@@ -52,6 +52,7 @@ class Appends:
         self.waiting = 0
         """For the index to catch up; bounded likewise."""
         self.repeats = 0
+        self.accepted = 0
         self.accept_seconds = Histogram(HOP_SECONDS)
         self._untimed = 0
 
@@ -95,6 +96,7 @@ class Appends:
                 self.repeats += 1
                 self._wait(appended.event_id, lambda: self._found(appended, at, key, done), done)
             else:
+                self.accepted += 1
                 done(Accepted(appended.message_id, appended.event_id, at))
 
         self._log.append(MAIN, payload, committed, key=key, unless_after=applied)

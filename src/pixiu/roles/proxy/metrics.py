@@ -14,6 +14,7 @@ __all__ = ["METRICS", "snapshot"]
 METRICS = (
     Metric("pixiu_proxy_actions_total", "counter", "Actions asked for, by name.", ("action",)),
     Metric("pixiu_proxy_refused_total", "counter", "Actions answered with an error, by its code.", ("code",)),
+    Metric("pixiu_proxy_accepted_total", "counter", "Sends and other changes that are in the log."),
     Metric("pixiu_proxy_repeats_total", "counter", "Sends that were in the log already, and got the first answer."),
     Metric("pixiu_proxy_in_flight", "gauge", "Records on their way into the log."),
     Metric("pixiu_proxy_unapplied", "gauge", "Actions that are in the log, and wait to be applied."),
@@ -27,6 +28,7 @@ def snapshot(proxy: Proxy) -> Snapshot:
     return {
         "pixiu_proxy_actions_total": {(name,): count for name, count in proxy.actions.items()},
         "pixiu_proxy_refused_total": {(code,): count for code, count in proxy.refused.items()},
+        "pixiu_proxy_accepted_total": proxy.appends.accepted,
         "pixiu_proxy_repeats_total": proxy.appends.repeats,
         "pixiu_proxy_in_flight": proxy.appends.in_flight,
         "pixiu_proxy_unapplied": proxy.unapplied,

@@ -90,6 +90,7 @@ class Deliveries:
                         self._push(inbox, command)
                     case AckInbox(first, through):
                         self._counters.acks += 1
+                        self._counters.acked += through - first + 1
                         if inbox.timed_ack and through >= inbox.timed_ack:
                             self._time_ack(inbox)
                         self.rows.acked.add(inbox.key, first, through)

@@ -11,6 +11,7 @@ METRICS = (
     Metric("pixiu_relay_copies_total", "counter", "Messages handed to other sessions of a platform."),
     Metric("pixiu_relay_resends_total", "counter", "Messages handed over again, since no ack came."),
     Metric("pixiu_relay_acks_total", "counter", "Acks that moved an inbox."),
+    Metric("pixiu_relay_acked_total", "counter", "Entries that acks moved out of their inbox."),
     Metric("pixiu_relay_deliver_seconds", "histogram", "From an entry being applied to its push; some of each batch."),
     Metric("pixiu_relay_ack_seconds", "histogram", "From that push to its ack."),
     Metric("pixiu_relay_kicks_total", "counter", "Sessions that were closed by the server."),
@@ -33,6 +34,7 @@ class RelayCounters:
         self.copies = 0
         self.resends = 0
         self.acks = 0
+        self.acked = 0
         self.deliver_seconds = Histogram(HOP_SECONDS)
         self.ack_seconds = Histogram(HOP_SECONDS)
         self.kicks = 0

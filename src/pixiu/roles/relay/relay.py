@@ -189,6 +189,16 @@ class Relay:
         found = [live.session for inbox in self._users.get(user, ()) for live in inbox.sessions]
         return sorted(found, key=lambda session: -session.number)
 
+    def sessions(self, before: int, limit: int) -> list[Session]:
+        """Who is connected here, newest first, from behind the session ``before``; 0 is the newest."""
+        found: list[Session] = []
+        for session_id in reversed(self._live):  # ids rise, so they are in order
+            if len(found) == limit:
+                break
+            if not before or session_id < before:
+                found.append(self._live[session_id].session)
+        return found
+
     # Messages.
 
     def wake(self, wakes: Iterable[Wake]) -> None:
