@@ -13,6 +13,7 @@ from msgspec.json import encode
 from pixiu.api.app import HttpApi
 from pixiu.api.server import HttpServer
 from pixiu.backends.memory.routes import MemoryRoutes
+from pixiu.console import console_pages
 from pixiu.model.message import message_view
 from pixiu.node.administration import NodeAdministration
 from pixiu.node.stats import Doors
@@ -58,7 +59,7 @@ class Surfaces:
         is_dev: bool,
         health: Mapping[str, Handler],
     ) -> None:
-        """``is_dev`` makes a signing key where there is none."""
+        """``is_dev`` makes a signing key where there is none, and tokens for whoever asks."""
         messaging = host.messaging
         context = messaging.proxy.context
         keys = Keyring(root, clock)
@@ -66,7 +67,8 @@ class Surfaces:
             keys.create(settings.security.token_algorithm)
         self._settings = settings
         self._certificates = certificates_from(settings.security, root)
-        authentication = make_authentication(Tokens(keys, clock, settings.security), clock, settings.security)
+        tokens = Tokens(keys, clock, settings.security)
+        authentication = make_authentication(tokens, clock, settings.security)
         self.gateway = Gateway(
             messaging, authentication.authenticate, clock, scheduler, settings.gateway,
             names=context.directory, message_bytes_max=settings.messaging.message_bytes_max,
@@ -89,6 +91,7 @@ class Surfaces:
         self.api = HttpApi(
             act=messaging.act, find_user=messaging.proxy.find_user, authentication=authentication,
             administration=NodeAdministration(host, doors), health=health, settings=settings.security, clock=clock,
+            pages=console_pages(is_dev=is_dev), issue_token=tokens.issue if is_dev else None,
         )  # fmt: skip
         doors.http = self.api.counters
         tls = None if self._certificates is None else self._certificates.context
