@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pixiu.config import Bounds, Section, key_types, sections
-from pixiu.queue.metrics import METRICS
+from pixiu.node.metrics import DECLARED
 from pixiu.runtime.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -105,7 +105,7 @@ def settings_table() -> str:
 def metrics_table() -> str:
     """The table of metrics for ``docs/operations.md``."""
     lines = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
-    for metric in (*Metrics().declared, *METRICS):
+    for metric in (*Metrics().declared, *DECLARED):
         labels = ", ".join(metric.labels) or "–"
         lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} |")
     return "\n".join(lines) + "\n"

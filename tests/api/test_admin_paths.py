@@ -15,7 +15,9 @@ PATHS = (
     ("GET", "/v1/admin/dead-letters"),
     ("POST", "/v1/admin/dead-letters/1/replay"),
     ("GET", "/v1/admin/scheduled"),
+    ("GET", "/v1/admin/stats"),
     ("GET", "/v1/admin/topics"),
+    ("GET", "/v1/admin/topics/pixiu.main/tail"),
     ("GET", "/v1/admin/audit"),
 )
 
@@ -48,6 +50,24 @@ async def test_sessions_are_listed_and_kicked(tmp_path: Path) -> None:
         assert (everyone.json(), web.closed) == ({"kicked": 1}, "kicked")
         for wrong, status in (({}, 400), ({"user": "zoe"}, 404), ({"user": "bob", "session": "1"}, 400)):
             assert (await world.client.post("/v1/admin/kick", json=wrong, headers=headers)).status_code == status
+
+
+async def test_sessions_of_all_are_listed_in_pages_newest_first(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        for number in range(3):
+            await world.node.connect(
+                ("alice", "bob")[number % 2], platform=("ios", "ios", "web")[number], device=str(number)
+            )
+        page = (await world.get("/v1/admin/sessions?limit=2", admin=True)).json()
+        assert [(each["user"], each["device"]) for each in page["sessions"]] == [("alice", "2"), ("bob", "1")]
+        assert page["has_more"] is True
+        last = page["sessions"][-1]["session_id"]
+        rest = (await world.get(f"/v1/admin/sessions?limit=2&after={last}", admin=True)).json()
+        assert ([each["device"] for each in rest["sessions"]], rest["has_more"]) == (["0"], False)
+        own = (await world.get(f"/v1/admin/sessions?user=alice&after={last}", admin=True)).json()
+        assert [each["device"] for each in own["sessions"]] == ["0"]
+        for wrong, status in (("user=zoe", 404), ("limit=1001", 400), ("limit=0", 400), ("after=x", 400)):
+            assert (await world.get(f"/v1/admin/sessions?{wrong}", admin=True)).status_code == status
 
 
 async def dead_letter(world: World) -> dict[str, object]:

@@ -9,6 +9,7 @@ import pytest
 
 from pixiu.api.addresses import AddressRates
 from pixiu.config.security import SecuritySettings
+from pixiu.console import Pages
 from pixiu.model.errors import RateLimited
 from tests.api.world import open_world
 from tests.runtime.test_tokens import ManualClock
@@ -211,11 +212,11 @@ async def test_pages_are_served_under_a_policy_and_nothing_beside_them(tmp_path:
     (pages / "index.html").write_text("<script src=/app.js></script>")
     (pages / "app.js").write_text("1")
     (tmp_path / "secret.txt").write_text("hidden")
-    async with open_world(tmp_path / "data", pages=pages) as world:
+    async with open_world(tmp_path / "data", pages=Pages(pages)) as world:
         front = await world.client.get("/")
         assert (front.status_code, front.headers["content-type"]) == (200, "text/html; charset=utf-8")
         policy = front.headers["content-security-policy"]
-        assert "default-src 'self'" in policy and "script-src" not in policy and "frame-ancestors 'none'" in policy
+        assert "script-src 'self';" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
         assert (await world.client.get("/app.js")).headers["cache-control"] == "no-cache"
         for path in ("/../secret.txt", "/%2e%2e/secret.txt", "/..%2fsecret.txt", "//etc/passwd", "/nothing"):
             answer = await world.client.get(path)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import schemathesis
 from hypothesis import HealthCheck, settings
 
 from pixiu.api.openapi import document
@@ -17,7 +18,6 @@ from pixiu.config import MessagingSettings, Settings
 from pixiu.config.security import SecuritySettings
 from tests.api.world import open_world
 
-schemathesis: Any = pytest.importorskip("schemathesis")
 pytestmark = pytest.mark.filterwarnings("default")
 
 schema = schemathesis.openapi.from_dict(document(operations()))
@@ -71,7 +71,7 @@ def test_the_checks_see_a_status_that_is_not_documented(served: tuple[str, dict[
     assert "UndefinedStatusCode" in str(caught.value.exceptions)
 
 
-@schema.parametrize()  # type: ignore[untyped-decorator]
+@schema.parametrize()
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 def test_no_request_breaks_a_promise(case: Any, served: tuple[str, dict[str, str]]) -> None:
     base_url, headers = served

@@ -110,10 +110,10 @@ def test_health_readiness_metrics_and_the_page(served: Served) -> None:
 
 
 def test_every_declared_metric_is_exported(served: Served) -> None:
-    from pixiu.queue.metrics import METRICS
+    from pixiu.node.metrics import DECLARED
 
     body = served.get("/metrics")[1]
-    for metric in METRICS:
+    for metric in DECLARED:
         assert f"# HELP {metric.name} " in body
 
 

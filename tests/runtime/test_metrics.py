@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pixiu import __version__
-from pixiu.model.metric import Histogram, Metric, Snapshot
+from pixiu.model.metric import HOP_SECONDS, Histogram, Metric, Snapshot, quantile
 from pixiu.runtime.metrics import Metrics
 
 RECORDS = Metric("pixiu_test_records_total", "counter", "Records.")
@@ -88,3 +88,13 @@ def test_openmetrics_for_whoever_asks() -> None:
     body, content_type = Metrics().render("application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
     assert body.endswith(b"# EOF\n")
+
+
+def test_quantiles_lie_within_their_bucket() -> None:
+    bounds = (1.0, 2.0, 4.0)
+    assert quantile(bounds, [0, 0, 0, 0], 0.5) is None
+    assert quantile(bounds, [10, 0, 0, 0], 0.5) == 0.5
+    assert quantile(bounds, [10, 0, 10, 0], 0.75) == 3.0
+    assert quantile(bounds, [10, 0, 10, 0], 1.0) == 4.0
+    assert quantile(bounds, [0, 0, 0, 3], 0.99) == 4.0  # beyond the last bound: at least that
+    assert list(HOP_SECONDS) == sorted(set(HOP_SECONDS))

@@ -26,11 +26,14 @@ log = logging.getLogger(__name__)
 
 ROWS_MAX = 1000
 ROWS = 100
+TAIL_MAX = 200
+TAIL = 50
 REASON_BYTES_MAX = 64
+TOPIC_NAME_BYTES_MAX = 128
 
 
 class AdminRoutes:
-    """Sessions, dead letters, scheduled sends, topics, the audit."""
+    """Numbers, sessions, dead letters, scheduled sends, topics, the audit."""
 
     def __init__(self, bridge: Bridge, administration: Administration, *, bytes_max: int) -> None:
         self._bridge = bridge
@@ -41,23 +44,32 @@ class AdminRoutes:
     def routes(self) -> list[Route]:
         """All of them."""
         return [
+            Route("/v1/admin/stats", self._stats, methods=["GET"]),
             Route("/v1/admin/sessions", self._sessions, methods=["GET"]),
             Route("/v1/admin/kick", self._kick, methods=["POST"]),
             Route("/v1/admin/dead-letters", self._dead_letters, methods=["GET"]),
             Route("/v1/admin/dead-letters/{id}/replay", self._replay, methods=["POST"]),
             Route("/v1/admin/scheduled", self._scheduled, methods=["GET"]),
             Route("/v1/admin/topics", self._topics, methods=["GET"]),
+            # A topic's name may hold a slash.
+            Route("/v1/admin/topics/{name:path}/tail", self._tail, methods=["GET"]),
             Route("/v1/admin/audit", self._audit, methods=["GET"]),
         ]
 
     async def _admin(self, request: Request) -> Actor:
         return await self._bridge.identify_admin(request.headers.get("authorization", ""))
 
+    async def _stats(self, request: Request) -> Response:
+        await self._admin(request)
+        _query(request)
+        return json_answer(self._administration.stats())
+
     async def _sessions(self, request: Request) -> Response:
         await self._admin(request)
-        params = _query(request, "user")
-        user = read.public_id_text(read.required(params, "user"), "user")
-        return json_answer({"sessions": self._administration.sessions(user)})
+        params, after, limit = _page(request, "user")
+        user = None if "user" not in params else read.public_id_text(params["user"], "user")
+        found = self._administration.sessions(user, after, limit + 1)
+        return json_answer({"sessions": found[:limit], "has_more": len(found) > limit})
 
     async def _kick(self, request: Request) -> Response:
         actor = await self._admin(request)
@@ -72,7 +84,7 @@ class AdminRoutes:
 
     async def _dead_letters(self, request: Request) -> Response:
         await self._admin(request)
-        after, limit = _page(request)
+        _, after, limit = _page(request)
         found = self._administration.dead_letters(after, limit + 1)
         return json_answer({"dead_letters": found[:limit], "has_more": len(found) > limit})
 
@@ -85,14 +97,23 @@ class AdminRoutes:
 
     async def _scheduled(self, request: Request) -> Response:
         await self._admin(request)
-        after, limit = _page(request)
+        _, after, limit = _page(request)
         found = self._administration.scheduled(after, limit + 1)
         return json_answer({"scheduled": found[:limit], "has_more": len(found) > limit})
 
     async def _topics(self, request: Request) -> Response:
         await self._admin(request)
-        _query(request)
-        return json_answer({"topics": self._administration.topics()})
+        params = _query(request, "after", "limit")
+        after, limit = read.line(params, "after", bytes_max=TOPIC_NAME_BYTES_MAX, default="") or "", _limit(params)
+        found = self._administration.topics(after, limit + 1)
+        return json_answer({"topics": found[:limit], "has_more": len(found) > limit})
+
+    async def _tail(self, request: Request) -> Response:
+        await self._admin(request)
+        params = _query(request, "after", "limit")
+        limit = read.number(params, "limit", at_least=1, at_most=TAIL_MAX, default=TAIL) or TAIL
+        name = request.path_params["name"]
+        return json_answer(self._administration.tail(name, read.number(params, "after"), limit))
 
     async def _audit(self, request: Request) -> Response:
         await self._admin(request)
@@ -107,10 +128,13 @@ class AdminRoutes:
             self._is_auditing = False
 
 
-def _page(request: Request) -> tuple[int, int]:
-    params = _query(request, "after", "limit")
-    after = read.number(params, "after", default=0) or 0
-    return after, read.number(params, "limit", at_least=1, at_most=ROWS_MAX, default=ROWS) or ROWS
+def _page(request: Request, *more: str) -> tuple[Params, int, int]:
+    params = _query(request, "after", "limit", *more)
+    return params, read.number(params, "after", default=0) or 0, _limit(params)
+
+
+def _limit(params: Params) -> int:
+    return read.number(params, "limit", at_least=1, at_most=ROWS_MAX, default=ROWS) or ROWS
 
 
 def _query(request: Request, *known: str) -> Params:

@@ -13,8 +13,12 @@ __all__ = ["Administration"]
 class Administration(Protocol):
     """Looking after one node. Every answer is ready to be encoded as JSON."""
 
-    def sessions(self, user: str) -> list[Answer]:
-        """A user's sessions, newest first."""
+    def stats(self) -> Answer:
+        """Counters, latencies, connections, hot rooms, topics, sizes: raw, as of now."""
+        ...
+
+    def sessions(self, user: str | None, after: int, limit: int) -> list[Answer]:
+        """A user's sessions, or everyone's, newest first; those older than the session ``after``, if that is not 0."""
         ...
 
     def kick(self, user: str, session_id: int | None, reason: str) -> int:
@@ -33,8 +37,12 @@ class Administration(Protocol):
         """Sends of all users that wait for their time, without what they say."""
         ...
 
-    def topics(self) -> list[Answer]:
-        """Topics of the queue, Pixiu's own included."""
+    def topics(self, after: str, limit: int) -> list[Answer]:
+        """Topics of the queue behind a name, Pixiu's own included."""
+        ...
+
+    def tail(self, topic: str, after: int | None, limit: int) -> Answer:
+        """The newest messages of a topic, or those behind an event id; raises ``NotFound``."""
         ...
 
     async def audit(self, at_least: int, before: int | None) -> Answer:

@@ -14,18 +14,18 @@ action is done. ``POST /v1/actions/<action>`` takes the WebSocket's ``params`` a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route, Router
-from starlette.staticfiles import StaticFiles
 
 from pixiu.api.addresses import AddressRates
 from pixiu.api.admin import AdminRoutes
 from pixiu.api.answers import json_answer
 from pixiu.api.bodies import read_object
 from pixiu.api.bridge import Bridge
-from pixiu.api.guard import Guard
+from pixiu.api.dev import DevRoutes, dev_paths
+from pixiu.api.guard import API_POLICY, Guard
 from pixiu.api.health import health_routes
 from pixiu.api.metrics import HttpCounters
 from pixiu.api.openapi import READS, document
@@ -35,7 +35,6 @@ from pixiu.model.errors import NotFound, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from starlette.requests import Request
     from starlette.responses import Response
@@ -45,13 +44,26 @@ if TYPE_CHECKING:
     from pixiu.api.bridge import Acts, FindUser
     from pixiu.config.security import SecuritySettings
     from pixiu.im.draft import Params
-    from pixiu.ports.authentication import Authentication
+    from pixiu.ports.authentication import Authentication, Identity
     from pixiu.ports.clock import Clock
     from pixiu.runtime.admin import Handler
 
-__all__ = ["HttpApi"]
+__all__ = ["HttpApi", "PagesApp"]
 
 AUDIT_SECONDS = 600.0
+
+
+class PagesApp(Protocol):
+    """Files for people, as an ASGI application that raises where there is none."""
+
+    @property
+    def policy(self) -> str:
+        """Their Content-Security-Policy."""
+        ...
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        ...
 
 
 class HttpApi:
@@ -68,10 +80,13 @@ class HttpApi:
         settings: SecuritySettings,
         clock: Clock,
         more_actions: Mapping[str, Operation] | None = None,
-        pages: Path | None = None,
+        pages: PagesApp | None = None,
+        issue_token: Callable[[Identity], str] | None = None,
         admit: Callable[[str], object] | None = None,
     ) -> None:
-        """``more_actions`` are those of other roles that ``act`` knows. ``pages`` is a folder of files to serve at /.
+        """``more_actions`` are those of other roles that ``act`` knows. ``pages`` are served at /.
+
+        ``issue_token`` makes tokens for whoever asks: for ``--dev`` on loopback, and never otherwise.
 
         ``admit`` is asked for every request with its address, and raises to refuse it; by default it counts.
         """
@@ -83,17 +98,22 @@ class HttpApi:
         rates = AddressRates(clock, per_second=settings.requests_per_second, burst=settings.request_burst)
         admin = AdminRoutes(self._bridge, administration, bytes_max=self._bytes_max)
         paths = [*self._routes(), *admin.routes(), *health_routes(health, with_front_page=pages is None)]
+        if issue_token is not None:
+            paths += DevRoutes(issue_token, bytes_max=self._bytes_max).routes()
+            self.document["paths"] |= dev_paths()
         known = {route.path for route in paths}
         router = Router(paths, redirect_slashes=False)
         if pages is not None:
-            router.mount("/", StaticFiles(directory=pages, html=True))
+            router.mount("/", pages)
         self._guard = Guard(
             _with_cors(router, settings.cors_origins),
             self.counters,
             admit=rates.take if admit is None else admit,
             timeout_seconds=settings.request_timeout_ms / 1000,
             longer={"/v1/admin/audit": AUDIT_SECONDS},
-            is_page=lambda path: pages is not None and path not in known and not path.startswith("/v1/"),
+            policy=lambda path: (
+                pages.policy if pages is not None and path not in known and not path.startswith("/v1/") else API_POLICY
+            ),
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -20,18 +20,12 @@ if TYPE_CHECKING:
 
     from pixiu.api.metrics import HttpCounters
 
-__all__ = ["API_POLICY", "PAGE_POLICY", "Guard"]
+__all__ = ["API_POLICY", "Guard"]
 
 log = logging.getLogger(__name__)
 
 API_POLICY = "default-src 'none'; frame-ancestors 'none'"
 """An answer of the API is never a page."""
-
-PAGE_POLICY = (
-    "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; object-src 'none'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'"
-)
-"""Pages run scripts of this server only, and talk to this server only."""
 
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -53,15 +47,18 @@ class Guard:
         admit: Callable[[str], object],
         timeout_seconds: float,
         longer: Mapping[str, float],
-        is_page: Callable[[str], bool],
+        policy: Callable[[str], str],
     ) -> None:
-        """``admit`` raises for an address that asks too often. ``longer`` has paths with a timeout of their own."""
+        """``admit`` raises for an address that asks too often. ``longer`` has paths with a timeout of their own.
+
+        ``policy`` gives the Content-Security-Policy of a path.
+        """
         self._app = app
         self._counters = counters
         self._admit = admit
         self._timeout_seconds = timeout_seconds
         self._longer = longer
-        self._is_page = is_page
+        self._policy = policy
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -74,7 +71,7 @@ class Guard:
         # Routes then raise what they do not know, instead of answering in their own words.
         scope["app"] = self
         scope["pixiu.is_read"] = scope["method"] in ("GET", "HEAD", "OPTIONS")
-        sending = _Sending(scope, send, self._counters, is_page=self._is_page(scope["path"]))
+        sending = _Sending(scope, send, self._counters, policy=self._policy(scope["path"]))
         self._counters.in_flight += 1
         try:
             answer = await self._answered(scope, receive, sending)
@@ -115,11 +112,11 @@ class Guard:
 class _Sending:
     """``send`` with the headers of every answer."""
 
-    def __init__(self, scope: Scope, send: Send, counters: HttpCounters, *, is_page: bool) -> None:
+    def __init__(self, scope: Scope, send: Send, counters: HttpCounters, *, policy: str) -> None:
         self._scope = scope
         self._send = send
         self._counters = counters
-        self._is_page = is_page
+        self._policy = policy
         self.has_started = False
 
     async def __call__(self, message: Message) -> None:
@@ -128,10 +125,9 @@ class _Sending:
             self._counters.answered(message["status"])
             headers = list(message.get("headers", ()))
             headers += _HEADERS
-            policy = PAGE_POLICY if self._is_page else API_POLICY
-            headers.append((b"content-security-policy", policy.encode()))
+            headers.append((b"content-security-policy", self._policy.encode()))
             if not any(name == b"cache-control" for name, _ in headers):
-                headers.append((b"cache-control", b"no-cache" if self._is_page else b"no-store"))
+                headers.append((b"cache-control", b"no-store"))
             if self._scope.get("scheme") == "https":
                 headers.append(_FOR_A_YEAR)
             message = {**message, "headers": headers}

@@ -116,7 +116,7 @@ def _admin_paths() -> Schema:
         return _operation(name, summary, _answers(result), for_admins=True) | more
 
     whole = {"type": "integer", "minimum": 0}
-    user = _in_query("user", required=True)
+    user = _in_query("user")
     some = [_in_query("after", GIVEN_ID), _in_query("limit", {"type": "integer", "minimum": 1, "maximum": 1000})]
     times = [_in_query("from", whole), _in_query("to", whole)]
     kick = thing(
@@ -125,10 +125,20 @@ def _admin_paths() -> Schema:
     )
     letters = thing({"dead_letters": list_of(ref("DeadLetter")), "has_more": {"type": "boolean"}})
     letter = {"name": "id", "in": "path", "required": True, "schema": {"type": "integer", "minimum": 1}}
-    sessions = thing({"sessions": list_of(ref("Session"))})
+    more = {"has_more": {"type": "boolean"}}
+    sessions = thing({"sessions": list_of(ref("Session")), **more}, required=("sessions", "has_more"))
+    topics = thing({"topics": list_of(ref("Topic")), **more}, required=("topics", "has_more"))
+    names = [_in_query("after", {"type": "string", "maxLength": 128}), some[1]]
+    name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+    tail = [name, some[0], _in_query("limit", {"type": "integer", "minimum": 1, "maximum": 200})]
     waiting = thing({"scheduled": list_of(ref("Message")), "has_more": {"type": "boolean"}})
     return {
-        "/v1/admin/sessions": {"get": admin("sessions", "A user's sessions.", sessions, parameters=[user])},
+        "/v1/admin/stats": {
+            "get": admin("stats", "What goes on: counters since the start, latencies, sizes.", ref("Stats"))
+        },
+        "/v1/admin/sessions": {
+            "get": admin("sessions", "Sessions, of a user or of all, newest first.", sessions, parameters=[user, *some])
+        },
         "/v1/admin/kick": {
             "post": admin("kick", "Close a session of a user, or all.", thing({"kicked": whole})) | _body(kick)
         },
@@ -143,7 +153,11 @@ def _admin_paths() -> Schema:
             "get": admin("all_scheduled", "All sends that wait for their time.", waiting, parameters=some)
         },
         "/v1/admin/topics": {
-            "get": admin("topics", "Topics of the queue.", thing({"topics": list_of(ref("Topic"))}))
+            "get": admin("topics", "Topics of the queue, by name.", topics, parameters=names)
+        },
+        "/v1/admin/topics/{name}/tail": {
+            "get": admin("tail", "The newest messages of a topic, or those behind an event.", ref("Tail"))
+            | {"parameters": tail}
         },
         "/v1/admin/audit": {
             "get": admin("audit", "Prove that nothing was lost.", ref("Audit"), parameters=times)

@@ -43,6 +43,7 @@ def list_of(item: Schema, **more: object) -> Schema:
 TEXT: Schema = {"type": "string"}
 FLAG: Schema = {"type": "boolean"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
+RATE: Schema = {"type": "number", "minimum": 0, "description": "Per second."}
 TIME: Schema = {"type": "integer", "description": "Milliseconds since the epoch."}
 ID: Schema = {"type": "string", "pattern": "^[0-9]+$", "description": "A 64-bit number, as a text."}
 FIELDS: Schema = {"type": "object", "additionalProperties": TEXT, "maxProperties": 64}
@@ -156,6 +157,48 @@ RESULTS: dict[str, Schema] = {
     "push": thing({"message_ids": list_of(ID), "at": TIME}, required=("message_ids",)),
 }
 
+_HISTOGRAM = thing(
+    {"counts": list_of(COUNT), "sum": {"type": "number", "description": "Seconds."}}, required=("counts", "sum")
+)
+_HOPS = ("accept", "apply", "deliver", "ack")
+STATS = thing(
+    {
+        "version": TEXT, "at": TIME, "started_at": TIME, "uptime_ms": COUNT,
+        "process": thing(
+            {
+                "pid": COUNT, "rss_bytes": COUNT, "cpu_seconds": {"type": "number"},
+                "open_files": {"type": ["integer", "null"]}, "open_files_max": {"type": ["integer", "null"]},
+            }
+        ),
+        "counters": {"type": "object", "additionalProperties": COUNT, "description": "Since the start."},
+        "hops": thing(
+            {"bounds": list_of({"type": "number"}), **dict.fromkeys(_HOPS, _HISTOGRAM)}, required=("bounds", *_HOPS)
+        ),
+        "connections": COUNT, "connections_max": COUNT, "sessions": COUNT, "rooms": COUNT, "room_sessions": COUNT,
+        "hot_rooms": list_of(
+            thing(
+                {
+                    "room": TEXT, "members": COUNT, "users": COUNT,
+                    "deliveries": RATE, "messages": RATE, "bytes": RATE,
+                }
+            ),
+            maxItems=20,
+        ),
+        "queue": thing(
+            {
+                **dict.fromkeys(("last_event_id", "flushed_event_id", "commit_event_id"), ID),
+                **dict.fromkeys(("journal_bytes", "pending_bytes", "subscribers", "followers"), COUNT),
+                "is_leader": FLAG,
+            }
+        ),
+        "lanes": list_of(thing({"name": TEXT, "event_id": ID, "lag": COUNT}, required=("name", "event_id", "lag"))),
+        "topics": list_of(ref("Topic")),
+        "stores": thing(dict.fromkeys(("stores_bytes", "queue_store_bytes", "free_bytes"), COUNT)),
+        "problems": list_of(TEXT),
+    },
+    required=("version", "at", "started_at", "uptime_ms", "process", "counters", "hops", "connections", "sessions"),
+)  # fmt: skip
+
 _CONTACT = {"name": TEXT, "avatar": TEXT, "at": TIME, "unread": COUNT}
 
 COMPONENTS: dict[str, Schema] = {
@@ -243,9 +286,37 @@ COMPONENTS: dict[str, Schema] = {
         required=("id", "at", "what", "reason"),
     ),
     "Topic": thing(
-        {"name": TEXT, "at": TIME, "expires_at": COUNT, "is_reserved": FLAG, "subscribers": list_of(TEXT)},
-        required=("name", "at", "expires_at", "is_reserved"),
+        {
+            "name": TEXT, "at": TIME, "expires_at": COUNT, "is_reserved": FLAG, "bytes": COUNT, "last_event_id": ID,
+            "subscribers": list_of(
+                thing(
+                    {
+                        "name": TEXT, "event_id": ID, "is_live": FLAG,
+                        "lag": {**COUNT, "description": "Event ids between it and the topic's newest message."},
+                    },
+                    required=("name", "event_id", "lag", "is_live"),
+                )
+            ),
+        },
+        required=("name", "at", "expires_at", "is_reserved", "bytes", "last_event_id", "subscribers"),
     ),
+    "Tail": thing(
+        {"name": TEXT, "last_event_id": ID, "messages": list_of(ref("TopicMessage"))},
+        required=("name", "last_event_id", "messages"),
+    ),
+    "TopicMessage": {
+        **thing(
+            {
+                "event_id": ID, "at": TIME, "bytes": COUNT, "is_cut": FLAG, "headers": FIELDS,
+                "body": {"type": "string", "contentEncoding": "base64"}, "message_id": ID,
+                "what": TEXT, "from": TEXT, "to": TEXT, "group": TEXT, "kind": TEXT, "user": TEXT, "reason": TEXT,
+                "code": TEXT,
+            },
+            required=("event_id", "at", "bytes"),
+        ),
+        "description": "Of Pixiu's own topics: what it is and between whom, never what was said.",
+    },
+    "Stats": STATS,
     "Audit": {
         "type": "object",
         "properties": dict.fromkeys(("accepted", "intended", "acked", "waiting", "expired", "dead", "resent"), COUNT)

@@ -64,7 +64,7 @@ class Accepted(NamedTuple):
 class Draft:
     """A checked change that waits to be appended."""
 
-    __slots__ = ("answer", "at", "is_applied", "joins", "key", "leaves", "payload", "then")
+    __slots__ = ("answer", "at", "is_applied", "joins", "key", "payload", "then")
 
     def __init__(
         self,
@@ -87,8 +87,6 @@ class Draft:
         """Appended right behind, in this order; with a key, each gets its own, made from it."""
         self.joins: tuple[int, int] | None = None
         """The group and the user whom this makes a member of it: until it is answered, others count them in."""
-        self.leaves: tuple[int, int] | None = None
-        """The group and the user who is no member of it any more: once applied, its live room is told."""
 
     @property
     def record(self) -> Record:

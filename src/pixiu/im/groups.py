@@ -193,10 +193,7 @@ def member_changed(
     if action:
         record.chat = notice(actor, action, at, group=found.number, user=user)
         record.options = QUIET
-    draft = drafted(record, lambda accepted: group_view(context, actor, group_named(context, found.public_id)))
-    if op == MemberChanged.QUIT:
-        draft.leaves = (found.number, user)
-    return draft
+    return drafted(record, lambda accepted: group_view(context, actor, group_named(context, found.public_id)))
 
 
 def quit(context: Context, actor: Actor, params: Params) -> Draft | Answer:  # noqa: A001 - the seed's name

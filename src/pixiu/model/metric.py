@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["LATENCY_SECONDS", "Histogram", "Metric", "Snapshot", "Value"]
+__all__ = ["HOP_SECONDS", "LATENCY_SECONDS", "Histogram", "Metric", "Snapshot", "Value", "quantile"]
 
 # fmt: off
 LATENCY_SECONDS = (
@@ -17,6 +17,12 @@ LATENCY_SECONDS = (
 )
 # fmt: on
 """Bucket bounds for what should take milliseconds."""
+
+HOP_SECONDS = (
+    *(round(step * 10**power, 6) for power in range(-5, 1) for step in (1, 1.5, 2, 3, 4, 5, 7)),
+    10.0, 15.0, 30.0, 60.0,
+)  # fmt: skip
+"""Bucket bounds for one hop of a message, from ten microseconds to a minute: fine enough to read a p99 off them."""
 
 
 class Histogram:
@@ -43,6 +49,23 @@ class Histogram:
             running += count
             pairs.append((bound, running))
         return pairs
+
+
+def quantile(bounds: Sequence[float], counts: Sequence[int], share: float) -> float | None:
+    """The value below which ``share`` of what was counted lies, as near as buckets tell; None if nothing was counted.
+
+    Within a bucket values are taken to lie evenly. What lies beyond the last bound is given as that bound.
+    """
+    wanted = share * sum(counts)
+    if wanted <= 0:
+        return None
+    below, lower = 0, 0.0
+    for bound, count in zip(bounds, counts, strict=False):
+        if count and below + count >= wanted:
+            return lower + (bound - lower) * (wanted - below) / count
+        below += count
+        lower = bound
+    return bounds[-1]
 
 
 Value = int | float | Histogram | Mapping[tuple[str, ...], int | float | Histogram]

@@ -6,9 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from pixiu.config import Settings
-from pixiu.model.message import message_view
-from pixiu.model.pixiu_pb2 import Record
+from pixiu.node.letters import letter_view, scheduled_view
+from pixiu.node.stats import Doors, Stats
 from pixiu.node.stopped import open_store
+from pixiu.node.topics import TopicViews
 from pixiu.ports.log import SCHEDULE
 from pixiu.queue.engine import Engine
 from pixiu.queue.log import EngineLog
@@ -23,36 +24,44 @@ if TYPE_CHECKING:
 
     from pixiu.im.draft import Answer
     from pixiu.model.errors import PixiuError
-    from pixiu.model.message import PublicNames
+    from pixiu.model.session import Session
     from pixiu.node.host import MessagingHost
-    from pixiu.roles.carrier.dead_letters import DeadLetter
 
 __all__ = ["NodeAdministration", "stopped_dead_letters"]
-
-_METADATA = ("from", "to", "group", "kind")
 
 
 class NodeAdministration:
     """Looks after the roles of this process."""
 
-    def __init__(self, host: MessagingHost) -> None:
+    def __init__(self, host: MessagingHost, doors: Doors | None = None) -> None:
+        """``doors``: what clients come through, where there is any."""
         self._host = host
         self._messaging = host.messaging
         self._directory = host.messaging.proxy.context.directory
+        self._topics = TopicViews(host.log.engine, self._directory, host.messaging.carrier.applied)
+        self._stats = Stats(host, self._topics, doors or Doors())
 
-    def sessions(self, user: str) -> list[Answer]:
-        """A user's sessions, newest first."""
-        return [
-            {
-                "session_id": str(session.session_id),
-                "user": user,
-                "platform": session.platform,
-                "device": session.device,
-                "number": session.number,
-                "gateway": session.gateway,
-            }
-            for session in self._messaging.relay.sessions_of(self._directory.user(user))
-        ]
+    def stats(self) -> Answer:
+        """What goes on, as raw numbers: whoever asks twice knows the rates."""
+        return self._stats.read()
+
+    def sessions(self, user: str | None, after: int, limit: int) -> list[Answer]:
+        """A user's sessions, or everyone's, newest first."""
+        relay = self._messaging.relay
+        if user is None:
+            return [self._session(each) for each in relay.sessions(after, limit)]
+        found = [each for each in relay.sessions_of(self._directory.user(user)) if not after or each.session_id < after]
+        return [self._session(each) for each in found[:limit]]
+
+    def _session(self, session: Session) -> Answer:
+        return {
+            "session_id": str(session.session_id),
+            "user": self._directory.user_name(session.user),
+            "platform": session.platform,
+            "device": session.device,
+            "number": session.number,
+            "gateway": session.gateway,
+        }
 
     def kick(self, user: str, session_id: int | None, reason: str) -> int:
         """Close one session of a user, or all."""
@@ -83,25 +92,18 @@ class NodeAdministration:
     def scheduled(self, after: int, limit: int) -> list[Answer]:
         """By the order of scheduling, so that pages do not shift."""
         waiting = sorted(each for each in self._host.log.scheduled(SCHEDULE) if each.schedule_id > after)
-        shown: list[Answer] = []
-        for each in waiting[:limit]:
-            view = message_view(Record.FromString(each.payload).chat, self._directory)
-            kept = {name: view[name] for name in _METADATA if name in view}
-            shown.append({"schedule_id": str(each.schedule_id), "at": each.due, **kept})
-        return shown
-
-    def topics(self) -> list[Answer]:
-        """By name."""
         return [
-            {
-                "name": topic.name.decode(errors="replace"),
-                "at": topic.create_ms,
-                "expires_at": topic.expires_at,
-                "is_reserved": topic.is_reserved,
-                "subscribers": [name.decode(errors="replace") for name in topic.subscriptions],
-            }
-            for topic in self._host.log.engine.topics.stored_topics()
+            {"schedule_id": str(each.schedule_id), "at": each.due, **scheduled_view(each.payload, self._directory)}
+            for each in waiting[:limit]
         ]
+
+    def topics(self, after: str, limit: int) -> list[Answer]:
+        """By name."""
+        return self._topics.page(after, limit)
+
+    def tail(self, topic: str, after: int | None, limit: int) -> Answer:
+        """The newest messages of a topic, or those behind an event id."""
+        return self._topics.tail(topic, after, limit)
 
     async def audit(self, at_least: int, before: int | None) -> Answer:
         """Take the books now."""
@@ -127,21 +129,3 @@ def stopped_dead_letters(root: Path) -> list[Answer]:
             return [letter_view(letter, _Numbers()) for letter in dead_letters(EngineLog(engine))]
         finally:
             engine.stop()
-
-
-def letter_view(letter: DeadLetter, names: PublicNames) -> Answer:
-    """A dead letter as an admin sees it: what and why, not what was said."""
-    task = letter.task
-    what = task.WhichOneof("what") or "unknown"
-    view: Answer = {"id": str(letter.event_id), "at": letter.at, "what": what, "reason": task.reason}
-    view["attempt"] = task.attempt
-    if what == "notify":
-        view["user"] = names.user_name(task.notify.user)
-        view["message_id"] = str(task.notify.message_id)
-        view["platforms"] = list(task.notify.platforms)
-    elif what in ("kick", "flush"):
-        view["user"] = names.user_name(task.kick.user if what == "kick" else task.flush.user)
-    elif what == "refused":
-        view["code"] = task.refused.code
-        view["user"] = names.user_name(Record.FromString(task.refused.record).actor)
-    return view

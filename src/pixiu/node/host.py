@@ -40,6 +40,7 @@ class MessagingHost:
     ) -> None:
         self._engine = engine
         self._settings = settings
+        self.root = root
         self.log = EngineLog(engine)
         self._webhook: WebhookNotifications | None = None
         notifications = self._notifications(scheduler)

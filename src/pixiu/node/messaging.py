@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pixiu.ports.scheduler import Scheduler
     from pixiu.ports.sessions import Sessions
     from pixiu.ports.stores import Stores
+    from pixiu.roles.carrier.apply_rosters import Removed
     from pixiu.roles.carrier.apply_timelines import Said
     from pixiu.roles.relay.sink import Sink
 
@@ -74,6 +75,8 @@ class Messaging:
         self._unwritten: list[bytes] = []
         self.when_said: Callable[[list[Said]], object] = lambda _said: None
         """Told what large groups say, for their live rooms."""
+        self.when_removed: Callable[[list[Removed]], object] = lambda _removed: None
+        """Told who is no member of a group any more, for its live room."""
         self._is_stopped = False
         self._is_refused = False  # the log refuses ledger rows, and that has been told
         self._stale_ms = settings.horn.stale_ms
@@ -95,6 +98,7 @@ class Messaging:
         self.carrier = Carrier(
             stores, queue, clock, scheduler, settings.carrier,
             wake=self.relay.wake, tell=self.relay.tell, say=lambda said: self.when_said(said),
+            remove=lambda removed: self.when_removed(removed),
             notify=self._notify, general=general.perform, schedule=self._fire,
             is_writer_busy=is_writer_busy, is_present=self.relay.is_present,
         )  # fmt: skip

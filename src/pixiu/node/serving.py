@@ -150,13 +150,14 @@ class Node:
         metrics.add(METRICS, self._metrics)
         health = standard_routes(reasons=self._problems, metrics=metrics.render, about=self._about)
         if self._follow is None:
-            return await self._start_messaging(health)
+            return await self._start_messaging(health, metrics)
         self._admin = AdminServer(health)
         host, port = await self._admin.start(self._settings.http.host, self._settings.http.port)
         return f"{host}:{port}"
 
-    async def _start_messaging(self, health: Mapping[str, Handler]) -> str:
+    async def _start_messaging(self, health: Mapping[str, Handler], metrics: Metrics) -> str:
         from pixiu.node.host import MessagingHost
+        from pixiu.node.metrics import add_roles
         from pixiu.node.surfaces import Surfaces
 
         engine, scheduler, settings = self._engine, self._scheduler, self._settings
@@ -166,6 +167,7 @@ class Node:
         self._surfaces = Surfaces(
             self._host, root, settings, engine.clock, scheduler, is_dev=self._is_dev, health=health
         )
+        add_roles(metrics, self._host.messaging, self._surfaces)
         port, _ = await self._surfaces.start()
         self._starting = asyncio.create_task(self._open_messaging(self._host))
         await asyncio.wait({self._starting}, timeout=START_SECONDS)

@@ -13,9 +13,12 @@ from msgspec.json import encode
 from pixiu.api.app import HttpApi
 from pixiu.api.server import HttpServer
 from pixiu.backends.memory.routes import MemoryRoutes
+from pixiu.console import console_pages
 from pixiu.model.message import message_view
 from pixiu.node.administration import NodeAdministration
+from pixiu.node.stats import Doors
 from pixiu.roles.broker.broker import Broker
+from pixiu.roles.broker.hot import HotRooms
 from pixiu.roles.broker.verbs import act as act_in_room
 from pixiu.roles.gateway import Gateway, LiveActions, RoomListening
 from pixiu.runtime.app_server import AppServer
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from pixiu.node.host import MessagingHost
     from pixiu.ports.clock import Clock
     from pixiu.ports.scheduler import Scheduler
+    from pixiu.roles.carrier.apply_rosters import Removed
     from pixiu.roles.carrier.apply_timelines import Said
     from pixiu.runtime.admin import Handler
 
@@ -55,7 +59,7 @@ class Surfaces:
         is_dev: bool,
         health: Mapping[str, Handler],
     ) -> None:
-        """``is_dev`` makes a signing key where there is none."""
+        """``is_dev`` makes a signing key where there is none, and tokens for whoever asks."""
         messaging = host.messaging
         context = messaging.proxy.context
         keys = Keyring(root, clock)
@@ -63,28 +67,33 @@ class Surfaces:
             keys.create(settings.security.token_algorithm)
         self._settings = settings
         self._certificates = certificates_from(settings.security, root)
-        authentication = make_authentication(Tokens(keys, clock, settings.security), clock, settings.security)
+        tokens = Tokens(keys, clock, settings.security)
+        authentication = make_authentication(tokens, clock, settings.security)
         self.gateway = Gateway(
             messaging, authentication.authenticate, clock, scheduler, settings.gateway,
             names=context.directory, message_bytes_max=settings.messaging.message_bytes_max,
         )  # fmt: skip
         LiveActions(self.gateway, context, scheduler, tell=messaging.relay.tell, is_present=messaging.relay.is_present)
+        self.hot_rooms = HotRooms(clock)
         self.broker = Broker(
             MemoryRoutes(), clock, scheduler, settings.rooms, self._push,
-            groups=host.stores.groups, user_name=context.directory.user_name,
+            groups=host.stores.groups, user_name=context.directory.user_name, report=self.hot_rooms.report,
         )  # fmt: skip
         self._names = context.directory
         messaging.when_said = self._said
-        messaging.proxy.when_left = self.broker.removed
+        messaging.when_removed = self._removed
         self._rooms = RoomListening(
             self.gateway, settings.rooms, clock,
             act=lambda actor, action, params, done: act_in_room(self.broker, actor, action, params, done),
             session_gone=self.broker.session_gone,
         )  # fmt: skip
+        doors = Doors(self.gateway.counters, self.broker, self.hot_rooms)
         self.api = HttpApi(
             act=messaging.act, find_user=messaging.proxy.find_user, authentication=authentication,
-            administration=NodeAdministration(host), health=health, settings=settings.security, clock=clock,
+            administration=NodeAdministration(host, doors), health=health, settings=settings.security, clock=clock,
+            pages=console_pages(is_dev=is_dev), issue_token=tokens.issue if is_dev else None,
         )  # fmt: skip
+        doors.http = self.api.counters
         tls = None if self._certificates is None else self._certificates.context
         self._http = HttpServer(self.api, connections_max=settings.security.http_connections_max)
         self._server = AppServer(self.gateway, settings.gateway, http_upstream=self._http.connection, tls=tls)
@@ -113,6 +122,11 @@ class Surfaces:
             view = message_view(each.body, self._names)
             view["prev"] = str(each.previous)
             self.broker.group_said(each.group, each.message_id, encode({"push": "message", "message": view}))
+
+    def _removed(self, removed: list[Removed]) -> None:
+        """Who is no member of a group any more hears no more of its room."""
+        for each in removed:
+            self.broker.removed(each.group, each.user)
 
     def _push(self, gateway: str, frames: list[Frame]) -> None:
         """From the broker to the one gateway of this process, and its acks back."""

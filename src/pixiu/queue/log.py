@@ -7,7 +7,7 @@ roles read what was committed from the writer's own hands.
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from pixiu.machines.queue_wire.messages import split_messages
 from pixiu.model.errors import CorruptData, Gone, NotFound, PixiuError, Unavailable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pixiu.queue.topic_log import TopicLog
     from pixiu.queue.topics import Topic
 
-__all__ = ["EngineLog"]
+__all__ = ["EngineLog", "TopicMessage", "topic_messages", "topic_records"]
 
 TOPICS = (MAIN, NOTIFY, TASKS, DEAD, SCHEDULE)
 _LIFETIME = _TIME = Struct("<q")
@@ -246,9 +246,17 @@ class EngineLog:
         return topic_records(engine.topics.log_of(live), topic, after, limit)
 
 
-def topic_records(log: TopicLog, topic: str, after: int, limit: int) -> list[LogRecord]:
-    """Records of one topic, from its own log."""
-    found: list[LogRecord] = []
+class TopicMessage(NamedTuple):
+    """One message as a topic's log has it."""
+
+    event_id: int
+    at: int
+    message: bytes
+
+
+def topic_messages(log: TopicLog, after: int, limit: int) -> list[TopicMessage]:
+    """Messages of one topic behind an event id, oldest first, from its own log."""
+    found: list[TopicMessage] = []
     place = log.find_after(after)
     while len(found) < limit:
         window = log.read(*place)
@@ -256,12 +264,19 @@ def topic_records(log: TopicLog, topic: str, after: int, limit: int) -> list[Log
             break
         for item in range(window.count):
             data = window.items(item, 1)
-            message = data[ITEM_HEADER_BYTES:]
-            message_id, key = number_and_key(message) if is_numbered(message) else (0, b"")
             (at,) = _TIME.unpack_from(data)
-            found.append(LogRecord(window.event_id(item), message_id, topic, body_of(message), key, at))
+            found.append(TopicMessage(window.event_id(item), at, data[ITEM_HEADER_BYTES:]))
         place = window.next_file_number, window.next_position
     return found[:limit]
+
+
+def topic_records(log: TopicLog, topic: str, after: int, limit: int) -> list[LogRecord]:
+    """Records of one topic, from its own log."""
+    found: list[LogRecord] = []
+    for event_id, at, message in topic_messages(log, after, limit):
+        message_id, key = number_and_key(message) if is_numbered(message) else (0, b"")
+        found.append(LogRecord(event_id, message_id, topic, body_of(message), key, at))
+    return found
 
 
 def refusal_text(data: bytes) -> str:

@@ -121,6 +121,7 @@ class TopicLog:
         self._folder = folder
         self._segment_bytes = segment_bytes
         self._open: dict[int, tuple[File, File]] = {}
+        self._full_sizes: dict[int, int] = {}
         self.numbers = sorted(int(name[:-4]) for name in files.names(folder) if name.endswith(".log"))
         self.file_number = 0
         self.size = 0
@@ -238,6 +239,25 @@ class TopicLog:
         if number == self.file_number:
             return self.size if ending == "log" else self._chunk_count * CHUNK_BYTES
         return self._segment(number)[0 if ending == "log" else 1].size()
+
+    @property
+    def total_size(self) -> int:
+        """Bytes of all its segments. Those that are full keep their size, so each is asked once."""
+        sizes = self._full_sizes
+        for number in self.numbers:
+            if number < self.file_number and number not in sizes:
+                sizes[number] = self.size_of(number)
+        return sum(sizes.get(number, 0) for number in self.numbers) + (self.size if self.numbers else 0)
+
+    def before_last(self, count: int) -> int:
+        """The event id behind which the last ``count`` messages lie."""
+        for number in reversed(self.numbers):
+            for at in reversed(range(self._chunks_in(number))):
+                chunk = self._chunk(number, at)
+                if chunk.last_event_id - chunk.first_event_id + 1 >= count:
+                    return chunk.last_event_id - count
+                count -= chunk.last_event_id - chunk.first_event_id + 1
+        return 0
 
     def flushable(self) -> list[str]:
         """Paths that may hold what is not flushed: segments since ``flushed``, and the names that lead to them."""

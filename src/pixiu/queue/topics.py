@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
@@ -293,6 +294,15 @@ class Topics:
         """Every topic, reserved and expired ones included."""
         rows = self._store.scan(_TOPIC_PREFIX, bytes([_TOPIC_PREFIX[0] + 1]))
         return [topic for key, _ in list(rows) if (topic := self.get(key[1:])) is not None]
+
+    def busiest(self, limit: int) -> list[Topic]:
+        """Those whose logs are open, most recently used first."""
+        return [topic for topic in list(reversed(self._open.values()))[:limit] if not topic.is_deleted]
+
+    def stored_after(self, name: bytes, limit: int) -> list[Topic]:
+        """Topics behind a name, in the order of names, reserved and expired ones included."""
+        rows = self._store.scan(_TOPIC_PREFIX + name + b"\0", bytes([_TOPIC_PREFIX[0] + 1]))
+        return [topic for key, _ in islice(rows, limit) if (topic := self.get(key[1:])) is not None]
 
     def stored(self, name: bytes) -> Topic | None:
         """A topic as committed, without loading it."""

@@ -87,6 +87,7 @@ class BrokerCounters:
 
     def __init__(self) -> None:
         self.messages = {"live": 0, "reliable": 0}
+        self.deliveries = 0
         self.frames = 0
         self.resends = 0
         self.lost = 0
@@ -324,6 +325,7 @@ class Broker:
     def _count(self, room: _OpenRoom, members: int, body: bytes) -> None:
         room.messages += 1
         room.deliveries += members
+        self.counters.deliveries += members
         room.bytes += len(body)
         self._has_acted(room)
 

@@ -7,7 +7,7 @@ become pointless (muting someone who has just left) does nothing. A record that 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pixiu.model.errors import Unavailable
 from pixiu.model.group import Group, Member, Role
@@ -22,11 +22,18 @@ if TYPE_CHECKING:
     from pixiu.ports.stores import Stores
     from pixiu.roles.carrier.reached import Reached
 
-__all__ = ["RosterApplier"]
+__all__ = ["Removed", "RosterApplier"]
 
 _PAGE = 1000
 _COUNTED_MAX = 10_000
 """A read that leaves more than this unread in a large group is not counted out."""
+
+
+class Removed(NamedTuple):
+    """Someone who is no member of a group any more: the group's room is told."""
+
+    group: int
+    user: int
 
 
 class RosterApplier:
@@ -38,6 +45,7 @@ class RosterApplier:
         self._groups = stores.groups
         self._timelines = stores.timelines
         self._reached = reached
+        self._removed: list[Removed] = []
         self._changes: dict[str, Callable[[LogRecord, Record], None]] = {
             "user": self._user,
             "contact": self._contact,
@@ -63,6 +71,11 @@ class RosterApplier:
         elif not parsed.to:
             raise ValueError("the record is for nobody and changes nothing")
         self._reached.rosters = event_id
+
+    def take_removed(self) -> list[Removed]:
+        """Who has left a group, or was removed from it, since the last time."""
+        removed, self._removed = self._removed, []
+        return removed
 
     # Users and contacts.
 
@@ -176,6 +189,7 @@ class RosterApplier:
         put = self._groups.put_member
         if op == MemberChanged.QUIT:
             put(group.number, replace(member, left=event_id))
+            self._removed.append(Removed(group.number, member.user))
         elif op in (MemberChanged.MUTE, MemberChanged.UNMUTE):
             put(group.number, replace(member, is_muted=op == MemberChanged.MUTE))
         elif op == MemberChanged.TRANSFER:

@@ -116,8 +116,7 @@ class Audit:
             for lane in LANES:
                 self._appliers.skip(lane, record.event_id)
             return
-        self._appliers.inboxes.take_arrivals()
-        self._appliers.inboxes.take_evictions()
+        self._appliers.forget_news()
         if record.key:
             if record.key in self._keys:
                 self._name(report.duplicates, "duplicate_count", message_id=record.message_id, reason="accepted twice")

@@ -11,6 +11,7 @@ were brought to; whatever a crash undoes is applied again. The carrier never wai
 from __future__ import annotations
 
 import logging
+from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pixiu.ports.scheduler import Scheduler, Timer
     from pixiu.ports.stores import Stores
     from pixiu.roles.carrier.appliers import Apply
+    from pixiu.roles.carrier.apply_rosters import Removed
     from pixiu.roles.carrier.apply_timelines import Marked, Said
     from pixiu.roles.carrier.reached import Limits
     from pixiu.roles.carrier.tasks import Performer, SchedulePerformer
@@ -49,6 +51,8 @@ _FORGET_INTERVAL_MS = 60_000
 _TURN_US = 10_000
 """A turn ends after this, whatever is left of its batch: a message to a large audience is a lot of work."""
 _FAR = 2**63
+_FLUSHES_TIMED_MAX = 64
+"""Flushes of the log whose way into the stores is timed at once; those that come meanwhile are not."""
 
 
 class _LaneState:
@@ -79,13 +83,17 @@ class Carrier:
         tell: Callable[[int, dict[str, object]], object],
         limits: Limits | None = None,
         say: Callable[[list[Said]], object] | None = None,
+        remove: Callable[[list[Removed]], object] | None = None,
         notify: Performer | None = None,
         general: Performer | None = None,
         schedule: SchedulePerformer | None = None,
         is_writer_busy: Callable[[], bool] = lambda: False,
         is_present: Callable[[int], bool] = lambda _user: True,
     ) -> None:
-        """``say`` is told what large groups say; ``notify``, ``general`` and ``schedule`` perform tasks, if given."""
+        """``say`` is told what large groups say, ``remove`` who left a group.
+
+        ``notify``, ``general`` and ``schedule`` perform tasks, if given.
+        """
         self.counters = CarrierCounters()
         self.dead = DeadLetters(queue, clock, scheduler, self.counters, retry_ms=settings.lane_retry_ms)
         self.tasks: Tasks | None = None
@@ -103,6 +111,7 @@ class Carrier:
         self._wake = wake
         self._tell = tell
         self._say = say
+        self._remove = remove
         self._is_writer_busy = is_writer_busy
         self._is_present = is_present
         self._appliers = Appliers(stores, limits)
@@ -115,6 +124,8 @@ class Carrier:
         self._has_tasks = False
         self._buried = 0
         self._yielding_since: int | None = None
+        self._flushes: deque[tuple[int, int]] = deque()
+        """The event id of a flush, and when it came."""
         self._commit_timer: Timer | None = None
         self._commit_problem = ""
         self._bug = ""
@@ -125,7 +136,7 @@ class Carrier:
     def start(self) -> None:
         """Follow the log from where the stores are."""
         self._is_running = True
-        self._log.follow(min(state.position for state in self._lanes), self._receive)
+        self._log.follow(min(state.position for state in self._lanes), self._flushed)
         if self.tasks is not None:
             self.tasks.start(self._stores.applied(Lane.TASKS))
         self._receive()
@@ -184,6 +195,12 @@ class Carrier:
         return [*problems, self._bug] if self._bug else problems
 
     # Turns.
+
+    def _flushed(self) -> None:
+        """The log has more."""
+        if len(self._flushes) < _FLUSHES_TIMED_MAX:
+            self._flushes.append((self._log.committed, self._clock.monotonic_us()))
+        self._receive()
 
     def _receive(self) -> None:
         if self._is_running and not self._is_turn_due:
@@ -340,6 +357,9 @@ class Carrier:
             counters.evicted += len(eviction.useqs)
         for marked in appliers.timelines.take_marked():
             self._tell(marked.from_user, self._receipt(marked))
+        removed = appliers.rosters.take_removed()
+        if removed and self._remove is not None:
+            self._remove(removed)
         said = appliers.timelines.take_said()
         if said and self._say is not None:
             self._say(said)
@@ -347,8 +367,15 @@ class Carrier:
             self._has_tasks = False
             self.tasks.pump()
         applied = self.applied_all
+        if self._flushes and self._flushes[0][0] <= applied:
+            self._time_applied(applied)
         while self._waiters and self._waiters[0][0] <= applied:
             self._scheduler.soon(heappop(self._waiters)[2])
+
+    def _time_applied(self, applied: int) -> None:
+        now_us, flushes, observe = self._clock.monotonic_us(), self._flushes, self.counters.apply_seconds.observe
+        while flushes and flushes[0][0] <= applied:
+            observe((now_us - flushes.popleft()[1]) / 1e6)
 
     def _receipt(self, marked: Marked) -> dict[str, object]:
         """What the sender's sessions are told."""

@@ -1,11 +1,12 @@
 """What the carrier counts. Hot paths add to plain numbers; ``/metrics`` reads them."""
 
-from pixiu.model.metric import Metric
+from pixiu.model.metric import HOP_SECONDS, Histogram, Metric, Value
 
 __all__ = ["METRICS", "CarrierCounters"]
 
 METRICS = (
     Metric("pixiu_carrier_records_total", "counter", "Records of the log that were applied."),
+    Metric("pixiu_carrier_apply_seconds", "histogram", "From a flush of the log to its records being applied."),
     Metric("pixiu_carrier_entries_total", "counter", "Ids that entered inboxes."),
     Metric("pixiu_carrier_evicted_total", "counter", "Ids that were dropped from full inboxes."),
     Metric("pixiu_carrier_commits_total", "counter", "Times the stores were made durable."),
@@ -24,6 +25,7 @@ class CarrierCounters:
 
     def __init__(self) -> None:
         self.records = 0
+        self.apply_seconds = Histogram(HOP_SECONDS)
         self.entries = 0
         self.evicted = 0
         self.commits = 0
@@ -35,7 +37,7 @@ class CarrierCounters:
         self.replayed = 0
         self.notifications = 0
 
-    def snapshot(self) -> dict[str, int]:
+    def snapshot(self) -> dict[str, Value]:
         """The present values, by metric name."""
         return {
             metric.name: getattr(self, metric.name.removeprefix("pixiu_carrier_").removesuffix("_total"))

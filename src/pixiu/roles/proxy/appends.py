@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from pixiu.im.draft import Accepted
 from pixiu.model.errors import Conflict, Overloaded, PixiuError, Unavailable
+from pixiu.model.metric import HOP_SECONDS, Histogram
 from pixiu.ports.log import MAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pixiu.ports.clock import Clock
     from pixiu.ports.log import Appended, Log
     from pixiu.ports.sendkeys import SendKeys
 
@@ -22,6 +24,9 @@ __all__ = ["Appends"]
 
 TRIES_MAX = 3
 """The log may say that its memory of keys does not reach back to where the index is: how often to catch up."""
+
+TIMED_ONE_IN = 16
+"""Appends whose way into the log is timed while many are on it; one that is alone always is."""
 
 
 class Appends:
@@ -31,6 +36,7 @@ class Appends:
         self,
         log: Log,
         keys: SendKeys,
+        clock: Clock,
         *,
         applied: Callable[[], int],
         when_applied: Callable[[int, Callable[[], object]], object],
@@ -38,6 +44,7 @@ class Appends:
     ) -> None:
         self._log = log
         self._keys = keys
+        self._clock = clock
         self._applied = applied
         self._when_applied = when_applied
         self._in_flight_max = in_flight_max
@@ -45,6 +52,9 @@ class Appends:
         self.waiting = 0
         """For the index to catch up; bounded likewise."""
         self.repeats = 0
+        self.accepted = 0
+        self.accept_seconds = Histogram(HOP_SECONDS)
+        self._untimed = 0
 
     def append(
         self,
@@ -70,10 +80,13 @@ class Appends:
         if self.in_flight >= self._in_flight_max:
             done(Overloaded(f"{self.in_flight} actions are on their way into the log already", retry_after_ms=100))
             return
+        begun_us = self._begun_us()
         self.in_flight += 1
 
         def committed(appended: Appended | PixiuError) -> None:
             self.in_flight -= 1
+            if begun_us:
+                self.accept_seconds.observe((self._clock.monotonic_us() - begun_us) / 1e6)
             if isinstance(appended, PixiuError):
                 if isinstance(appended, Conflict):
                     self._behind(payload, at, key, done, tries, appended)
@@ -83,9 +96,18 @@ class Appends:
                 self.repeats += 1
                 self._wait(appended.event_id, lambda: self._found(appended, at, key, done), done)
             else:
+                self.accepted += 1
                 done(Accepted(appended.message_id, appended.event_id, at))
 
         self._log.append(MAIN, payload, committed, key=key, unless_after=applied)
+
+    def _begun_us(self) -> int:
+        """When an append begins, if it is one of those that are timed; 0 if not."""
+        self._untimed += 1
+        if self.in_flight and self._untimed < TIMED_ONE_IN:
+            return 0
+        self._untimed = 0
+        return self._clock.monotonic_us()
 
     def _behind(
         self,

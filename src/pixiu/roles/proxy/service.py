@@ -68,13 +68,11 @@ class Proxy:
         self._rates = Rates(clock, per_second=settings.sends_per_second, burst=settings.send_burst)
         self.schedules = Schedules(log)
         self.appends = Appends(
-            log, stores.keys, applied=applied, when_applied=when_applied, in_flight_max=in_flight_max
+            log, stores.keys, clock, applied=applied, when_applied=when_applied, in_flight_max=in_flight_max
         )
         self.context = Context(
             stores, clock, settings, creates_users=creates_users, node_id=node_id, own_scheduled=self.schedules.of
         )
-        self.when_left: Callable[[int, int], object] = lambda _group, _user: None
-        """Told the group and the user when someone is no member any more: who listens in its room hears no more."""
         self.unapplied = 0
         self.actions: dict[str, int] = dict.fromkeys(VERBS, 0)
         self.refused: dict[str, int] = {}
@@ -239,8 +237,6 @@ class Proxy:
             self._answer(draft, accepted, done)
 
     def _answer(self, draft: Draft, accepted: Accepted, done: Done) -> None:
-        if draft.leaves is not None:
-            self.when_left(*draft.leaves)
         try:
             answer = draft.answer(accepted)
         except PixiuError as error:

@@ -90,6 +90,9 @@ class Deliveries:
                         self._push(inbox, command)
                     case AckInbox(first, through):
                         self._counters.acks += 1
+                        self._counters.acked += through - first + 1
+                        if inbox.timed_ack and through >= inbox.timed_ack:
+                            self._time_ack(inbox)
                         self.rows.acked.add(inbox.key, first, through)
                     case SetTimer(kind, attempt):
                         self._set_timer(inbox, kind, attempt)
@@ -160,6 +163,8 @@ class Deliveries:
 
     def _push(self, inbox: LiveInbox, command: PushTo) -> None:
         session_id, pushes, others = command
+        if inbox.timed_push and others and others[-1].useq >= inbox.timed_push:
+            self._time_push(inbox, pushes)
         for live in inbox.sessions:
             if live.session.session_id != session_id:
                 if live.is_loaded:
@@ -205,6 +210,21 @@ class Deliveries:
                 live.sink.push(session_id, pushes)
 
     # Time.
+
+    def _time_push(self, inbox: LiveInbox, pushes: list[Push]) -> None:
+        """The entry that is timed is handed to the gateway: from here on it is its ack that is timed.
+
+        What the session sent itself is not pushed to it, and says nothing about either.
+        """
+        if pushes and pushes[-1].useq >= inbox.timed_push:
+            now_us = self._clock.monotonic_us()
+            self._counters.deliver_seconds.observe((now_us - inbox.timed_us) / 1e6)
+            inbox.timed_ack, inbox.timed_us = pushes[-1].useq, now_us
+        inbox.timed_push = 0
+
+    def _time_ack(self, inbox: LiveInbox) -> None:
+        self._counters.ack_seconds.observe((self._clock.monotonic_us() - inbox.timed_us) / 1e6)
+        inbox.timed_ack = 0
 
     def _set_timer(self, inbox: LiveInbox, kind: TimerKind, attempt: int) -> None:
         inbox.timer = kind

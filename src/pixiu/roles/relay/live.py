@@ -42,7 +42,9 @@ class LiveSession:
 class LiveInbox:
     """An inbox whose platform has at least one session."""
 
-    __slots__ = ("delivery", "due", "key", "listed", "platform", "sessions", "timer")
+    __slots__ = (
+        "delivery", "due", "key", "listed", "platform", "sessions", "timed_ack", "timed_push", "timed_us", "timer",
+    )  # fmt: skip
 
     def __init__(self, user: int, platform: str, delivery: Delivery) -> None:
         self.key = (user, platform)
@@ -53,3 +55,6 @@ class LiveInbox:
         self.timer = TimerKind.REQUEST
         self.due = 0  # the tick at which the timer fires, 0 for none
         self.listed = 0  # the tick of the slot that this inbox lies in, 0 for none
+        self.timed_push = 0  # the useq whose push is timed, 0 for none
+        self.timed_ack = 0  # the useq whose ack is timed, 0 for none
+        self.timed_us = 0  # when it was applied, or pushed

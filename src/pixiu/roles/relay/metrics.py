@@ -1,6 +1,6 @@
 """What the relay counts. Hot paths add to plain numbers; ``/metrics`` reads them."""
 
-from pixiu.model.metric import Metric
+from pixiu.model.metric import HOP_SECONDS, Histogram, Metric, Value
 
 __all__ = ["METRICS", "RelayCounters"]
 
@@ -11,6 +11,9 @@ METRICS = (
     Metric("pixiu_relay_copies_total", "counter", "Messages handed to other sessions of a platform."),
     Metric("pixiu_relay_resends_total", "counter", "Messages handed over again, since no ack came."),
     Metric("pixiu_relay_acks_total", "counter", "Acks that moved an inbox."),
+    Metric("pixiu_relay_acked_total", "counter", "Entries that acks moved out of their inbox."),
+    Metric("pixiu_relay_deliver_seconds", "histogram", "From an entry being applied to its push; some of each batch."),
+    Metric("pixiu_relay_ack_seconds", "histogram", "From that push to its ack."),
     Metric("pixiu_relay_kicks_total", "counter", "Sessions that were closed by the server."),
     Metric("pixiu_relay_away_total", "counter", "Wakes of platforms without a session."),
     Metric("pixiu_relay_dead_total", "counter", "Entries that nobody was there for and that are not kept."),
@@ -32,6 +35,9 @@ class RelayCounters:
         self.copies = 0
         self.resends = 0
         self.acks = 0
+        self.acked = 0
+        self.deliver_seconds = Histogram(HOP_SECONDS)
+        self.ack_seconds = Histogram(HOP_SECONDS)
         self.kicks = 0
         self.away = 0
         self.dead = 0
@@ -41,7 +47,7 @@ class RelayCounters:
         self.resyncs = 0
         self.epochs = 0
 
-    def snapshot(self) -> dict[str, int]:
+    def snapshot(self) -> dict[str, Value]:
         """The present values, by metric name."""
         return {
             metric.name: getattr(self, metric.name.removeprefix("pixiu_relay_").removesuffix("_total"))

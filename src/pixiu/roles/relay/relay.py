@@ -43,6 +43,8 @@ log = logging.getLogger(__name__)
 
 RESYNC_BATCH = 500
 """Sessions that are told to resync in one turn."""
+TIMED_ONE_IN = 16
+"""Inboxes whose delivery is timed: the first of each batch of wakes, and of every so many behind it."""
 
 
 class Away(Protocol):
@@ -192,16 +194,31 @@ class Relay:
         found = [live.session for inbox in self._users.get(user, ()) for live in inbox.sessions]
         return sorted(found, key=lambda session: -session.number)
 
+    def sessions(self, before: int, limit: int) -> list[Session]:
+        """Who is connected here, newest first, from behind the session ``before``; 0 is the newest."""
+        found: list[Session] = []
+        for session_id in reversed(self._live):  # ids rise, so they are in order
+            if len(found) == limit:
+                break
+            if not before or session_id < before:
+                found.append(self._live[session_id].session)
+        return found
+
     # Messages.
 
     def wake(self, wakes: Iterable[Wake]) -> None:
         """Inboxes have grown, and the stores have it. Those who are away are told to ``away``, once per user."""
         missed: dict[int, dict[str, list[Entry]]] = {}
         perform = self._deliveries.perform
+        now_us, untimed = self._clock.monotonic_us(), TIMED_ONE_IN - 1
         for wake in wakes:
             user, platform, latest, entries, bodies = wake
             inbox = self._find(user, platform)
             if inbox is not None:
+                untimed += 1
+                if untimed >= TIMED_ONE_IN and not inbox.timed_push and not inbox.timed_ack:
+                    untimed = 0
+                    inbox.timed_push, inbox.timed_us = latest, now_us
                 commands = inbox.delivery.woken(latest, entries, bodies)
                 if commands:
                     perform(inbox, commands)
@@ -312,6 +329,7 @@ class Relay:
 
     def _begin(self, inbox: LiveInbox, cursor: int = 0) -> None:
         """Deliver to the newest session. It begins with all that is not acked, so that others may have copies of it."""
+        inbox.timed_push = inbox.timed_ack = 0
         for live in inbox.sessions:
             live.is_loaded = True
         self._perform(inbox, inbox.delivery.logged_in(inbox.sessions[0].session, cursor))

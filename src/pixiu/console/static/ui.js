@@ -1,0 +1,234 @@
+/**
+ * What pages are built of: Preact with htm, and the parts in styles/parts.css as components.
+ *
+ *     import { html, useState, PageFrame, Card, Table, Button, useLoad } from '/ui.js';
+ */
+import { Fragment, h, render } from 'preact';
+import { useCallback, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from 'preact/hooks';
+import htm from 'htm';
+import { t } from '/i18n.js';
+
+export { Fragment, h, render, useCallback, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState };
+export const html = htm.bind(h);
+
+const ICONS = {
+  alert: 'M12 8.5v4.5m0 3.5h.01M10.3 4.2 2.8 17.2A2 2 0 0 0 4.5 20.2h15a2 2 0 0 0 1.7-3L13.7 4.2a2 2 0 0 0-3.4 0Z',
+  audit: 'M9 12.5l2 2 4.5-5M12 21c5-1.5 8-4.5 8-9.5V6l-8-3-8 3v5.5C4 16.5 7 19.5 12 21Z',
+  back: 'M19 12H5m6-7-7 7 7 7',
+  chat: 'M20.5 11.5a8 8 0 0 1-8.5 7.5 9.5 9.5 0 0 1-3.3-.6L4 20l1.4-3.7A7 7 0 0 1 3.5 11.5 8 8 0 0 1 12 4a8 8 0 0 1 8.5 7.5Z',
+  check: 'M4.5 12.5l5 5L19.5 7',
+  checks: 'M2 12.5l4.5 5L15.5 7M11.5 16.3l1.2 1.2L22 7',
+  clock: 'M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18Zm0-14v5l3.5 2',
+  close: 'M6 6l12 12M18 6 6 18',
+  cluster: 'M12 8V5m0 3-5 8m5-8 5 8m-10 0h10M12 5a1.5 1.5 0 1 0 0-.01M6.5 19.5a2 2 0 1 0 0-4 2 2 0 0 0 0 4Zm11 0a2 2 0 1 0 0-4 2 2 0 0 0 0 4Z',
+  dead: 'M4 6h16v12H4zM4 7l8 6 8-6M9.5 15.5l5 5m0-5-5 5',
+  down: 'M12 5v14m-7-7 7 7 7-7',
+  globe: 'M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18ZM3 12h18M12 3c2.5 2.5 3.5 5.5 3.5 9s-1 6.5-3.5 9c-2.5-2.5-3.5-5.5-3.5-9S9.5 5.5 12 3Z',
+  group: 'M9 11.5a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7Zm-6 8c0-3 2.5-5 6-5s6 2 6 5m.5-15a3.5 3.5 0 0 1 0 7m2 3.2c2.2.7 3.5 2.3 3.5 4.3',
+  info: 'M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18Zm0-10v5m0-8.5v.01',
+  live: 'M3 12h4l3-8 4 16 3-8h4',
+  lock: 'M6.5 11V8a5.5 5.5 0 0 1 11 0v3M5 11h14v9H5z',
+  logout: 'M14 4H6v16h8m-4-8h11m-4-4 4 4-4 4',
+  menu: 'M4 7h16M4 12h16M4 17h16',
+  moon: 'M20 14.5A8.5 8.5 0 0 1 9.5 4a8.5 8.5 0 1 0 10.5 10.5Z',
+  more: 'M5 12h.01M12 12h.01M19 12h.01',
+  pause: 'M9 5v14M15 5v14',
+  pipeline: 'M4 20V11m5.3 9V5m5.4 15v-6M20 20V8',
+  play: 'M7 4.5v15l12-7.5Z',
+  plus: 'M12 5v14M5 12h14',
+  refresh: 'M20 11a8 8 0 0 0-14-4.5L4 9m0-5v5h5m-5 4a8 8 0 0 0 14 4.5l2-2.5m0 5v-5h-5',
+  reply: 'M10 7 4.5 12 10 17m-5-5h8c4 0 6.5 2 6.5 6',
+  room: 'M12 13.5a1.5 1.5 0 1 0 0-3 1.5 1.5 0 0 0 0 3ZM8 16a5.5 5.5 0 0 1 0-8m8 0a5.5 5.5 0 0 1 0 8M5 19a9.5 9.5 0 0 1 0-14m14 0a9.5 9.5 0 0 1 0 14',
+  search: 'M11 18a7 7 0 1 0 0-14 7 7 0 0 0 0 14Zm9 2-4-4',
+  send: 'M5 12 3.5 4.5 20.5 12 3.5 19.5 5 12Zm0 0h7',
+  sessions: 'M4 5h16v11H4zM9 20h6m-3-4v4',
+  sun: 'M12 16a4 4 0 1 0 0-8 4 4 0 0 0 0 8Zm0-14v2m0 16v2M4 12H2m20 0h-2M5 5l1.4 1.4m11.2 11.2L19 19M5 19l1.4-1.4M17.6 6.4 19 5',
+  topics: 'M4 7c0-1.7 3.6-3 8-3s8 1.3 8 3-3.6 3-8 3-8-1.3-8-3Zm0 0v10c0 1.7 3.6 3 8 3s8-1.3 8-3V7M4 12c0 1.7 3.6 3 8 3s8-1.3 8-3',
+  undo: 'M8 5 4 9l4 4M4 9h10a5.5 5.5 0 0 1 0 11H9',
+  user: 'M12 12a4 4 0 1 0 0-8 4 4 0 0 0 0 8Zm-7.5 8c.5-3.5 3.3-5.5 7.5-5.5s7 2 7.5 5.5',
+};
+
+/** A line drawing by its name. Decoration: whatever it stands for is said beside it, or in an aria-label. */
+export function Icon({ name, size = 20 }) {
+  return html`<svg class="icon" width=${size} height=${size} viewBox="0 0 24 24" aria-hidden="true"><path d=${ICONS[name] ?? ICONS.info} /></svg>`;
+}
+
+/** A button. `kind`: primary, danger, quiet, or nothing; with an icon and no text it is round and needs a `label`. */
+export function Button({ kind = '', icon, label, small, wide, busy, class: more = '', children, ...rest }) {
+  const round = icon && !children ? 'round' : '';
+  return html`<button type="button" class="button ${kind} ${round} ${small ? 'small' : ''} ${wide ? 'wide' : ''} ${more}"
+    aria-label=${label} title=${round ? label : undefined} aria-busy=${busy ? 'true' : undefined} ...${rest} disabled=${rest.disabled || busy}>
+    ${busy ? html`<span class="spinner" />` : icon && html`<${Icon} name=${icon} size=${small ? 16 : 18} />`}${children}
+  </button>`;
+}
+
+/** A labelled input. `as`: input, textarea or select. */
+export function Field({ label, hint, as = 'input', children, ...rest }) {
+  return html`<label class="field"><span>${label}</span><${as} class="input" ...${rest}>${children}<//>${hint && html`<small>${hint}</small>`}</label>`;
+}
+
+/** A hue of its own for every id. */
+export function hueOf(id) {
+  let hash = 2166136261;
+  for (const character of id) hash = Math.imul(hash ^ character.codePointAt(0), 16777619);
+  return Math.abs(hash) % 360;
+}
+
+/** A coloured disc with the first letters of a name; square for groups and rooms. `state`: online, offline or nothing. */
+export function Avatar({ id, name = '', size = '', square = false, icon, state }) {
+  const shown = (name || id).trim();
+  const parts = shown.split(/[\s_.-]+/).filter(Boolean);
+  const letters = /^[\u0000-\u024f]/.test(shown) && parts.length > 1 ? [...parts[0]][0] + [...parts[1]][0] : [...shown][0] ?? '?';
+  const hue = hueOf(id);
+  const colour = `linear-gradient(145deg, hsl(${hue} var(--avatar-s) calc(var(--avatar-l) + 6%)), hsl(${(hue + 24) % 360} var(--avatar-s) calc(var(--avatar-l) - 5%)))`;
+  return html`<span class="avatar ${size} ${square ? 'square' : ''}" style=${{ background: colour }} aria-hidden="true">
+    ${icon ? html`<${Icon} name=${icon} size=${size === 's' ? 15 : 20} />` : letters.toUpperCase()}
+    ${state && html`<span class="dot ${state}" />`}
+  </span>`;
+}
+
+/** A small coloured word. `tone`: good, bad, gold, accent, or nothing. */
+export const Badge = ({ tone = '', children }) => html`<span class="badge ${tone}">${children}</span>`;
+
+/** A number that matters, in a `<dl class="grid">`. */
+export const Stat = ({ label, value, hint, tone = '' }) =>
+  html`<div class="stat ${tone}"><dt>${label}</dt><dd>${value}</dd>${hint && html`<small>${hint}</small>`}</div>`;
+
+/** Something that says why there is nothing, and what to do. */
+export const Empty = ({ icon = 'info', title, text, children }) =>
+  html`<div class="empty"><${Icon} name=${icon} size=${40} /><h2>${title}</h2>${text && html`<p>${text}</p>`}${children}</div>`;
+
+/** A framed part of a page. `flush`: the content reaches the frame, as tables do. */
+export const Card = ({ title, actions, flush, class: more = '', children }) => html`<section class="card ${flush ? 'flush' : ''} ${more}">
+  ${(title || actions) && html`<header>${title ? html`<h2>${title}</h2>` : html`<span class="grow" />`}${actions}</header>`}${children}
+</section>`;
+
+/** A page with its heading; `actions` stand at its right. Opens the menu on a phone. */
+export const PageFrame = ({ title, text, actions, children }) => html`<div class="page"><div class="inner">
+  <header class="page-head">
+    <${MenuButton} /><div><h1>${title}</h1>${text && html`<p>${text}</p>`}</div>${actions && html`<div class="row wrap">${actions}</div>`}
+  </header>${children}
+</div></div>`;
+
+/** On a phone, opens the list of pages. */
+export const MenuButton = () =>
+  html`<${Button} kind="quiet" icon="menu" class="menu-button" label=${t('menu.open')} onClick=${() => window.dispatchEvent(new Event('pixiu-menu'))} />`;
+
+/**
+ * A table. Columns are `{ key, title, right?, show?(row) }`; `empty` is shown without rows; `onPick(row)` makes rows
+ * choosable by mouse and keyboard.
+ */
+export function Table({ columns, rows, keyOf = (row, index) => index, empty, onPick, label }) {
+  if (!rows.length && empty) return empty;
+  const pick = (row) => onPick && {
+    class: 'pickable', tabIndex: 0, onClick: () => onPick(row),
+    onKeyDown: (event) => event.key === 'Enter' && event.target === event.currentTarget && onPick(row),
+  };
+  return html`<div class="scroller" tabindex=${onPick ? undefined : 0} role="region" aria-label=${label}><table class="table">
+    <thead><tr>${columns.map((each) => html`<th scope="col" class=${each.right ? 'right' : ''}>${each.title}</th>`)}</tr></thead>
+    <tbody>${rows.map((row, index) => html`<tr key=${keyOf(row, index)} ...${pick(row)}>
+      ${columns.map((each) => html`<td class=${each.right ? 'right' : ''}>${each.show ? each.show(row) : row[each.key]}</td>`)}</tr>`)}</tbody>
+  </table></div>`;
+}
+
+/** A choice of few: `options` are `[value, text]` pairs. */
+export const Tabs = ({ value, options, onChange, label }) => html`<div class="tabs" role="tablist" aria-label=${label}>
+  ${options.map(([each, text]) => html`<button key=${each} type="button" role="tab" aria-selected=${String(each === value)} onClick=${() => onChange(each)}>${text}</button>`)}
+</div>`;
+
+/** A dialog over the page. Esc and the cross close it; the focus stays inside. Put `.actions` last in it. */
+export function Dialog({ title, onClose, children }) {
+  const ref = useRef(null);
+  useEffect(() => {
+    const dialog = ref.current;
+    const before = document.activeElement;
+    dialog.showModal();
+    dialog.querySelector('[autofocus]')?.focus();
+    return () => {
+      dialog.close();
+      before?.focus?.();
+    };
+  }, []);
+  const onCancel = (event) => {
+    event.preventDefault();
+    onClose();
+  };
+  return html`<dialog ref=${ref} class="dialog" aria-label=${title} onCancel=${onCancel} onKeyDown=${(event) => event.stopPropagation()}
+    onMouseDown=${(event) => event.target === ref.current && onClose()}>
+    <header><h2 class="cut">${title}</h2><${Button} kind="quiet" icon="close" label=${t('close')} onClick=${onClose} /></header>
+    <div class="content">${children}</div>
+  </dialog>`;
+}
+
+const toasts = { shown: [], listener: null, next: 1 };
+const TOASTS_MAX = 3;
+
+/** Says something in passing. `tone`: bad, or nothing. At most three are shown; the oldest goes. */
+export function toast(text, tone = '') {
+  const each = { id: toasts.next++, text, tone };
+  toasts.shown = [...toasts.shown, each].slice(-TOASTS_MAX);
+  toasts.listener?.();
+  setTimeout(() => {
+    toasts.shown = toasts.shown.filter((other) => other !== each);
+    toasts.listener?.();
+  }, 4500);
+}
+
+/** Where toasts appear; the shell has it. */
+export function Toasts() {
+  const [, again] = useReducer((n) => n + 1, 0);
+  useEffect(() => {
+    toasts.listener = () => again();
+    return () => (toasts.listener = null);
+  }, []);
+  return html`<div class="toasts" role="status" aria-live="polite">${toasts.shown.map((each) => html`<div key=${each.id} class="toast ${each.tone}">${each.text}</div>`)}</div>`;
+}
+
+/** What went wrong, with a way to try again. An admin's page shows to others what they lack. */
+export function ErrorBox({ error, onRetry }) {
+  if (error.code === 'forbidden' || error.code === 'unauthenticated') {
+    return html`<${Empty} icon="lock" title=${t('admin.needed')} text=${t('admin.how')}><pre class="mono">pixiu token NAME --admin</pre><//>`;
+  }
+  return html`<div class="notice" role="alert"><${Icon} name="alert" /><span class="grow">${error.message}</span>
+    ${onRetry && html`<${Button} small onClick=${onRetry}>${t('retry')}<//>`}</div>`;
+}
+
+/**
+ * Loads, and loads again: `const { data, error, busy, reload } = useLoad(() => client.http('/v1/admin/topics'), [], 5000)`.
+ * With `everyMs` it repeats while the page is visible. What was loaded stays until the next is there.
+ */
+export function useLoad(load, needs = [], everyMs = 0) {
+  const [state, setState] = useState({ data: null, error: null, busy: true });
+  const [again, reload] = useReducer((n) => n + 1, 0);
+  useEffect(() => {
+    let alive = true;
+    let timer = 0;
+    const run = async () => {
+      if (document.hidden && everyMs) {
+        timer = setTimeout(run, everyMs);
+        return;
+      }
+      setState((before) => ({ ...before, busy: true }));
+      try {
+        const data = await load();
+        if (alive) setState({ data, error: null, busy: false });
+      } catch (error) {
+        if (alive) setState((before) => ({ data: before.data, error, busy: false }));
+      }
+      if (alive && everyMs) timer = setTimeout(run, everyMs);
+    };
+    run();
+    return () => {
+      alive = false;
+      clearTimeout(timer);
+    };
+  }, [...needs, again]);
+  return { ...state, reload };
+}
+
+/** The three states of something that loads: an error, a wait, or `children(data)`. */
+export function Loaded({ of: state, children }) {
+  if (state.data === null && state.error) return html`<${ErrorBox} error=${state.error} onRetry=${state.reload} />`;
+  if (state.data === null) return html`<div class="empty"><span class="spinner" role="status" aria-label=${t('loading')} /></div>`;
+  return html`${state.error && html`<${ErrorBox} error=${state.error} onRetry=${state.reload} />`}${children(state.data)}`;
+}

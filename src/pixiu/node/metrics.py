@@ -1,0 +1,37 @@
+"""Everything that a node exports at ``/metrics``: what each role declares, and where its numbers come from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pixiu.api.metrics import METRICS as API
+from pixiu.queue.metrics import METRICS as QUEUE
+from pixiu.roles.broker.metrics import METRICS as BROKER
+from pixiu.roles.broker.metrics import snapshot as broker_snapshot
+from pixiu.roles.carrier.metrics import METRICS as CARRIER
+from pixiu.roles.gateway.metrics import METRICS as GATEWAY
+from pixiu.roles.horn.metrics import METRICS as HORN
+from pixiu.roles.proxy.metrics import METRICS as PROXY
+from pixiu.roles.proxy.metrics import snapshot as proxy_snapshot
+from pixiu.roles.relay.metrics import METRICS as RELAY
+
+if TYPE_CHECKING:
+    from pixiu.node.messaging import Messaging
+    from pixiu.node.surfaces import Surfaces
+    from pixiu.runtime.metrics import Metrics
+
+__all__ = ["DECLARED", "add_roles"]
+
+DECLARED = (*QUEUE, *PROXY, *CARRIER, *RELAY, *HORN, *GATEWAY, *BROKER, *API)
+"""Of all roles, in the order of a message's way."""
+
+
+def add_roles(metrics: Metrics, messaging: Messaging, surfaces: Surfaces) -> None:
+    """Export what the roles of messaging and its doors count."""
+    metrics.add(PROXY, lambda: proxy_snapshot(messaging.proxy))
+    metrics.add(CARRIER, messaging.carrier.counters.snapshot)
+    metrics.add(RELAY, messaging.relay.counters.snapshot)
+    metrics.add(HORN, messaging.horn.counters.snapshot)
+    metrics.add(GATEWAY, surfaces.gateway.counters.snapshot)
+    metrics.add(BROKER, lambda: broker_snapshot(surfaces.broker))
+    metrics.add(API, surfaces.api.counters.snapshot)
