@@ -153,8 +153,10 @@ class World:
         return f"ws://127.0.0.1:{self.port}/ws?token={token}" + (f"&cursor={cursor}" if cursor else "")
 
     async def connect(self, token: str, *, cursor: str = "", acks: bool = True, **options: Any) -> Client:
-        socket = await connect(self.url(token, cursor), ping_interval=None, **options)
-        client = Client(socket, acks=acks)
+        return await self.connect_to(self.url(token, cursor), acks=acks, **options)
+
+    async def connect_to(self, url: str, *, acks: bool = True, **options: Any) -> Client:
+        client = Client(await connect(url, ping_interval=None, **options), acks=acks)
         self._clients.append(client)
         return client
 
