@@ -12,22 +12,32 @@ import httpx
 import pytest
 import websockets
 
+from pixiu.config import SecuritySettings
+from pixiu.ports.authentication import Identity
+from pixiu.runtime.clock import SystemClock
+from pixiu.runtime.keys import Keyring
+from pixiu.runtime.tokens import Tokens
 from tests.servers import free_port, wait_for
 
 
 class Served:
     """``pixiu serve --dev`` on a directory."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, *settings: str) -> None:
         self.data = data
+        self.settings = ["messaging.group_inbox_limit=2", *settings]
+        self.log = data.with_suffix(".log")
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        ports = ["--port", str(self.port), "--queue-port", "0", "--set", "messaging.group_inbox_limit=2"]
-        command = [sys.executable, "-m", "pixiu", "serve", "--dev", "--data", str(self.data), *ports]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        options = ["--port", str(self.port), "--queue-port", "0"]
+        for setting in self.settings:
+            options += ["--set", setting]
+        command = [sys.executable, "-m", "pixiu", "serve", "--dev", "--data", str(self.data), *options]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
         wait_for(self.is_ready, what="the server to be ready", timeout_s=20)
 
     def is_ready(self) -> bool:
@@ -36,17 +46,20 @@ class Served:
         except httpx.HTTPError:
             return False
 
-    def stop(self, *, kill: bool = False) -> None:
+    def stop(self, *, kill: bool = False) -> int:
+        """Returns the exit code."""
         assert self._process is not None
         if kill:
             self._process.kill()
         else:
             self._process.terminate()
-        self._process.wait(20)
+        return self._process.wait(20)
 
     def token(self, user: str, *options: str) -> str:
-        command = [sys.executable, "-m", "pixiu", "token", user, "--data", str(self.data), *options]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        """What ``pixiu token USER`` prints, without a process for each."""
+        clock = SystemClock()
+        tokens = Tokens(Keyring(self.data, clock), clock, SecuritySettings())
+        return tokens.issue(Identity(user, "web", "", is_admin="--admin" in options))
 
     def act(self, token: str, action: str, **params: object) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {token}"}
