@@ -195,7 +195,12 @@ def test_ten_thousand_frames_of_garbage_leave_nothing_behind(served: Served) -> 
     """Resident memory grows by no more than a few caches."""
 
     async def flood(count: int) -> None:
-        garbage = [b"{", b'{"id":1,"action":"send","params":{"to":"bob","text":"' + b"x" * 1000, b"\xff" * 100, b"[" * 500]
+        garbage = [
+            b"{",
+            b'{"id":1,"action":"send","params":{"to":"bob","text":"' + b"x" * 1000,
+            b"\xff" * 100,
+            b"[" * 500,
+        ]
         for number in range(count):
             payload = garbage[number % len(garbage)]
             data = handshake(f"u{number % 50}") + frame_of(1, payload) * 10

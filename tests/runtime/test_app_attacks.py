@@ -1,4 +1,4 @@
-"""What an attacker would try at the client port: each costs a bounded amount, ends its own connection, hurts no other."""
+"""What an attacker would try at the client port: it costs a bounded amount, ends its own connection, hurts no other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 import socket
 import ssl
 from struct import pack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from websockets.asyncio.client import connect
@@ -38,7 +38,10 @@ FRAMES = {
     "a terabyte": (b"\x81\xff" + pack(">Q", 2**40) + b"\0" * 4, 1009),
     "a part of nothing": (frame_of(CONTINUATION, ASK), 4400),
     "a message in a message": (frame_of(TEXT, b"{", is_last=False) + frame_of(TEXT, b"}"), 4400),
-    "thousands of empty parts": (frame_of(TEXT, b"", is_last=False) + frame_of(CONTINUATION, is_last=False) * 2000, 1009),
+    "thousands of empty parts": (
+        frame_of(TEXT, b"", is_last=False) + frame_of(CONTINUATION, is_last=False) * 2000,
+        1009,
+    ),
     "nothing": (frame_of(TEXT), 4400),
     "a bomb of brackets": (frame_of(TEXT, b'{"id":1,"action":"send","params":' + b"[" * 60_000), 4400),
     "a wide bomb": (frame_of(TEXT, b"[" + b"{}," * 60_000 + b"{}]"), 4400),
@@ -75,7 +78,7 @@ class TestFrames:
             raw.close()
 
     async def test_requests_whose_answers_nobody_reads_stop_being_read(self, tmp_path: Path) -> None:
-        settings = {"slow_timeout_ms": 1_000, "output_bytes_max": 256 * 1024, "requests_per_user": 0}
+        settings: dict[str, Any] = {"slow_timeout_ms": 1_000, "output_bytes_max": 256 * 1024, "requests_per_user": 0}
         async with world_at(tmp_path, **settings) as world:
             for number in range(50):
                 await world.node.send("alice", to="flood", text=f"{number} " + "x" * 5_000)
@@ -177,7 +180,7 @@ class TestTls:
     async def test_plain_text_is_refused_in_order_and_tls_goes_on(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """HTTP, a WebSocket, frames, nothing, half a handshake: each ends; nobody else notices, nothing is blamed on us."""
+        """HTTP, a WebSocket, frames, nothing, half a handshake: each ends, nobody else notices, and no traceback."""
         authority = Authority(tmp_path, "authority")
         authority.certify(tmp_path / "chain.pem", tmp_path / "key.pem")
         certificates = Certificates(tmp_path / "chain.pem", tmp_path / "key.pem")

@@ -236,7 +236,6 @@ class TestConversation:
             await alice.leave()
             await eventually(lambda: world.gateway.counters.connections == 2)
 
-
     @pytest.mark.feature("P27")
     async def test_talk_leaves_no_trace(self, tmp_path: Path) -> None:
         """Never stored, never acked: neither history nor an inbox nor the log has it; who comes later hears nothing."""

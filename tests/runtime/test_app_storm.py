@@ -7,11 +7,15 @@ import resource
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pixiu.roles.relay.leaving import FEW
 from tests.roles.gateway.world import World, eventually, on_the_loop_that_serves, world_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 COUNT = 10_000
 SWARM = Path(__file__).with_name("swarm.py")
@@ -54,7 +58,7 @@ class Writes:
         for name in ("add", "remove"):
             setattr(table, name, self._counted(getattr(table, name)))
 
-    def _counted(self, call):  # type: ignore[no-untyped-def]
+    def _counted(self, call: Callable[..., object]) -> Callable[..., object]:
         def counted(*args: object) -> object:
             self.count += 1
             return call(*args)

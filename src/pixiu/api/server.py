@@ -51,7 +51,7 @@ _TOO_MANY_BODY = b'{"error":{"code":"busy","message":"your address has too many 
 
 
 class _Addresses:
-    """How many connections each address has, and may have. Of this machine's own there is no bound: proxies are here."""
+    """How many connections each address has, and may have. This machine's own has no bound: proxies are here."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -49,9 +49,7 @@ class RawWebSocket:
         self._number = 0
 
     @classmethod
-    async def open(
-        cls, port: int, token: str, *, receive_bytes: int = 0, address: str = "127.0.0.1"
-    ) -> RawWebSocket:
+    async def open(cls, port: int, token: str, *, receive_bytes: int = 0, address: str = "127.0.0.1") -> RawWebSocket:
         loop = asyncio.get_running_loop()
         sock = socket.socket()
         sock.setblocking(False)

@@ -1,8 +1,8 @@
 """Sessions that are over leave the table: one by one while they are few, in a storm all at once.
 
-A gateway whose clients are cut off all at once (T5) would write once for each of them. Instead, as soon as few are left,
-it begins a new epoch: that is one write, it makes all that were there before dead, and the few are listed again. Until
-then the table has sessions that are none; whoever meets one repairs it, as after a crash.
+A gateway whose clients are cut off all at once (T5) would write once for each of them. Instead, as soon as few are
+left, it begins a new epoch: that is one write, it makes all that were there before dead, and the few are listed again.
+Until then the table has sessions that are none; whoever meets one repairs it, as after a crash.
 """
 
 from __future__ import annotations
