@@ -33,21 +33,21 @@ class Leaving:
 
     def __init__(
         self,
-        gateway: str,
         sessions: Sessions,
         clock: Clock,
         scheduler: Scheduler,
         *,
         remaining: Callable[[], int],
         renew: Callable[[], object],
+        end: Callable[[], object],
     ) -> None:
-        """``remaining`` is how many sessions live; ``renew`` begins a new epoch and lists them again."""
-        self._gateway = gateway
+        """``remaining`` is how many sessions live; ``renew`` begins a new epoch and lists them again; ``end`` ends it."""
         self._sessions = sessions
         self._clock = clock
         self._scheduler = scheduler
         self._remaining = remaining
         self._renew = renew
+        self._end = end
         self._began_us = 0
         self._count = 0
         self._gone: list[tuple[int, int]] = []
@@ -76,7 +76,7 @@ class Leaving:
         if self._gone:
             self._gone = []
             try:
-                self._sessions.end_epoch(self._gateway)
+                self._end()
             except Unavailable:
                 log.warning("the epoch was not ended; the next one will")
 
