@@ -128,6 +128,26 @@ async def test_connections_beyond_the_limit_are_told_so(tmp_path: Path) -> None:
         assert (await exchange(port, b"GET /healthz HTTP/1.0\r\n\r\n")).startswith(b"HTTP/1.1 200")
 
 
+async def test_one_address_does_not_take_all_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pixiu.api.server.LOOPBACK", ("127.0.0.2",))
+    async with open_world(tmp_path) as world, serving(world, connections_per_address=3) as (server, port):
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        refused = await exchange(port, b"GET /healthz HTTP/1.0\r\n\r\n")
+        assert refused.startswith(b"HTTP/1.1 503") and b'"busy"' in refused and b"Retry-After" in refused
+        for _ in range(5):  # from elsewhere
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+            idle.append((reader, writer))
+        for _, writer in idle:
+            writer.close()
+        async with asyncio.timeout(5):
+            while server.connections:
+                await asyncio.sleep(0.01)
+        assert (await exchange(port, b"GET /healthz HTTP/1.0\r\n\r\n")).startswith(b"HTTP/1.1 200")
+
+
 async def test_a_connection_that_was_accepted_elsewhere_is_served(tmp_path: Path) -> None:
     """One port for WebSockets and HTTP: whoever accepts reads the first bytes, and hands the rest over."""
     async with open_world(tmp_path) as world:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,22 +13,32 @@ import httpx
 import pytest
 import websockets
 
+from pixiu.config import SecuritySettings
+from pixiu.ports.authentication import Identity
+from pixiu.runtime.clock import SystemClock
+from pixiu.runtime.keys import Keyring
+from pixiu.runtime.tokens import Tokens
 from tests.servers import free_port, wait_for
 
 
 class Served:
     """``pixiu serve --dev`` on a directory."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, *settings: str) -> None:
         self.data = data
+        self.settings = ["messaging.group_inbox_limit=2", *settings]
+        self.log = data.with_suffix(".log")
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        ports = ["--port", str(self.port), "--queue-port", "0", "--set", "messaging.group_inbox_limit=2"]
-        command = [sys.executable, "-m", "pixiu", "serve", "--dev", "--data", str(self.data), *ports]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        options = ["--port", str(self.port), "--queue-port", "0"]
+        for setting in self.settings:
+            options += ["--set", setting]
+        command = [sys.executable, "-m", "pixiu", "serve", "--dev", "--data", str(self.data), *options]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
         wait_for(self.is_ready, what="the server to be ready", timeout_s=20)
 
     def is_ready(self) -> bool:
@@ -36,17 +47,24 @@ class Served:
         except httpx.HTTPError:
             return False
 
-    def stop(self, *, kill: bool = False) -> None:
+    def stop(self, *, kill: bool = False) -> int:
+        """Returns the exit code."""
         assert self._process is not None
         if kill:
             self._process.kill()
         else:
             self._process.terminate()
-        self._process.wait(20)
+        return self._process.wait(20)
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def token(self, user: str, *options: str) -> str:
-        command = [sys.executable, "-m", "pixiu", "token", user, "--data", str(self.data), *options]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        """What ``pixiu token USER`` prints, without a process for each."""
+        clock = SystemClock()
+        tokens = Tokens(Keyring(self.data, clock), clock, SecuritySettings())
+        return tokens.issue(Identity(user, "web", "", is_admin="--admin" in options))
 
     def act(self, token: str, action: str, **params: object) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {token}"}
@@ -175,3 +193,40 @@ async def test_whoever_is_removed_from_a_group_hears_no_more_of_its_room(served:
         async with asyncio.timeout(10):
             while (await read(c, "presence")).get("is_in") is not False:
                 pass
+
+
+@pytest.mark.long
+@pytest.mark.feature("B18", "T7")
+async def test_a_node_that_was_frozen_and_goes_on_has_everyone_complete(served: Served) -> None:
+    """Longer than others would wait: a share of the clients is closed, the others are told to resync."""
+    users = [f"u{number}" for number in range(8)]
+    tokens = {user: served.token(user) for user in users}
+    sockets = {user: await served.socket(token) for user, token in tokens.items()}
+    cursors: dict[str, str] = {}
+    for user, socket in sockets.items():
+        await read(socket, "contacts")
+        served.act(tokens["u0"], "send", to=user, text="before")
+        if user != "u0":
+            cursors[user] = (await read(socket, "message"))["cursor"]
+            await socket.send(json.dumps({"id": 1, "action": "ack", "params": {"cursor": cursors[user]}}))
+    served.signal(signal.SIGSTOP)
+    try:
+        await asyncio.sleep(11)
+    finally:
+        served.signal(signal.SIGCONT)
+    closed: set[str] = set()
+    for user, socket in sockets.items():
+        try:
+            await read(socket, "resync")
+        except websockets.ConnectionClosed:
+            closed.add(user)
+            assert socket.close_code == 4403
+            sockets[user] = await served.socket(tokens[user], cursors.get(user, ""))
+    assert len(closed) == 2, "a quarter"
+    for user in users[1:]:
+        served.act(tokens["u0"], "send", to=user, text="after")
+        assert (await read(sockets[user], "message"))["message"]["text"] == "after"
+        page = served.act(tokens[user], "history", **{"with": "u0"})
+        assert [message["text"] for message in page["messages"]] == ["after", "before"]
+    for socket in sockets.values():
+        await socket.close()

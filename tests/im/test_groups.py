@@ -276,7 +276,8 @@ def test_joins_at_the_same_moment_see_each_other(way: str) -> None:
     refused = [each[0] for each in answers if isinstance(each[0], PixiuError)]
     assert len(refused) == 7 and all(isinstance(each, TooLarge) for each in refused)
     assert len(members(world, "alice")) == 4
-    assert sum(1 for action, _ in actions(world, "alice") if action in ("join", "invite")) == 3, "nor is it told"
+    told = [str(each) for each in actions(world, "alice")]
+    assert sum("join" in each or "invite" in each for each in told) == 3, "nor is it told"
     world.do("u0", "quit", group="tea")
     world.do("u9", "join", group="tea")
 
@@ -289,7 +290,9 @@ def test_joins_at_the_same_moment_make_a_group_large_in_time() -> None:
         world.begin(person, "join", {"group": "tea"})
     world.settle()
     assert world.do("alice", "group", group="tea")["is_large"] is True
-    large_since = [record.group_info.is_large for record in world.records() if record.HasField("group_info")].index(True)
+    large_since = [record.group_info.is_large for record in world.records() if record.HasField("group_info")].index(
+        True
+    )
     joins = [record for record in world.records() if record.HasField("member")]
     assert large_since and len(joins) == 6
     order = [record.WhichOneof("what") for record in world.records()]

@@ -16,6 +16,7 @@ from websockets.typing import Subprotocol
 from pixiu.config import InboxSettings
 from pixiu.model.frames_pb2 import ClientFrame, ServerFrame
 from pixiu.model.pixiu_pb2 import MsgChat
+from tests.api.test_authentication import asking, auth_server
 from tests.roles.gateway.world import eventually, on_the_loop_that_serves, say, waiting, world_at
 
 if TYPE_CHECKING:
@@ -63,6 +64,44 @@ class TestTokens:
                 assert client.close_code == 4401
             await asyncio.sleep(0)
             assert not world.sessions("alice")
+
+
+@on_the_loop_that_serves
+class TestYourAuthentication:
+    @pytest.mark.feature("P24", "R16")
+    async def test_a_token_goes_to_your_server_and_its_answer_counts(self, tmp_path: Path) -> None:
+        async with auth_server() as server:
+            asked = asking(server, auth_cache_ms=0)
+            async with world_at(tmp_path, authenticate=asked.authenticate) as world:
+                alice = await world.connect("t-alice")
+                assert (await alice.ask("ping"))["at"]
+                (session,) = world.sessions("alice")
+                assert (session.platform, session.device) == ("ios", "d")
+                refused = await world.connect("t-unknown")
+                assert await refused.closed() == 4401
+                tcp = await world.tcp()
+                tcp.send({"token": "t-unknown"})
+                assert (await tcp.frame())["error"]["code"] == "unauthenticated"
+                await tcp.leave()
+                assert server.asked[:2] == ["t-alice", "t-unknown"]
+                server.status = 500
+                later = await world.connect("t-alice")
+                assert await later.closed() == 1013, "its failure is no refusal, and no way in"
+                assert world.node.messaging.relay.counters.logins == 1, "who is refused leaves no session"
+                assert (await alice.ask("ping"))["at"]
+            await asked.close()
+
+    @pytest.mark.feature("P24")
+    async def test_what_comes_before_your_answer_waits_for_it(self, tmp_path: Path) -> None:
+        async with auth_server() as server:
+            server.delay_seconds = 0.3
+            asked = asking(server)
+            async with world_at(tmp_path, authenticate=asked.authenticate) as world:
+                clients = [await world.connect("t-alice") for _ in range(3)]
+                assert not world.sessions("alice")
+                answers = await asyncio.gather(*(client.ask("ping") for client in clients[2:]))
+                assert all(answer["at"] for answer in answers) and server.asked == ["t-alice"], "one question"
+            await asked.close()
 
 
 @on_the_loop_that_serves
@@ -179,6 +218,7 @@ class TestConversation:
             for params in ({}, {"with": "bob", "group": "team"}, {"who": "bob"}):
                 assert (await alice.ask("typing", **params))["error"]["code"] == "bad_request"
 
+    @pytest.mark.feature("P27")
     async def test_rooms_are_heard_by_those_who_entered(self, tmp_path: Path) -> None:
         async with world_at(tmp_path, with_rooms=True) as world:
             clients = [await world.connect(user) for user in ("alice", "bob", "carol")]
@@ -195,6 +235,26 @@ class TestConversation:
             assert "alone" not in bob.texts
             await alice.leave()
             await eventually(lambda: world.gateway.counters.connections == 2)
+
+    @pytest.mark.feature("P27")
+    async def test_talk_leaves_no_trace(self, tmp_path: Path) -> None:
+        """Never stored, never acked: neither history nor an inbox nor the log has it; who comes later hears nothing."""
+        async with world_at(tmp_path, with_rooms=True) as world:
+            alice, bob = await world.connect("alice"), await world.connect("bob")
+            for client in (alice, bob):
+                await client.ask("enter", room="lobby")
+            committed = world.node.messaging.log.committed
+            for talk_class in ("live", "reliable"):
+                await alice.ask("say", **{"room": "lobby", "text": talk_class, "class": talk_class})
+            await bob.until(lambda: len(bob.texts) == 2)
+            assert all("cursor" not in frame for frame in bob.pushed("message"))
+            assert bob.texts == ["live", "reliable"]
+            assert world.node.messaging.log.committed == committed
+            assert (await bob.ask("history"))["messages"] == []
+            await bob.leave()
+            late = await world.connect("bob")
+            await late.ask("enter", room="lobby")
+            assert late.texts == []
 
 
 @on_the_loop_that_serves

@@ -43,7 +43,7 @@ class Local:
         """Scroll up until nothing is marked as missing: a page that crosses a gap's end closes it."""
         while self.gaps:
             gap = self.gaps.pop()
-            where = {key: gap[key] for key in ("with", "group") if key in gap}
+            where: dict[str, Any] = {key: gap[key] for key in ("with", "group") if key in gap}
             self.requests += 1
             page = await client.ask("history", before=gap["before"], after=gap["after"], limit=PAGE, **where)
             self.take(page["messages"])
@@ -120,11 +120,17 @@ class TestThreeCases:
             first_page = [message["text"] for message in answer["messages"]]
             assert first_page == [f"m{number}" for number in range(74, 74 - PAGE, -1)], "the newest is there at once"
             (gap,) = answer["gaps"]
-            assert (gap["with"], gap["after"], gap["before"]) == ("alice", local.last, answer["messages"][-1]["message_id"])
+            assert (gap["with"], gap["after"], gap["before"]) == (
+                "alice",
+                local.last,
+                answer["messages"][-1]["message_id"],
+            )
             local.take(answer["messages"])
             local.gaps = answer["gaps"]
             await local.close_gaps(client)
-            assert local.all() == [f"m{number}" for number in range(75)] == await everything(client, **{"with": "alice"})
+            assert (
+                local.all() == [f"m{number}" for number in range(75)] == await everything(client, **{"with": "alice"})
+            )
             assert local.requests <= math.ceil(75 / PAGE)
 
     @pytest.mark.feature("B17")
@@ -198,7 +204,8 @@ class TestThreeCases:
             await eventually(lambda: sum(client.socket.close_code is not None for client in clients.values()) == 3)
             for user, client in clients.items():
                 if client.socket.close_code is not None:
-                    assert client.frames[-1] == {"push": "kick", "reason": "resync"} and client.socket.close_code == 4403
+                    assert client.frames[-1] == {"push": "kick", "reason": "resync"}
+                    assert client.socket.close_code == 4403
                     clients[user] = client = await world.connect(f"{user}.web.d", cursor=client.cursor)
                 else:
                     assert {"push": "resync"} in client.frames

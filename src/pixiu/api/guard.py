@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from pixiu.api.answers import error_answer, refusal
-from pixiu.model.errors import PixiuError, Unavailable
+from pixiu.model.errors import PixiuError, RequestError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -84,6 +84,7 @@ class Guard:
         """Run the application; the answer to what went wrong, where there is still one to give."""
         seconds = self._longer.get(scope["path"], self._timeout_seconds)
         try:
+            _check_framing(scope)
             self._admit(scope["client"][0] if scope.get("client") else "")
             async with asyncio.timeout(seconds):
                 await self._app(scope, receive, sending)
@@ -107,6 +108,14 @@ class Guard:
             log.exception("request failed", extra={"path": scope["path"]})
             return refusal(500, "internal", "the request failed; the log says why", {"Connection": "close"})
         return None
+
+
+def _check_framing(scope: Scope) -> None:
+    """Refuse a body with a length and in chunks: a proxy may have read another one, and what follows as a request."""
+    names = [name for name, _ in scope["headers"]]
+    if b"transfer-encoding" in names and b"content-length" in names:
+        scope["pixiu.is_read"] = False  # what follows on this connection is not believed
+        raise RequestError("a body has a Content-Length or a Transfer-Encoding, not both")
 
 
 class _Sending:

@@ -42,6 +42,31 @@ IDLE_SECONDS = 30
 STUCK_MS = 30_000
 """A client that takes nothing of its answer for this long is cut off."""
 GRACE_SECONDS = 5
+LOOPBACK = ("127.", "::1", "::ffff:127.")
+_TOO_MANY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+    b"Retry-After: 1\r\nConnection: close\r\n\r\n%b"
+)
+_TOO_MANY_BODY = b'{"error":{"code":"busy","message":"your address has too many connections open"}}'
+
+
+class _Addresses:
+    """How many connections each address has, and may have. This machine's own has no bound: proxies are here."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._counts: dict[str, int] = {}
+
+    def came(self, address: str) -> bool:
+        """One more. False if that is one too many; it counts all the same, until it is gone."""
+        count = self._counts[address] = self._counts.get(address, 0) + 1
+        return count <= self._most or address.startswith(LOOPBACK)
+
+    def gone(self, address: str) -> None:
+        """One less."""
+        self._counts[address] -= 1
+        if not self._counts[address]:
+            del self._counts[address]
 
 
 class HttpServer:
@@ -54,6 +79,7 @@ class HttpServer:
         *,
         tls: ssl.SSLContext | None = None,
         connections_max: int = 2_000,
+        connections_per_address: int = 500,
         head_seconds: float = HEAD_SECONDS,
         idle_seconds: int = IDLE_SECONDS,
     ) -> None:
@@ -78,6 +104,7 @@ class HttpServer:
         self._config = config
         self._sockets = [] if sock is None else [sock]
         self._head_seconds = head_seconds
+        self._addresses = _Addresses(connections_per_address)
         self._server = uvicorn.Server(config)
         self._task: asyncio.Task[None] | None = None
 
@@ -86,6 +113,7 @@ class HttpServer:
         server = self._server
         server.lifespan = self._config.lifespan_class(self._config)
         server.lifespan.state["head_seconds"] = self._head_seconds
+        server.lifespan.state["addresses"] = self._addresses
         await server.startup(sockets=self._sockets)
         self._task = asyncio.get_running_loop().create_task(server.main_loop())
 
@@ -117,6 +145,8 @@ class _Connection(H11Protocol):
     def __init__(self, config: Any, server_state: Any, app_state: dict[str, Any], _loop: Any = None) -> None:
         super().__init__(config, server_state, {}, _loop)
         self._head_seconds: float = app_state["head_seconds"]
+        self._addresses: _Addresses = app_state["addresses"]
+        self._address = ""
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -124,9 +154,16 @@ class _Connection(H11Protocol):
         found = transport.get_extra_info("socket")
         if found is not None and found.family != socket.AF_UNIX and hasattr(socket, "TCP_USER_TIMEOUT"):
             found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STUCK_MS)
+        peer = transport.get_extra_info("peername")
+        self._address = str(peer[0]) if isinstance(peer, tuple) else ""
+        if not self._addresses.came(self._address):
+            transport.write(_TOO_MANY % (len(_TOO_MANY_BODY), _TOO_MANY_BODY))
+            transport.close()
         self._expect_head()
 
     def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
         if self._deadline is None:
             self._expect_head()
         super().data_received(data)
@@ -136,6 +173,7 @@ class _Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_deadline()
+        self._addresses.gone(self._address)
         super().connection_lost(exc)
 
     def _expect_head(self) -> None:

@@ -59,6 +59,9 @@ class SecuritySettings(Section):
     http_connections_max: Positive = 2_000
     """HTTP connections open at a time; more are answered with 503."""
 
+    http_connections_per_address: Positive = 500
+    """Of these, how many one address may have; more are answered with 503. This machine's own address has no limit."""
+
     cors_origins: str = ""
     """Web pages of other origins that may call, with commas, as "https://chat.example"; empty lets none."""
 

@@ -95,7 +95,12 @@ class Surfaces:
         )  # fmt: skip
         doors.http = self.api.counters
         tls = None if self._certificates is None else self._certificates.context
-        self._http = HttpServer(self.api, connections_max=settings.security.http_connections_max)
+        security = settings.security
+        self._http = HttpServer(
+            self.api,
+            connections_max=security.http_connections_max,
+            connections_per_address=security.http_connections_per_address,
+        )
         self._server = AppServer(self.gateway, settings.gateway, http_upstream=self._http.connection, tls=tls)
 
     async def start(self) -> tuple[int, int]:

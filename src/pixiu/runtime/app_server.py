@@ -38,7 +38,8 @@ __all__ = ["AppServer"]
 
 PATH = "/ws"
 PENDING_MAX = 4096
-"""Connections that have not said yet what they want; more are refused."""
+"""Connections that have not said yet what they want. When one more comes, the one that dawdled longest goes: so who
+says at once what it wants gets in, however many others say nothing."""
 PLAIN = "text/plain; charset=utf-8"
 STATUS = {
     400: "Bad Request",
@@ -68,12 +69,15 @@ class AppServer:
         self._servers: list[asyncio.Server] = []
         self._transports: set[asyncio.Transport] = set()
         self._is_empty = asyncio.Event()
-        self._undecided: set[asyncio.Transport] = set()
+        self._undecided: dict[asyncio.Transport, None] = {}
 
     async def start(self, host: str, port: int, *, tcp_port: int = -1, reuse_port: bool = False) -> tuple[int, int]:
         """Listen. Returns the ports: of HTTP and WebSockets, and of TCP (-1 if it is not served)."""
         loop = asyncio.get_running_loop()
         options: dict[str, Any] = {"backlog": BACKLOG, "ssl": self._tls, "reuse_port": reuse_port or None}
+        if self._tls is not None:  # who does not finish its handshake holds a socket no longer than who says nothing
+            options["ssl_handshake_timeout"] = self.settings.hello_timeout_ms / 1000
+            options["ssl_shutdown_timeout"] = CLOSE_SECONDS
         front = await loop.create_server(lambda: Front(self, loop), host, port, **options)
         self._servers.append(front)
         found = _port_of(front)
@@ -105,14 +109,17 @@ class AppServer:
 
     # Called by connections.
 
-    def came(self, transport: asyncio.Transport) -> bool:
-        """Somebody is here. False if too many are here already who have said nothing."""
-        self._undecided.add(transport)
-        return len(self._undecided) <= PENDING_MAX
+    def came(self, transport: asyncio.Transport) -> None:
+        """Somebody is here. Of too many who have said nothing, the one who is here for longest has to go."""
+        self._undecided[transport] = None
+        if len(self._undecided) > PENDING_MAX:
+            oldest = next(iter(self._undecided))
+            del self._undecided[oldest]
+            oldest.abort()
 
     def decided(self, transport: asyncio.Transport) -> None:
         """It is known what this connection wants, or it is gone."""
-        self._undecided.discard(transport)
+        self._undecided.pop(transport, None)
 
     def opened(self, transport: asyncio.Transport) -> None:
         """A client of the gateway."""
@@ -143,9 +150,7 @@ class Front(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Somebody is here."""
         self._transport = cast("asyncio.Transport", transport)
-        if not self._server.came(self._transport):
-            self._answer(503, "too many connections wait; try again")
-            return
+        self._server.came(self._transport)
         self._timer = self._loop.call_later(self._server.settings.hello_timeout_ms / 1000, self._too_late)
 
     def data_received(self, data: bytes) -> None:

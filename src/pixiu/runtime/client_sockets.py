@@ -14,7 +14,7 @@ from picows import WSListener, WSMsgType, WSUpgradeResponse, WSUpgradeResponseWi
 from picows.picows import WSAutoPingStrategy, WSProtocol  # type: ignore[attr-defined]
 
 from pixiu.machines.session import CODECS, LENGTH_PREFIXED, BadFrame, FrameTooLarge, LengthPrefixed, decode_hello
-from pixiu.model.errors import PixiuError, Unavailable
+from pixiu.model.errors import PixiuError
 from pixiu.ports.clients import CloseCode
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ READ_BUFFER_BYTES = 2048
 CLOSE_SECONDS = 2.0
 """How long a client may take to take its last bytes."""
 REASON_BYTES_MAX = 120
+HELLO_BYTES_MAX = 8 * 1024
+"""The first frame over TCP: a token and a cursor. Of a stranger no more than that is kept."""
 
 
 def _bound_output(transport: asyncio.Transport, mark: int) -> None:
@@ -235,7 +237,7 @@ class TcpSocket(asyncio.Protocol, _Socket):
     def __init__(self, server: AppServer, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
         self._loop = loop
-        self._frames = LengthPrefixed(server.gateway.frame_bytes_max)
+        self._frames = LengthPrefixed(HELLO_BYTES_MAX, then=server.gateway.frame_bytes_max)
         self._client: ConnectedClient | None = None
         self._is_text = True
         self._is_closing = False
@@ -249,11 +251,9 @@ class TcpSocket(asyncio.Protocol, _Socket):
         self._socket = cast("asyncio.Transport", transport)
         self._server.opened(self._socket)
         self._is_pending = True
-        is_welcome = self._server.came(self._socket)
+        self._server.came(self._socket)
         _bound_output(self._socket, self._server.settings.output_mark_bytes)
         error = self._server.gateway.refusal(address_of(transport))
-        if error is None and not is_welcome:
-            error = Unavailable("too many connections wait; try again", retry_after_ms=1000)
         if error is not None:
             self._refuse(error)
             return

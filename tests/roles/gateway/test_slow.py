@@ -62,7 +62,9 @@ class TestSlowReader:
         connection.pause_writing()
         sent = 0
         while transport.is_open():
-            connection.outlet.talk(Talk("lobby", [json.dumps({"push": "message", "n": sent}).encode()], is_reliable=True))
+            connection.outlet.talk(
+                Talk("lobby", [json.dumps({"push": "message", "n": sent}).encode()], is_reliable=True)
+            )
             sent += 1
             assert sent < 1000
         assert transport.closed == (4403, "slow") and transport.frames[-1] == {"push": "kick", "reason": "slow"}

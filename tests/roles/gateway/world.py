@@ -153,8 +153,10 @@ class World:
         return f"ws://127.0.0.1:{self.port}/ws?token={token}" + (f"&cursor={cursor}" if cursor else "")
 
     async def connect(self, token: str, *, cursor: str = "", acks: bool = True, **options: Any) -> Client:
-        socket = await connect(self.url(token, cursor), ping_interval=None, **options)
-        client = Client(socket, acks=acks)
+        return await self.connect_to(self.url(token, cursor), acks=acks, **options)
+
+    async def connect_to(self, url: str, *, acks: bool = True, **options: Any) -> Client:
+        client = Client(await connect(url, ping_interval=None, **options), acks=acks)
         self._clients.append(client)
         return client
 
@@ -181,6 +183,7 @@ async def world_at(
     authenticate: Authenticate = identity_of,
     http_upstream: Callable[[], asyncio.BaseProtocol] | None = None,
     with_rooms: bool = False,
+    rooms: RoomSettings | None = None,
     tls: ssl.SSLContext | None = None,
     **settings: Any,
 ) -> AsyncIterator[World]:
@@ -200,7 +203,7 @@ async def world_at(
             gateway, context, scheduler, tell=messaging.relay.tell, is_present=messaging.relay.is_present
         )  # fmt: skip
         if with_rooms:
-            open_rooms(gateway, node, clock, scheduler)
+            open_rooms(gateway, node, clock, scheduler, rooms or RoomSettings())
         gateway.start()
         server = AppServer(gateway, chosen, http_upstream=http_upstream, tls=tls)
         ports = await server.start("127.0.0.1", 0, tcp_port=0)
@@ -214,13 +217,14 @@ async def world_at(
             scheduler.close()
 
 
-def open_rooms(gateway: Gateway, node: EmbeddedNode, clock: SystemClock, scheduler: LoopScheduler) -> None:
+def open_rooms(
+    gateway: Gateway, node: EmbeddedNode, clock: SystemClock, scheduler: LoopScheduler, settings: RoomSettings
+) -> None:
     """A broker in this process, wired to the gateway."""
     from pixiu.backends.memory.routes import MemoryRoutes
     from pixiu.roles.broker import Broker
     from pixiu.roles.broker.verbs import act
 
-    settings = RoomSettings()
     listening: list[RoomListening] = []
 
     def push(_: str, frames: list[Any]) -> None:

@@ -64,10 +64,12 @@ class LengthPrefixed:
     Never holds more than one frame that is not whole. Nothing is allocated ahead of the bytes that arrive.
     """
 
-    __slots__ = ("_buffer", "_bytes_max", "_need")
+    __slots__ = ("_buffer", "_bytes_max", "_need", "_then")
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, *, then: int = 0) -> None:
+        """``then`` is the bound of all frames behind the first one, if that is another."""
         self._bytes_max = bytes_max
+        self._then = then or bytes_max
         self._buffer = bytearray()
         self._need = 4
 
@@ -91,6 +93,7 @@ class LengthPrefixed:
                 break
             frames.append(bytes(buffer[position + 4 : position + 4 + size]))
             position += size + 4
+            self._bytes_max = self._then
         else:
             self._need = 4
         del buffer[:position]

@@ -1,8 +1,8 @@
 """Sessions that are over leave the table: one by one while they are few, in a storm all at once.
 
-A gateway whose clients are cut off all at once (T5) would write once for each of them. Instead, as soon as few are left,
-it begins a new epoch: that is one write, it makes all that were there before dead, and the few are listed again. Until
-then the table has sessions that are none; whoever meets one repairs it, as after a crash.
+A gateway whose clients are cut off all at once (T5) would write once for each of them. Instead, as soon as few are
+left, it begins a new epoch: that is one write, it makes all that were there before dead, and the few are listed again.
+Until then the table has sessions that are none; whoever meets one repairs it, as after a crash.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ class Leaving:
 
     def __init__(
         self,
-        gateway: str,
         sessions: Sessions,
         clock: Clock,
         scheduler: Scheduler,
         *,
         remaining: Callable[[], int],
         renew: Callable[[], object],
+        end: Callable[[], object],
     ) -> None:
-        """``remaining`` is how many sessions live; ``renew`` begins a new epoch and lists them again."""
-        self._gateway = gateway
+        """``remaining`` is how many sessions live; ``renew`` begins a new epoch and lists them again; ``end`` ends it."""
         self._sessions = sessions
         self._clock = clock
         self._scheduler = scheduler
         self._remaining = remaining
         self._renew = renew
+        self._end = end
         self._began_us = 0
         self._count = 0
         self._gone: list[tuple[int, int]] = []
@@ -76,7 +76,7 @@ class Leaving:
         if self._gone:
             self._gone = []
             try:
-                self._sessions.end_epoch(self._gateway)
+                self._end()
             except Unavailable:
                 log.warning("the epoch was not ended; the next one will")
 

@@ -112,8 +112,9 @@ class Relay:
         )
         self._sweep = Sweep(inboxes, self._deliveries, clock, scheduler, settings, self.counters)
         self._leaving = Leaving(
-            gateway, sessions, clock, scheduler, remaining=self._live.__len__, renew=self._renew_epoch
-        )
+            sessions, clock, scheduler,
+            remaining=self._live.__len__, renew=self._renew_epoch, end=lambda: sessions.end_epoch(gateway),
+        )  # fmt: skip
         self._seen_ms = clock.monotonic_us() // 1000
         self._watch: Timer | None = None
 
