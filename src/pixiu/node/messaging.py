@@ -88,6 +88,8 @@ class Messaging:
             write_ledger=self._write_ledger,
             new_session_id=self._new_session_id,
             away=self._away,
+            liveness_ms=settings.gateway.lease_ms,
+            resync_share=settings.gateway.resync_percent / 100,
         )
         self._first_epoch = self.relay.epoch
         general = GeneralTasks(kick=self.relay.kick, flush=self.relay.flush)
@@ -154,6 +156,7 @@ class Messaging:
         done: Callable[[Session | PixiuError], object],
         *,
         cursor: int = 0,
+        gateway: str | None = None,
     ) -> None:
         """A client logs in: its inbox is there before its session, its session before anything is pushed."""
 
@@ -169,7 +172,7 @@ class Messaging:
                     done(Unavailable("the node is stopping"))
                 else:
                     try:
-                        session = self.relay.connect(number, platform, device, sink, cursor=cursor)
+                        session = self.relay.connect(number, platform, device, sink, cursor=cursor, gateway=gateway)
                     except PixiuError as error:
                         done(error)
                     else:
@@ -190,6 +193,16 @@ class Messaging:
     def heartbeat(self, session_id: int) -> bool:
         """A client lives. False: its session is not known."""
         return self.relay.heartbeat(session_id)
+
+    # Gateways in other processes.
+
+    def gateway_came(self, gateway: str) -> int:
+        """A gateway begins to live. Returns its epoch."""
+        return self.relay.gateway_came(gateway)
+
+    def gateway_gone(self, gateway: str) -> int:
+        """A gateway is dead, with all its sessions. Returns how many it had."""
+        return self.relay.gateway_gone(gateway)
 
     # Between the roles.
 

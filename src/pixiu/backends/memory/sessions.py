@@ -56,5 +56,9 @@ class MemorySessions:
         return self._epochs.get(gateway, 0)
 
     def end_epoch(self, gateway: str) -> None:
-        """A gateway is dead: so are its sessions."""
+        """A gateway is dead: so are its sessions. None of them stays until somebody happens to ask for its user."""
         self._epochs.pop(gateway, None)
+        for user, sessions in list(self._sessions.items()):
+            for session in list(sessions.values()):
+                if session.gateway == gateway:
+                    self.remove(user, session.session_id)
