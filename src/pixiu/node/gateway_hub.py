@@ -130,6 +130,10 @@ class GatewayHub:
         """How long a gateway has said nothing; 0 if it never was here."""
         return self.now_ms() - self._heard_ms.get(name, self.now_ms())
 
+    def forget(self, name: str) -> None:
+        """A gateway is being replaced: its silence counts no more."""
+        self._heard_ms.pop(name, None)
+
     # What links tell.
 
     def now_ms(self) -> int:
