@@ -156,6 +156,8 @@ class Person:
         self.repeats = 0
         self.pushes: list[dict[str, Any]] = []
         self.connects = 0
+        self.ends: list[tuple[int | None, str | None]] = []
+        """How its connections ended."""
         self.comes_back = True
         self.is_here = asyncio.Event()
 
@@ -194,8 +196,11 @@ class Person:
         async with websockets.connect(url, ping_interval=None, open_timeout=1, close_timeout=1) as socket:
             self._socket = socket
             self.connects += 1
-            async for text in socket:
-                await self._take(socket, json.loads(text))
+            try:
+                async for text in socket:
+                    await self._take(socket, json.loads(text))
+            finally:
+                self.ends.append((socket.close_code, socket.close_reason))
 
     async def _take(self, socket: Any, frame: dict[str, Any]) -> None:
         if "push" not in frame:

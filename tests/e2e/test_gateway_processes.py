@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
 from tests.e2e.gateways import Node, Person, eventually, is_alive
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.crash
 
@@ -110,7 +112,8 @@ async def test_a_killed_process_under_load_loses_nothing_and_doubles_nothing(nod
 async def test_a_process_frozen_longer_than_its_lease_is_dead_and_returns_for_its_clients(node: Node) -> None:
     async with Person(node, "first") as first:
         frozen = await first.gateway()
-        there, elsewhere = [first], []
+        there = [first]
+        elsewhere: list[Person] = []
         for number in range(7):
             person = await Person(node, f"user{number}").__aenter__()
             (there if await person.gateway() == frozen else elsewhere).append(person)
@@ -131,7 +134,7 @@ async def test_a_process_frozen_longer_than_its_lease_is_dead_and_returns_for_it
         assert node.gateways()[frozen] == pid, "the same process"
         closed = [person for person in there if person.connects > 1]
         told = [person for person in there if person.pushed("resync")]
-        assert len(closed) + len(told) == len(there)
+        assert len(closed) + len(told) == len(there), [person.ends for person in there]
         assert len(closed) == len(there) * 25 // 100
         assert all(person.pushed("kick")[-1]["reason"] == "resync" for person in closed)
         assert all(person.texts.count("meanwhile") == 1 and not person.repeats for person in told)

@@ -60,7 +60,8 @@ class GatewayHub:
         self.actions: dict[str, Callable[[LiveCaller, Params, Done], object]] = {}
         self.links: dict[str, HubLink] = {}
         """Those that have said hello, by name."""
-        self.when_greeted: Callable[[str], object] = lambda _name: None
+        self.when_open: Callable[[str], object] = lambda _name: None
+        """Told the name of each gateway that begins to take clients."""
         self._clock = clock
         self._joined: list[Callable[[LiveCaller], object]] = []
         self._left: list[Callable[[LiveCaller], object]] = []
@@ -126,6 +127,11 @@ class GatewayHub:
         """Connections of all gateways, as they said last."""
         return sum(link.connections for link in self.links.values())
 
+    @property
+    def is_open(self) -> bool:
+        """Does any gateway take clients?"""
+        return any(link.is_open for link in self.links.values())
+
     def silence_ms(self, name: str) -> int:
         """How long a gateway has said nothing; 0 if it never was here."""
         return self.now_ms() - self._heard_ms.get(name, self.now_ms())
@@ -154,8 +160,11 @@ class GatewayHub:
         self.heard(name)
         epoch = self.messaging.gateway_came(name)
         log.info("gateway is here", extra={"gateway": name, "epoch": epoch})
-        self.when_greeted(name)
         return epoch
+
+    def opened(self, name: str) -> None:
+        """A gateway takes clients."""
+        self.when_open(name)
 
     def joined(self, session: RemoteSession, gateway: str) -> None:
         """A session has begun."""

@@ -114,17 +114,22 @@ class GatewayProcess:
         task.add_done_callback(self._dials.discard)
 
     async def start(self) -> None:
-        """Listen where the others listen, then tell the node."""
+        """Find the node, then listen where the others listen."""
         orders = self._orders
         host = orders.settings.http.host
         self.gateway.start()
+        welcomed = asyncio.Event()
+        self._link.when_up = welcomed.set
+        self._link.start(self.gateway)
+        await welcomed.wait()
         await self._server.start(host, orders.port, tcp_port=orders.tcp_port, reuse_port=True)
         if self._certificates is not None:
             self._certificates.watch(self._loop, interval_ms=orders.settings.security.tls_reload_ms)
-        self._link.start(self.gateway)
+        self._link.open()
 
     async def stop(self) -> None:
         """Take nobody any more, send everyone away, and tell the node who is gone."""
+        self._link.open(is_open=False)
         await self._server.stop()
         await self._passages.end(HTTP_SECONDS)
         self._link.stop()
@@ -156,12 +161,18 @@ async def _serve(orders: Orders) -> int:
     _watch_input(loop, stop.set)
     try:
         process = GatewayProcess(orders, loop)
-        await process.start()
+        starting = asyncio.ensure_future(process.start())
+        stopping = asyncio.ensure_future(stop.wait())
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            return 0
+        starting.result()
     except OSError as error:
         raise PixiuError(f"cannot start {orders.name}: {error.strerror or error}") from error
     gc.collect()
     gc.freeze()
-    await stop.wait()
+    await stopping
     log.info("stopping", extra={"gateway": orders.name})
     await process.stop()
     return 0

@@ -56,13 +56,13 @@ class GatewayProcesses:
         self._processes: dict[str, Process] = {}
         self._keepers: list[asyncio.Task[None]] = []
         self._watcher: asyncio.Task[None] | None = None
-        self._greeted: dict[str, asyncio.Event] = {}
+        self._opened: dict[str, asyncio.Event] = {}
         self._is_stopping = False
         self.restarts = 0
         """Processes that were started again."""
 
     async def start(self) -> tuple[int, int]:
-        """Start all, and wait until each is here. Returns the port of HTTP and WebSockets, and that of TCP."""
+        """Start all, and wait until each takes clients. Returns the port of HTTP and WebSockets, and that of TCP."""
         settings = self._settings
         host, tcp_port = settings.http.host, settings.gateway.tcp_port
         port = self._reserve(host, settings.http.port)
@@ -74,26 +74,26 @@ class GatewayProcesses:
             await listen_local(link, lambda: LocalLink(self._hub.accept())),
             await listen_local(http, lambda: Arrival(self._hand_over)),
         ]
-        self._hub.when_greeted = self._has_greeted
+        self._hub.when_open = self._has_opened
         self._hub.start()
         names = [f"gateway-{number}" for number in range(1, settings.gateway.processes + 1)]
         for name in names:
-            self._greeted[name] = asyncio.Event()
+            self._opened[name] = asyncio.Event()
             orders = Orders(name, str(self._root.absolute()), str(link), str(http), port, tcp_port, settings)
             self._keepers.append(asyncio.create_task(self._keep(orders)))
         self._watcher = asyncio.create_task(self._watch())
-        ready = asyncio.gather(*(event.wait() for event in self._greeted.values()))
+        ready = asyncio.gather(*(event.wait() for event in self._opened.values()))
         waits: set[asyncio.Future[object]] = {ready, *self._keepers}  # type: ignore[arg-type]
         await asyncio.wait(waits, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if not ready.done():
             ready.cancel()
-            missing = [name for name, event in self._greeted.items() if not event.is_set()]
+            missing = [name for name, event in self._opened.items() if not event.is_set()]
             raise PixiuError(f"{', '.join(missing)} did not start; the lines before this say why")
         return port, tcp_port
 
     def problems(self) -> list[str]:
         """Why clients cannot come in."""
-        return [] if self._hub.links else ["no gateway process is here"]
+        return [] if self._hub.is_open else ["no gateway process takes clients"]
 
     async def stop(self) -> None:
         """Let each send its clients away; end those that take too long."""
@@ -131,7 +131,7 @@ class GatewayProcesses:
         while True:
             began = loop.time()
             code = await self._run(orders)
-            has_been_here |= self._greeted[orders.name].is_set()
+            has_been_here |= self._opened[orders.name].is_set()
             if self._must_end() or not has_been_here:
                 return
             if loop.time() - began > SETTLED_SECONDS:
@@ -165,9 +165,9 @@ class GatewayProcesses:
             del self._processes[orders.name]
             process.stdin.close()
 
-    def _has_greeted(self, name: str) -> None:
-        if name in self._greeted:
-            self._greeted[name].set()
+    def _has_opened(self, name: str) -> None:
+        if name in self._opened:
+            self._opened[name].set()
 
     async def _watch(self) -> None:
         """One that is silent for too long takes its share of new connections and answers none: replace it."""

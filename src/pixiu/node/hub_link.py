@@ -128,6 +128,8 @@ class HubLink:
         self._is_near = False
         self.name = ""
         self.connections = 0
+        self.is_open = False
+        """Does it take clients?"""
         self.heard_ms = hub.now_ms()
         self._receivers: dict[type, Callable[..., object]] = {
             Heartbeat: self._beat,
@@ -206,6 +208,9 @@ class HubLink:
 
     def _beat(self, message: Heartbeat) -> None:
         self.connections = message.connections
+        if message.is_open and not self.is_open:
+            self._hub.opened(self.name)
+        self.is_open = message.is_open
 
     def _log_in(self, message: LogIn) -> None:
         request, user, platform, device, cursor = message

@@ -43,6 +43,7 @@ __all__ = ["Messaging"]
 
 log = logging.getLogger(__name__)
 
+STARTING_RETRY_MS = 500
 LEDGER_RETRY_MS = 100
 LEDGER_WAITING_MAX = 1000
 """Ledger records that wait for a log that refuses them. Beyond this the oldest go: that costs resends."""
@@ -75,6 +76,7 @@ class Messaging:
         self.when_said: Callable[[list[Said]], object] = lambda _said: None
         """Told what large groups say, for their live rooms."""
         self._is_stopped = False
+        self._has_started = False
         self._stale_ms = settings.horn.stale_ms
         self.horn = Horn(stores.users, notifications, scheduler, settings.horn)
         self.relay = Relay(
@@ -112,6 +114,7 @@ class Messaging:
         """Begin to apply the log; ``done`` when the stores have what was committed before."""
         self.relay.start()
         self.carrier.start()
+        self._has_started = True
         self.carrier.when_applied(self.log.committed, lambda: self._note_limits(done))
 
     def _note_limits(self, done: Callable[[], object]) -> None:
@@ -145,7 +148,10 @@ class Messaging:
 
     def act(self, actor: Actor, action: str, params: Params, done: Callable[[Answer | PixiuError], object]) -> None:
         """Do what a user asks for."""
-        self.proxy.act(actor, action, params, done)
+        if self._has_started:
+            self.proxy.act(actor, action, params, done)
+        else:
+            done(_starting())
 
     def connect(
         self,
@@ -180,7 +186,10 @@ class Messaging:
 
             self.proxy.open_inbox(number, platform, opened)
 
-        self.proxy.find_user(user, found)
+        if self._has_started:
+            self.proxy.find_user(user, found)
+        else:
+            done(_starting())
 
     def disconnect(self, session_id: int) -> None:
         """A connection is gone."""
@@ -250,3 +259,8 @@ class Messaging:
         if not self._is_stopped:
             for payload in unwritten:
                 self._write_ledger(payload)
+
+
+def _starting() -> Unavailable:
+    """The log is not open: it has no topics yet, and nobody is to be told that they do not exist."""
+    return Unavailable("the node is starting", retry_after_ms=STARTING_RETRY_MS)

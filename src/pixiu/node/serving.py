@@ -200,7 +200,7 @@ class Node:
             return {"node": "stopping"}
         found = {"queue": [*self._engine.problems(), *self._replication.problems()]}
         if self._host is not None:
-            is_starting = self._starting is not None and not self._starting.done()
+            is_starting = self._starting is None or not self._starting.done()
             found["messaging"] = [self._messaging_problem or "starting"] if is_starting else []
             found["messaging"] += self._host.messaging.problems()
         if self._surfaces is not None:

@@ -54,7 +54,7 @@ _BODY = Struct(">QI")
 _ROW = Struct(">QQQIBQ")
 _FRAME = Struct(">QQQQ")
 _FAN = Struct(">QQBI")
-_BEAT = Struct(">Q")
+_BEAT = Struct(">QB")
 
 _IS_RESEND, _NEEDS_ACK = 1, 2
 _IS_RELIABLE, _IS_END, _HAS_SESSIONS = 1, 2, 4
@@ -274,11 +274,12 @@ def _read_room_ack(reader: Reader) -> RoomAck:
 
 
 def _write_heartbeat(message: Heartbeat) -> bytes:
-    return _BEAT.pack(message.connections)
+    return _BEAT.pack(*message)
 
 
 def _read_heartbeat(reader: Reader) -> Heartbeat:
-    return Heartbeat(*reader.take(_BEAT))
+    connections, is_open = reader.take(_BEAT)
+    return Heartbeat(connections, bool(is_open))
 
 
 _KINDS: tuple[tuple[int, type, Callable[[Any], bytes], Callable[[Reader], WireMessage]], ...] = (

@@ -180,9 +180,10 @@ class RoomAck(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """A gateway lives, and has so many connections."""
+    """A gateway lives, has so many connections, and takes more of them or does not."""
 
     connections: int = 0
+    is_open: bool = False
 
 
 WireMessage = (

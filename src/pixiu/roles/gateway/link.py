@@ -114,6 +114,8 @@ class NodeLink:
         self.names = LinkNames()
         self.receive_room: Callable[[str, room_link.Frame], room_link.Ack | None] = lambda _source, _frame: None
         """Takes what brokers send; returns what to answer."""
+        self.when_up: Callable[[], object] = lambda: None
+        """Told each time the node has welcomed this gateway."""
         self._name = name
         self._dial = dial
         self._clock = clock
@@ -130,6 +132,7 @@ class NodeLink:
         self._beat_timer: Timer | None = None
         self._dial_timer: Timer | None = None
         self._is_stopped = False
+        self._is_open = False
         self._number = 0
         self._asked: dict[int, Done] = {}
         self._logins: dict[int, tuple[SessionSink, Callable[[Session | PixiuError], object]]] = {}
@@ -170,6 +173,11 @@ class NodeLink:
         self._beaten_ms = self._now_ms()
         self._redial()
         self._beat()
+
+    def open(self, *, is_open: bool = True) -> None:
+        """Clients may come from now on, or no more: tell the node."""
+        self._is_open = is_open
+        self._say_alive()
 
     def stop(self) -> None:
         """Say what is left to say, and hang up."""
@@ -332,12 +340,16 @@ class NodeLink:
         self._look_at_time()
         now_ms = self._beaten_ms = self._now_ms()
         gateway = self._gateway
-        if self.is_up and gateway is not None:
-            self._say(encode(Heartbeat(gateway.counters.connections)))
+        if self.is_up:
+            self._say_alive()
         elif gateway is not None and self._cut_ms is not None and now_ms - self._cut_ms > self._lease_ms:
             self._cut_ms = None  # once
             gateway.send_all_away()
         self._beat_timer = self._scheduler.after(self._lease_ms / BEATS_PER_LEASE, self._beat)
+
+    def _say_alive(self) -> None:
+        connections = 0 if self._gateway is None else self._gateway.counters.connections
+        self._say(encode(Heartbeat(connections, self._is_open)))
 
     # What the node says.
 
@@ -358,6 +370,8 @@ class NodeLink:
         self._cut_ms = None
         self._beaten_ms = self._now_ms()
         log.info("the node knows this gateway", extra={"epoch": self._epoch})
+        self._say_alive()
+        self.when_up()
         if self._gateway is not None:
             self._gateway.reached()
 
