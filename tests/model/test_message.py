@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pixiu.model.message import ENCRYPTIONS, KINDS, PRIORITIES, message_view
+from pixiu.machines.session import CODECS
+from pixiu.model.message import ENCRYPTIONS, KINDS, PRIORITIES, message_view, numbers_in
 from pixiu.model.pixiu_pb2 import DELETED, GROUP, NORMAL, P2P, SYSTEM, MsgChat, Record
 from pixiu.model.plain_record import plain_record
 
@@ -116,3 +117,39 @@ def test_the_record_written_by_hand_is_what_protobuf_writes(
 def test_long_texts_are_written_by_hand_too(size: int) -> None:
     written = plain_record(b"x" * size, b"", 1, 1, 2, 0, "", 7, 0)
     assert MsgChat.FromString(Record.FromString(written).chat).data == b"x" * size
+
+
+class Recorder(Names):
+    """Notes who is asked for."""
+
+    def __init__(self) -> None:
+        self.users: set[int] = set()
+        self.groups: set[int] = set()
+
+    def user_name(self, number: int) -> str:
+        self.users.add(number)
+        return super().user_name(number)
+
+    def group_name(self, number: int) -> str:
+        self.groups.add(number)
+        return super().group_name(number)
+
+
+@given(
+    chat_type=st.sampled_from([P2P, GROUP, SYSTEM]), sender=st.integers(0, 9), to=st.integers(0, 9),
+    fields=st.dictionaries(st.sampled_from(["group", "about", "user", "x"]), st.sampled_from(["", "0", "17", "no"])),
+    is_recalled=st.booleans(),
+)  # fmt: skip
+def test_the_numbers_of_a_body_are_those_that_it_takes_to_show_it(
+    chat_type: int, sender: int, to: int, fields: dict[str, str], is_recalled: bool
+) -> None:
+    chat = MsgChat(msgId=5, fromId=sender, toId=to, chatType=chat_type, params=fields)  # type: ignore[arg-type]
+    if is_recalled:
+        chat.status = DELETED
+    body = chat.SerializeToString()
+    users, groups = map(set, numbers_in(body))
+    for codec in CODECS.values():
+        asked = Recorder()
+        codec.encode_message(body, asked)
+        assert asked.users <= users and asked.groups <= groups
+    assert numbers_in(b"\xff\xff") == ([], [])

@@ -117,10 +117,15 @@ class HttpServer:
         await server.startup(sockets=self._sockets)
         self._task = asyncio.get_running_loop().create_task(server.main_loop())
 
-    def connection(self) -> asyncio.Protocol:
-        """A protocol for a connection that was accepted elsewhere."""
+    def connection(self, *, client: tuple[str, int] | None = None, scheme: str = "") -> asyncio.Protocol:
+        """A protocol for a connection that was accepted elsewhere.
+
+        ``client`` and ``scheme`` are what its socket does not know: who asks over another process, and whether by TLS.
+        """
         server = self._server
-        return _Connection(self._config, server.server_state, server.lifespan.state)
+        made = _Connection(self._config, server.server_state, server.lifespan.state)
+        made.told_client, made.told_scheme = client, scheme
+        return made
 
     @property
     def connections(self) -> int:
@@ -148,9 +153,13 @@ class _Connection(H11Protocol):
         self._addresses: _Addresses = app_state["addresses"]
         self._address = ""
         self._deadline: asyncio.TimerHandle | None = None
+        self.told_client: tuple[str, int] | None = None
+        self.told_scheme = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.client = self.told_client or self.client
+        self.scheme = self.told_scheme or self.scheme  # type: ignore[assignment]
         found = transport.get_extra_info("socket")
         if found is not None and found.family != socket.AF_UNIX and hasattr(socket, "TCP_USER_TIMEOUT"):
             found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STUCK_MS)

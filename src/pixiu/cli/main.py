@@ -20,6 +20,9 @@ __all__ = ["app", "main"]
 # A verb is the typer application `app` of the module pixiu.cli.<verb>, without its hyphen.
 VERBS = ("serve", "queue", "token", "push", "dead-letters", "audit", "rebuild", "sim", "backup", "restore")
 
+HIDDEN = ("gateway",)
+"""Verbs that other verbs use."""
+
 
 class Verbs(TyperGroup):
     """The verbs, each imported when it is asked for."""
@@ -30,7 +33,7 @@ class Verbs(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Import a verb."""
-        if cmd_name not in VERBS:
+        if cmd_name not in VERBS + HIDDEN:
             return None
         command = typer.main.get_command(importlib.import_module(f"pixiu.cli.{cmd_name.replace('-', '')}").app)
         command.name = cmd_name

@@ -34,6 +34,10 @@ Flush = Annotated[
     typer.Option(metavar="none|interval|always", help="When records reach the disk.  [default: always]"),
 ]
 Follow = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Copy that leader instead of leading.")]
+Gateways = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Processes that hold the clients' connections; 0 is this one.  [default: 0]"),
+]
 Event = Annotated[int, typer.Option(metavar="N", min=0, help="With --follow: the last event id that is here already.")]
 
 
@@ -46,15 +50,17 @@ def serve(
     ] = None,
     dev: Annotated[bool, typer.Option("--dev", help="For this machine alone: loopback only.")] = False,
     flush: Flush = None,
+    gateways: Gateways = None,
     follow: Follow = None,
     event: Event = 0,
     config: Config = None,
     assignments: Assignments = None,
 ) -> None:
     """Start Pixiu: the queue, messaging over WebSocket and HTTP, health and metrics."""
-    settings = read_settings(
-        config, {"http.port": port, "queue.port": queue_port, "journal.flush": flush}, assignments or []
-    )
+    options = {
+        "http.port": port, "queue.port": queue_port, "journal.flush": flush, "gateway.processes": gateways,
+    }  # fmt: skip
+    settings = read_settings(config, options, assignments or [])
     raise typer.Exit(run_server(settings, data=data, dev=dev, http=True, follow=follow, follow_event=event))
 
 

@@ -21,8 +21,12 @@ class GatewaySettings(Section):
     origins: str = ""
     """Web origins that may connect beside the server's own, as "https://a.example, https://b.example"; "*" is any."""
 
+    processes: Annotated[int, Bounds(0, 64)] = 0
+    """Processes that share the client port and hold the connections; 0: the node's own process holds them."""
+
     connections_max: Positive = 100_000
-    """Connections at a time; one more is refused with 503, over TCP as busy."""
+    """Connections of one process at a time, or as many as its descriptors allow; one more is refused with 503,
+    over TCP as busy."""
 
     hello_timeout_ms: Milliseconds = 5_000
     """A new connection must have said what it wants within this time."""
@@ -68,6 +72,19 @@ class GatewaySettings(Section):
 
     request_burst_per_address: Positive = 20_000
     """Requests from one address at once before the average counts."""
+
+    lease_ms: Annotated[int, Bounds(100, 600_000)] = 10_000
+    """A gateway process that is silent for this long is taken for dead, and its sessions are dropped; likewise a
+    node that stood still for this long believes that others took it for dead."""
+
+    frozen_ms: Annotated[int, Bounds(1_000, 3_600_000)] = 60_000
+    """A gateway process that is silent for this long is killed, and another one is started."""
+
+    resync_percent: Annotated[int, Bounds(0, 100)] = 25
+    """Of the clients of a gateway that was taken for dead, so many are closed; the others are told to resync."""
+
+    link_bytes_max: Annotated[int, Bounds(2**20)] = 64 * 2**20
+    """What may wait between the node and one gateway process; beyond this their link is cut, and begun anew."""
 
     drain_batch: Positive = 500
     """Connections that are sent away at a time when the server stops, every 20 ms."""

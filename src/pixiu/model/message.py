@@ -13,6 +13,8 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import Protocol
 
+from google.protobuf.message import DecodeError
+
 from pixiu.model.pixiu_pb2 import (
     DELETED,
     GROUP,
@@ -27,7 +29,7 @@ from pixiu.model.pixiu_pb2 import (
     MsgPriority,
 )
 
-__all__ = ["ENCRYPTIONS", "KINDS", "PRIORITIES", "PublicNames", "message_view"]
+__all__ = ["ENCRYPTIONS", "KINDS", "PRIORITIES", "PublicNames", "message_view", "numbers_in"]
 
 KINDS: dict[str, ChatMsgType] = {
     "text": ChatMsgType.TEXT,
@@ -65,6 +67,29 @@ class PublicNames(Protocol):
     def group_name(self, number: int) -> str:
         """A group's public id."""
         ...
+
+
+def numbers_in(body: bytes) -> tuple[list[int], list[int]]:
+    """The users and the groups whose names it takes to show a body. Of one that cannot be decoded, none."""
+    try:
+        chat = MsgChat.FromString(body)
+    except DecodeError:
+        return [], []
+    users, groups = [chat.fromId], []
+    if chat.chatType == P2P:
+        users.append(chat.toId)
+    elif chat.chatType == GROUP:
+        groups.append(chat.toId)
+    elif chat.chatType == SYSTEM:
+        params = chat.params
+        group = params.get("group", "")
+        if group.isdecimal():
+            groups.append(int(group) or chat.msgId)
+        else:
+            users.append(chat.toId)
+        groups += [int(about) for about in [params.get("about", "")] if about.isdecimal()]
+        users += [int(user) for user in [params.get("user", "")] if user.isdecimal()]
+    return users, groups
 
 
 def message_view(body: bytes, names: PublicNames) -> dict[str, object]:

@@ -44,6 +44,7 @@ __all__ = ["Messaging"]
 
 log = logging.getLogger(__name__)
 
+STARTING_RETRY_MS = 500
 LEDGER_RETRY_MS = 100
 LEDGER_WAITING_MAX = 1000
 """Ledger records that wait for a log that refuses them. Beyond this the oldest go: that costs resends."""
@@ -79,6 +80,7 @@ class Messaging:
         """Told who is no member of a group any more, for its live room."""
         self._is_stopped = False
         self._is_refused = False  # the log refuses ledger rows, and that has been told
+        self._has_started = False
         self._stale_ms = settings.horn.stale_ms
         self.horn = Horn(stores.users, notifications, scheduler, settings.horn)
         self.relay = Relay(
@@ -92,6 +94,8 @@ class Messaging:
             write_ledger=self._write_ledger,
             new_session_id=self._new_session_id,
             away=self._away,
+            liveness_ms=settings.gateway.lease_ms,
+            resync_share=settings.gateway.resync_percent / 100,
         )
         self._first_epoch = self.relay.epoch
         general = GeneralTasks(kick=self.relay.kick, flush=self.relay.flush)
@@ -115,6 +119,7 @@ class Messaging:
         """Begin to apply the log; ``done`` when the stores have what was committed before."""
         self.relay.start()
         self.carrier.start()
+        self._has_started = True
         self.carrier.when_applied(self.log.committed, lambda: self._note_limits(done))
 
     def _note_limits(self, done: Callable[[], object]) -> None:
@@ -148,7 +153,10 @@ class Messaging:
 
     def act(self, actor: Actor, action: str, params: Params, done: Callable[[Answer | PixiuError], object]) -> None:
         """Do what a user asks for."""
-        self.proxy.act(actor, action, params, done)
+        if self._has_started:
+            self.proxy.act(actor, action, params, done)
+        else:
+            done(_starting())
 
     def connect(
         self,
@@ -159,6 +167,7 @@ class Messaging:
         done: Callable[[Session | PixiuError], object],
         *,
         cursor: int = 0,
+        gateway: str | None = None,
     ) -> None:
         """A client logs in: its inbox is there before its session, its session before anything is pushed."""
 
@@ -174,7 +183,7 @@ class Messaging:
                     done(Unavailable("the node is stopping"))
                 else:
                     try:
-                        session = self.relay.connect(number, platform, device, sink, cursor=cursor)
+                        session = self.relay.connect(number, platform, device, sink, cursor=cursor, gateway=gateway)
                     except PixiuError as error:
                         done(error)
                     else:
@@ -182,7 +191,10 @@ class Messaging:
 
             self.proxy.open_inbox(number, platform, opened)
 
-        self.proxy.find_user(user, found)
+        if self._has_started:
+            self.proxy.find_user(user, found)
+        else:
+            done(_starting())
 
     def disconnect(self, session_id: int) -> None:
         """A connection is gone."""
@@ -195,6 +207,16 @@ class Messaging:
     def heartbeat(self, session_id: int) -> bool:
         """A client lives. False: its session is not known."""
         return self.relay.heartbeat(session_id)
+
+    # Gateways in other processes.
+
+    def gateway_came(self, gateway: str) -> int:
+        """A gateway begins to live. Returns its epoch."""
+        return self.relay.gateway_came(gateway)
+
+    def gateway_gone(self, gateway: str) -> int:
+        """A gateway is dead, with all its sessions. Returns how many it had."""
+        return self.relay.gateway_gone(gateway)
 
     # Between the roles.
 
@@ -246,3 +268,8 @@ class Messaging:
         if not self._is_stopped:
             for payload in unwritten:
                 self._write_ledger(payload)
+
+
+def _starting() -> Unavailable:
+    """The log is not open: it has no topics yet, and nobody is to be told that they do not exist."""
+    return Unavailable("the node is starting", retry_after_ms=STARTING_RETRY_MS)

@@ -32,6 +32,6 @@ def add_roles(metrics: Metrics, messaging: Messaging, surfaces: Surfaces) -> Non
     metrics.add(CARRIER, messaging.carrier.counters.snapshot)
     metrics.add(RELAY, messaging.relay.counters.snapshot)
     metrics.add(HORN, messaging.horn.counters.snapshot)
-    metrics.add(GATEWAY, surfaces.gateway.counters.snapshot)
+    metrics.add(GATEWAY, surfaces.gateway_counters.snapshot)
     metrics.add(BROKER, lambda: broker_snapshot(surfaces.broker))
     metrics.add(API, surfaces.api.counters.snapshot)

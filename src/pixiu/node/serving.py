@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import gc
 import logging
-import resource
 import signal
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -28,6 +27,7 @@ from pixiu.queue.server import QueueServer
 from pixiu.runtime.admin import AdminServer, standard_routes
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datadir import DataDirectory
+from pixiu.runtime.descriptors import raise_descriptors, share
 from pixiu.runtime.files import SystemFiles
 from pixiu.runtime.links import TcpLinks
 from pixiu.runtime.logging import configure_logging
@@ -55,7 +55,9 @@ DRAIN_SECONDS = 5.0
 START_SECONDS = 10.0
 """How long a start waits for messaging; beyond that it goes on by itself, and the node is not ready."""
 DESCRIPTORS_KEPT_BACK = 128
-"""For RocksDB, log files and HTTP: not for clients."""
+"""For RocksDB and log files: not for clients. Each open topic log has two more."""
+HTTP_KEPT_BACK = 512
+"""And for HTTP at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,7 @@ class Node:
         self._surfaces: Surfaces | None = None
         self._starting: asyncio.Task[None] | None = None
         self._messaging_problem = ""
+        self._gateway_max = 0
         self._is_stopping = False
         self.wants_restart = asyncio.Event()
         """Set when the data was replaced as a whole, and everything has to be opened anew."""
@@ -118,9 +121,9 @@ class Node:
         self._scheduler = scheduler = LoopScheduler(loop)
         self._engine = engine = Engine(settings, files, store, clock, scheduler, key=directory.key)
         engine.recover(is_follower=self._follow is not None)
-        connections_max = min(settings.queue.connections_max, _descriptors_for_clients(settings))
+        queue_max, self._gateway_max = _connections_max(settings, with_http=self._with_http and self._follow is None)
         self._server = server = QueueServer(
-            engine, HANDLERS, connections_max=connections_max, watch_peer=watch_peer, reset_on_close=reset_on_close
+            engine, HANDLERS, connections_max=queue_max, watch_peer=watch_peer, reset_on_close=reset_on_close
         )
         self._listener = await listen(server.connection, settings.queue.host, settings.queue.port)
         queue_address = address_of(self._listener)
@@ -165,8 +168,9 @@ class Node:
         root = self._directory.path
         self._host = MessagingHost(engine, scheduler, settings, root, creates_users=self._is_dev)
         self._surfaces = Surfaces(
-            self._host, root, settings, engine.clock, scheduler, is_dev=self._is_dev, health=health
-        )
+            self._host, root, settings, engine.clock, scheduler, is_dev=self._is_dev, health=health,
+            connections_max=self._gateway_max,
+        )  # fmt: skip
         add_roles(metrics, self._host.messaging, self._surfaces)
         port, _ = await self._surfaces.start()
         self._starting = asyncio.create_task(self._open_messaging(self._host))
@@ -198,9 +202,11 @@ class Node:
             return {"node": "stopping"}
         found = {"queue": [*self._engine.problems(), *self._replication.problems()]}
         if self._host is not None:
-            is_starting = self._starting is not None and not self._starting.done()
+            is_starting = self._starting is None or not self._starting.done()
             found["messaging"] = [self._messaging_problem or "starting"] if is_starting else []
             found["messaging"] += self._host.messaging.problems()
+        if self._surfaces is not None:
+            found["gateway"] = self._surfaces.problems()
         return {part: "; ".join(reasons) for part, reasons in found.items() if reasons}
 
     def _about(self) -> str:
@@ -243,16 +249,16 @@ class Node:
             self._engine.stop()
 
 
-def _descriptors_for_clients(settings: Settings) -> int:
-    """How many connections fit, with room for the open topic logs (two files, four segments at worst)."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            soft = hard
-    if soft == resource.RLIM_INFINITY:
-        return 2**31
-    return max(soft - DESCRIPTORS_KEPT_BACK - 2 * settings.queue.open_topics_max, 8)
+def _connections_max(settings: Settings, *, with_http: bool) -> tuple[int, int]:
+    """How many connections the queue and the gateway of this process may have, with room for everything else."""
+    left = max(raise_descriptors() - DESCRIPTORS_KEPT_BACK - 2 * settings.queue.open_topics_max, 8)
+    wanted = [settings.queue.connections_max]
+    if with_http:
+        left = max(left - min(settings.security.http_connections_max, HTTP_KEPT_BACK), 8)
+        if not settings.gateway.processes:
+            wanted.append(settings.gateway.connections_max)
+    queue, *gateway = share(left, wanted)
+    return queue, gateway[0] if gateway else 0
 
 
 def run_node(

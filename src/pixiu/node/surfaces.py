@@ -1,12 +1,13 @@
 """What clients and programs reach: WebSocket, TCP and HTTP, with rooms and presence behind them.
 
-One port serves WebSockets and HTTP alike; the gateway, the broker and the API are objects in this process, wired here.
+One port serves WebSockets and HTTP alike. The broker and the API are objects in this process, wired here; so is the
+gateway, unless ``gateway.processes`` asks for processes of their own, which then have the port.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.json import encode
 
@@ -16,6 +17,8 @@ from pixiu.backends.memory.routes import MemoryRoutes
 from pixiu.console import console_pages
 from pixiu.model.message import message_view
 from pixiu.node.administration import NodeAdministration
+from pixiu.node.gateway_hub import GatewayHub
+from pixiu.node.gateway_processes import GatewayProcesses
 from pixiu.node.stats import Doors
 from pixiu.roles.broker.broker import Broker
 from pixiu.roles.broker.hot import HotRooms
@@ -28,21 +31,39 @@ from pixiu.runtime.keys import Keyring
 from pixiu.runtime.tokens import Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pixiu.config import Settings
+    from pixiu.im.context import Context
     from pixiu.machines.room_link import Frame
     from pixiu.node.host import MessagingHost
+    from pixiu.node.messaging import Messaging
+    from pixiu.ports.authentication import Authentication
     from pixiu.ports.clock import Clock
     from pixiu.ports.scheduler import Scheduler
+    from pixiu.roles.broker.broker import RoomRow
     from pixiu.roles.carrier.apply_rosters import Removed
     from pixiu.roles.carrier.apply_timelines import Said
+    from pixiu.roles.gateway.metrics import GatewayCounters
     from pixiu.runtime.admin import Handler
 
 __all__ = ["Surfaces"]
 
 BROKER = "broker"
+
+
+class Holder(Protocol):
+    """Who holds the clients' connections."""
+
+    broker: Broker
+
+    @property
+    def counters(self) -> GatewayCounters: ...
+
+    async def start(self) -> tuple[int, int]: ...
+    async def stop(self) -> None: ...
+    def problems(self) -> list[str]: ...
 
 
 class Surfaces:
@@ -58,68 +79,65 @@ class Surfaces:
         *,
         is_dev: bool,
         health: Mapping[str, Handler],
+        connections_max: int | None = None,
     ) -> None:
-        """``is_dev`` makes a signing key where there is none, and tokens for whoever asks."""
+        """``is_dev`` makes a signing key where there is none, and tokens for whoever asks.
+
+        ``connections_max`` is what the system allows here.
+        """
         messaging = host.messaging
-        context = messaging.proxy.context
         keys = Keyring(root, clock)
         if is_dev and not keys.keys:
             keys.create(settings.security.token_algorithm)
-        self._settings = settings
-        self._certificates = certificates_from(settings.security, root)
         tokens = Tokens(keys, clock, settings.security)
         authentication = make_authentication(tokens, clock, settings.security)
-        self.gateway = Gateway(
-            messaging, authentication.authenticate, clock, scheduler, settings.gateway,
-            names=context.directory, message_bytes_max=settings.messaging.message_bytes_max,
-        )  # fmt: skip
-        LiveActions(self.gateway, context, scheduler, tell=messaging.relay.tell, is_present=messaging.relay.is_present)
         self.hot_rooms = HotRooms(clock)
-        self.broker = Broker(
-            MemoryRoutes(), clock, scheduler, settings.rooms, self._push,
-            groups=host.stores.groups, user_name=context.directory.user_name, report=self.hot_rooms.report,
-        )  # fmt: skip
-        self._names = context.directory
-        messaging.when_said = self._said
-        messaging.when_removed = self._removed
-        self._rooms = RoomListening(
-            self.gateway, settings.rooms, clock,
-            act=lambda actor, action, params, done: act_in_room(self.broker, actor, action, params, done),
-            session_gone=self.broker.session_gone,
-        )  # fmt: skip
-        doors = Doors(self.gateway.counters, self.broker, self.hot_rooms)
+        doors = Doors(hot_rooms=self.hot_rooms)
         self.api = HttpApi(
             act=messaging.act, find_user=messaging.proxy.find_user, authentication=authentication,
             administration=NodeAdministration(host, doors), health=health, settings=settings.security, clock=clock,
             pages=console_pages(is_dev=is_dev), issue_token=tokens.issue if is_dev else None,
         )  # fmt: skip
-        doors.http = self.api.counters
-        tls = None if self._certificates is None else self._certificates.context
-        security = settings.security
         self._http = HttpServer(
             self.api,
-            connections_max=security.http_connections_max,
-            connections_per_address=security.http_connections_per_address,
+            connections_max=settings.security.http_connections_max,
+            connections_per_address=settings.security.http_connections_per_address,
         )
-        self._server = AppServer(self.gateway, settings.gateway, http_upstream=self._http.connection, tls=tls)
+        self._holder: Holder
+        if settings.gateway.processes:
+            self._holder = _OtherProcesses(
+                messaging, root, settings, clock, scheduler, self._http, self.hot_rooms.report
+            )
+        else:
+            self._holder = _ThisProcess(
+                messaging, root, settings, clock, scheduler, self._http, self.hot_rooms.report,
+                authentication, connections_max,
+            )  # fmt: skip
+        self.broker = self._holder.broker
+        self._names = messaging.proxy.context.directory
+        messaging.when_said = self._said
+        messaging.when_removed = self._removed
+        doors.gateway, doors.broker, doors.http = self._holder.counters, self.broker, self.api.counters
+
+    @property
+    def gateway_counters(self) -> GatewayCounters:
+        """What is counted of clients' connections."""
+        return self._holder.counters
 
     async def start(self) -> tuple[int, int]:
         """Listen. Returns the port of HTTP and WebSockets, and that of TCP."""
-        self.gateway.start()
         await self._http.start()
-        if self._certificates is not None:
-            self._certificates.watch(asyncio.get_running_loop(), interval_ms=self._settings.security.tls_reload_ms)
-        http = self._settings.http
-        return await self._server.start(http.host, http.port, tcp_port=self._settings.gateway.tcp_port)
+        return await self._holder.start()
 
     async def stop(self) -> None:
         """Take nobody any more, and send everyone away in order."""
-        await self._server.stop()
+        await self._holder.stop()
         await self._http.stop()
         self.broker.stop()
-        self.gateway.stop()
-        if self._certificates is not None:
-            self._certificates.close()
+
+    def problems(self) -> list[str]:
+        """Why clients cannot come in."""
+        return self._holder.problems()
 
     def _said(self, said: list[Said]) -> None:
         """What a large group says is pushed to those of its members who listen in its room."""
@@ -133,9 +151,115 @@ class Surfaces:
         for each in removed:
             self.broker.removed(each.group, each.user)
 
+
+def _make_broker(
+    messaging: Messaging,
+    settings: Settings,
+    clock: Clock,
+    scheduler: Scheduler,
+    push: Callable[[str, list[Frame]], object],
+    report: Callable[[RoomRow], object],
+    gateway_of: Callable[[int], str] = lambda _session: "local",
+) -> Broker:
+    names = messaging.proxy.context.directory
+    return Broker(
+        MemoryRoutes(), clock, scheduler, settings.rooms, push,
+        groups=messaging.stores.groups, user_name=names.user_name, gateway_of=gateway_of, report=report,
+    )  # fmt: skip
+
+
+class _ThisProcess:
+    """The connections are in the node's own process."""
+
+    def __init__(
+        self,
+        messaging: Messaging,
+        root: Path,
+        settings: Settings,
+        clock: Clock,
+        scheduler: Scheduler,
+        http: HttpServer,
+        report: Callable[[RoomRow], object],
+        authentication: Authentication,
+        connections_max: int | None,
+    ) -> None:
+        context: Context = messaging.proxy.context
+        self._settings = settings
+        self._certificates = certificates_from(settings.security, root)
+        self.gateway = Gateway(
+            messaging, authentication.authenticate, clock, scheduler, settings.gateway, names=context.directory,
+            message_bytes_max=settings.messaging.message_bytes_max, connections_max=connections_max,
+        )  # fmt: skip
+        LiveActions(self.gateway, context, scheduler, tell=messaging.relay.tell, is_present=messaging.relay.is_present)
+        self.broker = _make_broker(messaging, settings, clock, scheduler, self._push, report)
+        self._rooms = RoomListening(
+            self.gateway, settings.rooms, clock,
+            act=lambda actor, action, params, done: act_in_room(self.broker, actor, action, params, done),
+            session_gone=self.broker.session_gone,
+        )  # fmt: skip
+        tls = None if self._certificates is None else self._certificates.context
+        self._server = AppServer(self.gateway, settings.gateway, http_upstream=http.connection, tls=tls)
+
+    @property
+    def counters(self) -> GatewayCounters:
+        return self.gateway.counters
+
+    async def start(self) -> tuple[int, int]:
+        self.gateway.start()
+        if self._certificates is not None:
+            self._certificates.watch(asyncio.get_running_loop(), interval_ms=self._settings.security.tls_reload_ms)
+        http = self._settings.http
+        return await self._server.start(http.host, http.port, tcp_port=self._settings.gateway.tcp_port)
+
+    async def stop(self) -> None:
+        await self._server.stop()
+        self.gateway.stop()
+        if self._certificates is not None:
+            self._certificates.close()
+
+    def problems(self) -> list[str]:
+        return []
+
     def _push(self, gateway: str, frames: list[Frame]) -> None:
         """From the broker to the one gateway of this process, and its acks back."""
         for frame in frames:
             ack = self._rooms.receive(BROKER, frame)
             if ack is not None:
                 self.broker.acked(gateway, ack)
+
+
+class _OtherProcesses:
+    """The connections are in processes that this one starts."""
+
+    def __init__(
+        self,
+        messaging: Messaging,
+        root: Path,
+        settings: Settings,
+        clock: Clock,
+        scheduler: Scheduler,
+        http: HttpServer,
+        report: Callable[[RoomRow], object],
+    ) -> None:
+        context: Context = messaging.proxy.context
+        certificates_from(settings.security, root)  # what is wrong with them is said here, once
+        self.hub = GatewayHub(messaging, context.directory, clock, scheduler, settings.gateway)
+        LiveActions(self.hub, context, scheduler, tell=messaging.relay.tell, is_present=messaging.relay.is_present)
+        self.broker = self.hub.broker = _make_broker(
+            messaging, settings, clock, scheduler, self.hub.push_frames, report, self.hub.gateway_of
+        )
+        self._http = http
+        self._processes = GatewayProcesses(self.hub, root, settings, hand_over=http.connection)
+
+    @property
+    def counters(self) -> GatewayCounters:
+        return self.hub.counters
+
+    async def start(self) -> tuple[int, int]:
+        return await self._processes.start()
+
+    async def stop(self) -> None:
+        await asyncio.gather(self._processes.stop(), self._http.stop())
+
+    def problems(self) -> list[str]:
+        return self._processes.problems()

@@ -31,6 +31,38 @@ class Link(Protocol):
         ...
 
 
+class WatchedLink(Link, Protocol):
+    """A connection whose output can be looked at, so that it can have a bound."""
+
+    def pending(self) -> int:
+        """Bytes that were written and that the system has not taken yet."""
+        ...
+
+
+class WatchedReceiver(Protocol):
+    """The end of a ``WatchedLink``; also told when much waits in it."""
+
+    def opened(self, link: WatchedLink) -> None:
+        """The connection is there; write to it."""
+        ...
+
+    def received(self, data: bytes) -> None:
+        """Bytes from the peer."""
+        ...
+
+    def paused(self) -> None:
+        """More waits than the peer takes."""
+        ...
+
+    def resumed(self) -> None:
+        """It takes it again."""
+        ...
+
+    def lost(self, reason: str) -> None:
+        """It could not be made, or has ended. Told once; not told after ``close``."""
+        ...
+
+
 class Links(Protocol):
     """A way to reach other nodes."""
 

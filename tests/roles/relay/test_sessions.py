@@ -8,7 +8,7 @@ import pytest
 
 from pixiu.backends.memory.sessions import MemorySessions
 from pixiu.config import InboxSettings
-from pixiu.model.errors import ConfigError
+from pixiu.model.errors import ConfigError, Unavailable
 from pixiu.model.session import Session
 from pixiu.roles.relay import METRICS, read_numbers
 from pixiu.roles.relay.leaving import FEW
@@ -428,3 +428,32 @@ def test_a_stop_with_many_sessions_ends_the_epoch() -> None:
     scene.relay.stop()
     assert all(client.closed == "shutdown" for client in clients)
     assert all(not table.of(user) for user in range(1, 5_001)) and table.writes <= 4 * FEW
+
+
+@pytest.mark.feature("P15", "C8")
+def test_a_gateway_that_dies_ends_one_epoch_and_writes_nothing_per_session() -> None:
+    scene = Scene()
+    here = scene.connect(1, "web", "a")
+    first = scene.relay.gateway_came("gateway-2")
+    there = [scene.relay.connect(user, "web", "b", here, gateway="gateway-2") for user in (1, 2, 3)]
+    assert {session.epoch for session in there} == {first}
+    removed: list[int] = []
+    scene.sessions.remove = lambda user, session_id: bool(removed.append(session_id))  # type: ignore[method-assign,func-returns-value]
+    assert scene.relay.gateway_gone("gateway-2") == 3
+    assert scene.relay.gateway_gone("gateway-2") == 0
+    assert scene.relay.counters.sessions == 1
+    assert [scene.relay.is_present(user) for user in (1, 2, 3)] == [True, False, False]
+    assert here.closed == "", "sinks of the dead hear nothing, others stay"
+    assert not set(removed) - {session.session_id for session in there}
+    with pytest.raises(Unavailable):
+        scene.relay.connect(2, "web", "b", here, gateway="gateway-2")
+    assert scene.relay.gateway_came("gateway-2") > first
+
+
+@pytest.mark.feature("P16")
+def test_a_session_of_a_gateway_of_ours_that_is_not_here_is_removed() -> None:
+    scene = Scene()
+    epoch = scene.relay.gateway_came("gateway-2")
+    scene.sessions.add(Session(99, 7, "web", "x", 1, "gateway-2", epoch))
+    assert not scene.relay.kick(7, 99, "gone")
+    assert scene.sessions.of(7) == []

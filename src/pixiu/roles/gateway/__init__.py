@@ -11,6 +11,7 @@ Nothing here knows sockets: ``runtime/app_server.py`` carries the bytes, a test 
 
 from pixiu.roles.gateway.connection import Connection
 from pixiu.roles.gateway.gateway import Gateway
+from pixiu.roles.gateway.link import LinkNames, NodeLink, WatchedPresence
 from pixiu.roles.gateway.live import LiveActions
 from pixiu.roles.gateway.metrics import METRICS, GatewayCounters
 from pixiu.roles.gateway.needs import Authenticate, LocalAction, Messaging
@@ -22,8 +23,11 @@ __all__ = [
     "Connection",
     "Gateway",
     "GatewayCounters",
+    "LinkNames",
     "LiveActions",
     "LocalAction",
     "Messaging",
+    "NodeLink",
     "RoomListening",
+    "WatchedPresence",
 ]

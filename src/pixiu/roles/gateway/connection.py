@@ -183,11 +183,14 @@ class Connection:
         if self._state is CLOSED:  # it went away meanwhile
             self._gateway.messaging.disconnect(session.session_id)
             return
+        self._take(session)
+        self._gateway.joined(self)
+        self._gateway.messaging.act(self.actor, "contacts", {}, self._show_contacts)
+
+    def _take(self, session: Session) -> None:
         self.session = session
         is_admin = self.identity is not None and self.identity.is_admin
         self.actor = Actor(session.user, session.platform, session.device, session.session_id, is_admin=is_admin)
-        self._gateway.joined(self)
-        self._gateway.messaging.act(self.actor, "contacts", {}, self._show_contacts)
 
     def _refuse(self, error: PixiuError) -> None:
         """The login failed."""
@@ -238,6 +241,39 @@ class Connection:
         for request in waiting or ():
             self._in_flight -= 1
             self._request(request)
+
+    # A node that took this gateway for dead.
+
+    def cut_off(self) -> None:
+        """The session is over, and the connection is not: what the client says is refused until it has another."""
+        if self._state is LIVE:
+            self.session = None
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Does it live without a session?"""
+        return self._state is LIVE and self.session is None
+
+    def rejoin(self) -> None:
+        """Begin another session over the same connection, from what the client holds."""
+        identity = self.identity
+        if self.is_cut_off and identity is not None:
+            self._gateway.messaging.connect(
+                identity.user, identity.platform, identity.device, self, self._rejoined, cursor=self._acked
+            )
+
+    def _rejoined(self, session: Session | PixiuError) -> None:
+        if isinstance(session, PixiuError):
+            if self._state is not CLOSED:
+                self._refuse(session)
+            return
+        if not self.is_cut_off:
+            self._gateway.messaging.disconnect(session.session_id)
+            return
+        before = self.actor.session_id
+        self._take(session)
+        self.outlet.event({"push": "resync"})
+        self._gateway.rejoined(self, before)
 
     # What the relay says.
 

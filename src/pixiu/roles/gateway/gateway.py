@@ -66,12 +66,15 @@ class Gateway:
         self.when_joined: list[Callable[[Connection], object]] = []
         self.when_left: list[Callable[[Connection], object]] = []
         """Told of every session that comes and goes: presence, rooms."""
+        self.when_rejoined: list[Callable[[Connection, int], object]] = []
+        """Told of every connection that has another session than before, with the number of that one."""
         self.authenticate = authenticate
         self._clock = clock
         self.scheduler = scheduler
         self._count = 0
         self._number = 0
         self._is_draining = False
+        self._is_cut_off = False
         self._timer: Timer | None = None
         self._at = 0
         interval = settings.ping_interval_ms
@@ -123,6 +126,39 @@ class Gateway:
         """When one who is sent away should come back: spread evenly, and the same each time it is asked."""
         return (number * 2_654_435_761 % 2**32) * self.settings.drain_spread_ms >> 32
 
+    # A node that is elsewhere, and may take this gateway for dead (B18, C9).
+
+    def cut_off(self) -> None:
+        """The node has dropped every session of this gateway, or will: nobody may come until it can be reached."""
+        self._is_cut_off = True
+        for part in self._parts:
+            for connection in list(part.values()):
+                connection.cut_off()
+
+    def reached(self) -> None:
+        """The node is there, under a new epoch: a share of the clients is closed, the others get new sessions."""
+        self._is_cut_off = False
+        staying = [connection for part in self._parts for connection in part.values() if connection.is_cut_off]
+        if staying:
+            log.warning("resync", extra={"connections": len(staying)})
+            self._rejoin_batch(staying, 0)
+
+    def send_all_away(self) -> None:
+        """The node cannot be reached, and it is not known when it will be: let the clients look for another way."""
+        leaving = [connection for part in self._parts for connection in part.values()]
+        self._drain_batch(leaving, lambda: None)
+
+    def _rejoin_batch(self, staying: list[Connection], first: int) -> None:
+        percent = self.settings.resync_percent
+        for index, connection in enumerate(staying[first : first + self.settings.drain_batch], first):
+            if (index + 1) * percent // 100 > index * percent // 100:
+                connection.kick("resync")
+            else:
+                connection.rejoin()
+        first += self.settings.drain_batch
+        if first < len(staying):
+            self.scheduler.after(DRAIN_PAUSE_MS, lambda: self._rejoin_batch(staying, first))
+
     # Who may come.
 
     def refusal(self, address: str) -> PixiuError | None:
@@ -135,6 +171,8 @@ class Gateway:
     def _refusal(self, address: str) -> PixiuError | None:
         if self._is_draining:
             return Unavailable("this server is stopping", retry_after_ms=REFUSED_RETRY_MS)
+        if self._is_cut_off:
+            return Unavailable("the node cannot be reached", retry_after_ms=REFUSED_RETRY_MS)
         if self._count >= self.connections_max:
             return Overloaded(
                 f"this server has its {self.connections_max} connections", retry_after_ms=REFUSED_RETRY_MS
@@ -172,6 +210,17 @@ class Gateway:
             return Unauthenticated("the token has expired")
         return self._connects_by_user.take(identity.user, self._clock.monotonic_us())
 
+    # What others add.
+
+    def offer(self, action: str, perform: LocalAction) -> None:
+        """From now on this action is performed here, and so."""
+        self.actions[action] = perform
+
+    def watch(self, joined: Callable[[Connection], object], left: Callable[[Connection], object]) -> None:
+        """Tell of every session that comes and goes."""
+        self.when_joined.append(joined)
+        self.when_left.append(left)
+
     # What connections tell.
 
     def accepted(self, connection: Connection, identity: Identity) -> None:
@@ -183,6 +232,11 @@ class Gateway:
         """A client has its session."""
         for call in self.when_joined:
             call(connection)
+
+    def rejoined(self, connection: Connection, before: int) -> None:
+        """A client has another session than before."""
+        for call in self.when_rejoined:
+            call(connection, before)
 
     def left(self, connection: Connection) -> None:
         """A connection is over."""

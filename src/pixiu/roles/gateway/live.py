@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from pixiu.im.context import Context
     from pixiu.im.draft import Params
     from pixiu.ports.scheduler import Scheduler
-    from pixiu.roles.gateway.connection import Connection
-    from pixiu.roles.gateway.gateway import Gateway
-    from pixiu.roles.gateway.needs import Done
+    from pixiu.roles.gateway.needs import Done, LiveCaller, LiveGateway
 
 __all__ = ["LiveActions"]
 
@@ -32,7 +30,7 @@ class LiveActions:
 
     def __init__(
         self,
-        gateway: Gateway,
+        gateway: LiveGateway,
         context: Context,
         scheduler: Scheduler,
         *,
@@ -45,17 +43,16 @@ class LiveActions:
         self._scheduler = scheduler
         self._tell = tell
         self._is_present = is_present
-        self._watchers: dict[int, dict[int, Connection]] = {}
+        self._watchers: dict[int, dict[int, LiveCaller]] = {}
         self._told: dict[int, bool] = {}  # of watched users, what their watchers know
         self._unsettled: set[int] = set()
-        gateway.actions["typing"] = self.typing
-        gateway.actions["presence"] = self.presence
-        gateway.when_joined.append(self._changed)
-        gateway.when_left.append(self._left)
+        gateway.offer("typing", self.typing)
+        gateway.offer("presence", self.presence)
+        gateway.watch(self._changed, self._left)
 
     # Typing.
 
-    def typing(self, connection: Connection, params: Params, done: Done) -> None:
+    def typing(self, connection: LiveCaller, params: Params, done: Done) -> None:
         """Tell the other side, or a group's members who are there. What comes too often is told once."""
         read.check_known("typing", params, frozenset({"with", "group"}))
         if ("with" in params) == ("group" in params):
@@ -99,7 +96,7 @@ class LiveActions:
 
     # Presence.
 
-    def presence(self, connection: Connection, params: Params, done: Done) -> None:
+    def presence(self, connection: LiveCaller, params: Params, done: Done) -> None:
         """Who of these users is there, and from now on who comes and goes. Without users: all contacts.
 
         The list replaces the one before. Those whom the user may not see are left out.
@@ -130,14 +127,14 @@ class LiveActions:
     def _state(self, user: int) -> str:
         return ONLINE if self._is_present(user) else OFFLINE
 
-    def _watch(self, connection: Connection, users: list[int]) -> None:
+    def _watch(self, connection: LiveCaller, users: list[int]) -> None:
         self._unwatch(connection)
         connection.watched = tuple(users)
         for user in users:
             self._watchers.setdefault(user, {})[connection.number] = connection
             self._told.setdefault(user, self._is_present(user))
 
-    def _unwatch(self, connection: Connection) -> None:
+    def _unwatch(self, connection: LiveCaller) -> None:
         for user in connection.watched:
             watchers = self._watchers.get(user)
             if watchers is not None and watchers.pop(connection.number, None) is not None and not watchers:
@@ -145,11 +142,11 @@ class LiveActions:
                 self._told.pop(user, None)
         connection.watched = ()
 
-    def _left(self, connection: Connection) -> None:
+    def _left(self, connection: LiveCaller) -> None:
         self._unwatch(connection)
         self._changed(connection)
 
-    def _changed(self, connection: Connection) -> None:
+    def _changed(self, connection: LiveCaller) -> None:
         """A session of a user has come or gone: look a little later whether that changes anything."""
         user = connection.actor.user
         if user in self._watchers and user not in self._unsettled:

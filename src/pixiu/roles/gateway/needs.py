@@ -12,12 +12,13 @@ from pixiu.ports.authentication import Identity
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pixiu.config.gateway import GatewaySettings
     from pixiu.im.draft import Actor, Params
     from pixiu.machines.delivery import Push
     from pixiu.model.session import Session
     from pixiu.roles.gateway.connection import Connection
 
-__all__ = ["Authenticate", "Done", "LocalAction", "Messaging", "SessionSink"]
+__all__ = ["Authenticate", "Done", "LiveCaller", "LiveGateway", "LocalAction", "Messaging", "SessionSink"]
 
 Done = Callable[[Answer | PixiuError], object]
 """Told the answer, or the error; exactly once."""
@@ -69,3 +70,37 @@ Authenticate = Callable[[str, Callable[[Identity | PixiuError], object]], object
 
 LocalAction = Callable[["Connection", "Params", Done], object]
 """An action that the gateway performs itself. It may raise ``PixiuError`` instead of calling ``done``."""
+
+
+class LiveCaller(Protocol):
+    """A connection as typing and presence see it; the connection itself may be in another process."""
+
+    actor: Actor
+    typed_us: int
+    """When it typed last; 0: never."""
+    watched: tuple[int, ...]
+    """The users whose presence it follows."""
+
+    @property
+    def number(self) -> int:
+        """Its own among all connections."""
+        ...
+
+    def event(self, session_id: int, event: Mapping[str, object]) -> None:
+        """Tell it something live."""
+        ...
+
+
+class LiveGateway(Protocol):
+    """Where typing and presence are asked for: a gateway, or the node's end of several."""
+
+    @property
+    def settings(self) -> GatewaySettings: ...  # noqa: D102
+
+    def offer(self, action: str, perform: Callable[[LiveCaller, Params, Done], object]) -> None:
+        """From now on this action is performed so."""
+        ...
+
+    def watch(self, joined: Callable[[LiveCaller], object], left: Callable[[LiveCaller], object]) -> None:
+        """Tell of every session that comes and goes."""
+        ...

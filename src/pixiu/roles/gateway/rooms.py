@@ -49,6 +49,7 @@ class RoomListening:
         for action in ("enter", "leave", "say"):
             gateway.actions[action] = partial(self._perform, action)
         gateway.when_left.append(self._left)
+        gateway.when_rejoined.append(self._rejoined)
 
     def receive(self, source: str, frame: Frame) -> Ack | None:
         """What the broker called ``source`` sends. Returns what to answer it, if it wants an answer."""
@@ -82,6 +83,22 @@ class RoomListening:
         if self._connections.pop(session_id, None) is not None:
             self._forget(self.listeners.session_gone(session_id))
             self._session_gone(session_id)
+
+    def _rejoined(self, connection: Connection, before: int) -> None:
+        """It has another session: let that one enter the rooms of the one before, and say so where it may not."""
+        if self._connections.pop(before, None) is None:
+            return
+        rooms = self.listeners.session_gone(before)
+        names = [self._names[room] for room in rooms if room in self._names]
+        self._forget(rooms)
+        for name in names:
+            self._perform("enter", connection, {"room": name}, partial(self._reentered, connection, name))
+
+    @staticmethod
+    def _reentered(connection: Connection, room: str, answer: Answer | PixiuError) -> None:
+        if isinstance(answer, PixiuError):
+            gone = {"push": "presence", "room": room, "is_in": False, "reason": answer.code}
+            connection.event(connection.actor.session_id, gone)
 
     def _forget(self, rooms: list[int]) -> None:
         for room in rooms:

@@ -85,6 +85,7 @@ class Relay:
         self.counters = RelayCounters()
         self.gateway = gateway
         self.epoch = sessions.begin_epoch(gateway)
+        self._epochs = {gateway: self.epoch}  # of the gateways whose sessions are here
         self._sessions = sessions
         self._clock = clock
         self._scheduler = scheduler
@@ -113,7 +114,7 @@ class Relay:
         self._sweep = Sweep(inboxes, self._deliveries, clock, scheduler, settings, self.counters)
         self._leaving = Leaving(
             sessions, clock, scheduler,
-            remaining=self._live.__len__, renew=self._renew_epoch, end=lambda: sessions.end_epoch(gateway),
+            remaining=self._live.__len__, renew=self._renew_epoch, end=self._end_epochs,
         )  # fmt: skip
         self._seen_ms = clock.monotonic_us() // 1000
         self._watch: Timer | None = None
@@ -140,16 +141,51 @@ class Relay:
         self.counters.sessions = 0
         self._deliveries.close()
 
+    # Gateways beside the one of this process.
+
+    def gateway_came(self, gateway: str) -> int:
+        """Another gateway begins to live: sessions of an earlier life of it are over. Returns its epoch."""
+        self.gateway_gone(gateway)
+        epoch = self._epochs[gateway] = self._sessions.begin_epoch(gateway)
+        return epoch
+
+    def gateway_gone(self, gateway: str) -> int:
+        """A gateway is dead, and all its sessions with it: one epoch ends, nothing is written per session (P15).
+
+        Their sinks hear nothing more. Returns how many there were.
+        """
+        if self._epochs.pop(gateway, None) is None:
+            return 0
+        try:
+            self._sessions.end_epoch(gateway)
+        except Unavailable:  # the next epoch will end this one
+            log.warning("epoch not ended", extra={"gateway": gateway})
+        gone = [live for live in self._live.values() if live.session.gateway == gateway]
+        inboxes: dict[LiveInbox, LiveSession] = {}
+        for live in gone:
+            inboxes.setdefault(live.inbox, live.inbox.sessions[0])
+            self._take_out(live)
+        for inbox, newest in inboxes.items():
+            self._go_on(inbox, newest)
+        return len(gone)
+
     # Sessions.
 
-    def connect(self, user: int, platform: str, device: str, sink: Sink, *, cursor: int = 0) -> Session:
+    def connect(
+        self, user: int, platform: str, device: str, sink: Sink, *, cursor: int = 0, gateway: str | None = None
+    ) -> Session:
         """A client has logged in; its inbox is open. ``cursor``: it holds everything through there.
 
-        Older sessions that the platform has no room for are kicked. The backlog comes in a later turn.
+        ``gateway`` is one that came, if it is not this process's own. Older sessions that the platform has no room for
+        are kicked. The backlog comes in a later turn.
         """
+        gateway = self.gateway if gateway is None else gateway
+        epoch = self._epochs.get(gateway)
+        if epoch is None:
+            raise Unavailable(f"gateway {gateway} is not here")
         present = self._sessions.of(user)
         number = self._sessions.next_number(user)
-        session = Session(self._new_session_id(), user, platform, device, number, self.gateway, self.epoch)
+        session = Session(self._new_session_id(), user, platform, device, number, gateway, epoch)
         self._sessions.add(session)
         inbox = self._find(user, platform) or self._open(user, platform)
         live = LiveSession(session, sink, inbox)
@@ -279,8 +315,10 @@ class Relay:
     def resync(self) -> None:
         """Sessions count again, under a new epoch if the old one is over; every inbox is read again."""
         self.counters.resyncs += 1
-        if self._sessions.epoch_of(self.gateway) != self.epoch:
-            self.epoch = self._sessions.begin_epoch(self.gateway)
+        for gateway, epoch in self._epochs.items():
+            if self._sessions.epoch_of(gateway) != epoch:
+                self._epochs[gateway] = self._sessions.begin_epoch(gateway)
+        self.epoch = self._epochs[self.gateway]
         live = list(self._live.values())
         log.warning("resync", extra={"sessions": len(live), "epoch": self.epoch})
         self._resync_batch(live, 0)
@@ -294,7 +332,7 @@ class Relay:
             if int((index + 1) * share) > int(index * share):
                 self.kick(session.user, session.session_id, "resync")
                 continue
-            live.session = session._replace(epoch=self.epoch)
+            live.session = session._replace(epoch=self._epochs[session.gateway])
             self._sessions.add(live.session)
             live.sink.event(session.session_id, RESYNC)
             self._perform(live.inbox, live.inbox.delivery.doubted())
@@ -337,16 +375,23 @@ class Relay:
 
     def _forget(self, live: LiveSession) -> None:
         """A session is gone. The next newest of its platform takes over."""
-        session, inbox = live.session, live.inbox
-        was_newest = inbox.sessions[0] is live
-        del self._live[session.session_id]
+        inbox, newest = live.inbox, live.inbox.sessions[0]
+        self._unlist(live.session.user, live.session.session_id)
+        self._take_out(live)
+        self._go_on(inbox, newest)
+
+    def _take_out(self, live: LiveSession) -> None:
+        session_id, inbox = live.session.session_id, live.inbox
+        del self._live[session_id]
         inbox.sessions.remove(live)
-        self._unlist(session.user, session.session_id)
         self.counters.sessions -= 1
-        self._perform(inbox, inbox.delivery.logged_out(session.session_id))
+        self._perform(inbox, inbox.delivery.logged_out(session_id))
+
+    def _go_on(self, inbox: LiveInbox, newest: LiveSession) -> None:
+        """With the sessions that an inbox has left; ``newest`` was the newest one before."""
         if not inbox.sessions:
             self._drop(inbox)
-        elif was_newest:
+        elif inbox.sessions[0] is not newest:
             self._begin(inbox)
 
     def _unlist(self, user: int, session_id: int) -> None:
@@ -354,12 +399,19 @@ class Relay:
         self._leaving.remove(user, session_id)
 
     def _renew_epoch(self) -> None:
-        """Nearly all sessions ended at once: one new epoch ends their rows, and the few that live are listed again."""
-        self.epoch = self._sessions.begin_epoch(self.gateway)
+        """Nearly all sessions ended at once: new epochs end their rows, and the few that live are listed again."""
+        for gateway in self._epochs:
+            self._epochs[gateway] = self._sessions.begin_epoch(gateway)
+        self.epoch = self._epochs[self.gateway]
         self.counters.epochs += 1
         for live in self._live.values():
-            live.session = live.session._replace(epoch=self.epoch)
+            live.session = live.session._replace(epoch=self._epochs[live.session.gateway])
             self._sessions.add(live.session)
+
+    def _end_epochs(self) -> None:
+        """Nothing of this node is left in the table of sessions."""
+        for gateway in self._epochs:
+            self._sessions.end_epoch(gateway)
 
     def _drop(self, inbox: LiveInbox) -> None:
         """Nobody is there for an inbox: keep nothing of it."""
@@ -374,7 +426,7 @@ class Relay:
         for session in self._sessions.of(user):
             if session.session_id != session_id:
                 continue
-            if session.gateway == self.gateway:
+            if session.gateway in self._epochs:
                 self._unlist(user, session_id)
             elif self._kick_elsewhere is not None:
                 self._kick_elsewhere(session, reason)
@@ -387,7 +439,7 @@ class Relay:
         except Unavailable:
             return False  # better one notification too many
         for session in present:
-            if session.gateway != self.gateway:
+            if session.gateway not in self._epochs:
                 is_elsewhere |= session.platform == platform
             elif session.session_id not in self._live:
                 self._unlist(user, session.session_id)

@@ -1,0 +1,206 @@
+"""The messages between a gateway and the node whose clients it holds.
+
+::
+
+    gateway                                    node
+    Hello            ──────────────────────▶   a name, a version
+                     ◀──────────────────────   Welcome: this life's epoch, and how long silence is allowed
+    LogIn            ──────────────────────▶
+                     ◀──────────────────────   LoggedIn, or Refusal
+    Request          ──────────────────────▶   an action of a session
+                     ◀──────────────────────   Answer, or Refusal
+    Acks, Lives      ──────────────────────▶   what clients hold; who lives
+                     ◀──────────────────────   Pushes, Event: for sessions
+    LogOut           ──────────────────────▶
+                     ◀──────────────────────   End: the node ends a session
+    RoomAck          ──────────────────────▶
+                     ◀──────────────────────   RoomFrame: one per gateway, whoever listens there
+    Heartbeat        ──────────────────────▶
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pixiu.machines.room_link import Ack, Frame
+    from pixiu.model.errors import PixiuError
+    from pixiu.model.session import Session
+
+__all__ = [
+    "VERSION",
+    "Acks",
+    "Answer",
+    "End",
+    "Event",
+    "Heartbeat",
+    "Hello",
+    "Lives",
+    "LogIn",
+    "LogOut",
+    "LoggedIn",
+    "PushRow",
+    "Pushes",
+    "Refusal",
+    "Request",
+    "RoomAck",
+    "RoomFrame",
+    "Welcome",
+    "WireMessage",
+]
+
+VERSION = 1
+"""Rises when a message changes. Both ends of a link are of one installation, so other versions are refused."""
+
+
+class Hello(NamedTuple):
+    """A gateway is here. It holds no session of this link yet, whatever an earlier link had."""
+
+    version: int
+    name: str
+
+
+class Welcome(NamedTuple):
+    """It counts from now on, under this epoch, until the link ends or it is silent for the lease."""
+
+    epoch: int
+    lease_ms: int
+
+
+class LogIn(NamedTuple):
+    """A client whose token was good logs in. ``cursor``: it holds everything through there."""
+
+    request: int
+    user: str
+    platform: str
+    device: str
+    cursor: int
+
+
+class LoggedIn(NamedTuple):
+    """It has a session."""
+
+    request: int
+    session: Session
+
+
+class LogOut(NamedTuple):
+    """A connection is gone, and its session with it."""
+
+    session_id: int
+
+
+class Request(NamedTuple):
+    """An action of the session's user. ``is_admin`` is what the token says."""
+
+    request: int
+    session_id: int
+    is_admin: bool
+    action: str
+    params: Mapping[str, object]
+
+
+class Answer(NamedTuple):
+    """A request was done."""
+
+    request: int
+    result: Mapping[str, object]
+
+
+class Refusal(NamedTuple):
+    """A request or a login was not."""
+
+    request: int
+    error: PixiuError
+
+
+class Acks(NamedTuple):
+    """Sessions, and the cursors through which their clients hold everything."""
+
+    acks: Sequence[tuple[int, int]]
+
+
+class Lives(NamedTuple):
+    """The clients of these sessions live."""
+
+    session_ids: Sequence[int]
+
+
+class PushRow(NamedTuple):
+    """A push of ``machines.delivery`` for one session, its body given by its place in the frame."""
+
+    session_id: int
+    useq: int
+    previous_useq: int
+    body: int
+    is_resend: bool
+    needs_ack: bool
+    origin: int
+
+
+class Pushes(NamedTuple):
+    """Messages for sessions, in order. A body that many sessions get is there once."""
+
+    bodies: Sequence[tuple[int, bytes]]
+    """Message ids with bodies."""
+    rows: Sequence[PushRow]
+    users: Mapping[int, str]
+    """The public ids of all users that the bodies name."""
+    groups: Mapping[int, str]
+
+
+class Event(NamedTuple):
+    """Something live, the same for all of these sessions."""
+
+    session_ids: Sequence[int]
+    event: Mapping[str, object]
+
+
+class End(NamedTuple):
+    """A session is over; the client is told why."""
+
+    session_id: int
+    reason: str
+
+
+class RoomFrame(NamedTuple):
+    """What a broker sends to all who listen at a gateway."""
+
+    source: str
+    frame: Frame
+
+
+class RoomAck(NamedTuple):
+    """The answer to the broker called ``source``."""
+
+    source: str
+    ack: Ack
+
+
+class Heartbeat(NamedTuple):
+    """A gateway lives, has so many connections, and takes more of them or does not."""
+
+    connections: int = 0
+    is_open: bool = False
+
+
+WireMessage = (
+    Hello
+    | Welcome
+    | LogIn
+    | LoggedIn
+    | LogOut
+    | Request
+    | Answer
+    | Refusal
+    | Acks
+    | Lives
+    | Pushes
+    | Event
+    | End
+    | RoomFrame
+    | RoomAck
+    | Heartbeat
+)
