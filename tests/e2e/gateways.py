@@ -23,6 +23,7 @@ from pixiu.runtime.tokens import Tokens
 from tests.servers import free_port, wait_for
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
 __all__ = ["Node", "Person", "eventually"]
@@ -31,8 +32,12 @@ __all__ = ["Node", "Person", "eventually"]
 class Node:
     """A node whose connections are in other processes."""
 
-    def __init__(self, data: Path, *, gateways: int = 2, settings: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, data: Path, *, gateways: int = 2, settings: tuple[str, ...] = (), tls: ssl.SSLContext | None = None
+    ) -> None:
+        """``tls`` is how its clients check it, if the settings name a certificate."""
         self.data = data
+        self.tls = tls
         self.port = free_port()
         self._gateways = gateways
         self._settings = settings
@@ -41,7 +46,11 @@ class Node:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}"
+
+    @property
+    def _verify(self) -> Any:
+        return self.tls if self.tls is not None else True
 
     def start(self) -> None:
         command = [sys.executable, "-m", "pixiu", "serve", "--dev", "--data", str(self.data), "--port", str(self.port)]
@@ -59,7 +68,7 @@ class Node:
     def is_ready(self) -> bool:
         assert self._process is not None and self._process.poll() is None, self.errors[-3000:]
         try:
-            return httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200
+            return httpx.get(f"{self.url}/readyz", timeout=5, verify=self._verify).status_code == 200
         except httpx.HTTPError:
             return False
 
@@ -107,21 +116,21 @@ class Node:
 
     async def act(self, user: str, action: str, **params: object) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {self.token(user)}"}
-        async with httpx.AsyncClient() as http:
+        async with httpx.AsyncClient(verify=self._verify) as http:
             answer = await http.post(f"{self.url}/v1/actions/{action}", json=params, headers=headers, timeout=20)
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
 
     async def sessions(self, user: str) -> list[dict[str, Any]]:
         headers = {"Authorization": f"Bearer {self.token('root', is_admin=True)}"}
-        async with httpx.AsyncClient() as http:
+        async with httpx.AsyncClient(verify=self._verify) as http:
             answer = await http.get(f"{self.url}/v1/admin/sessions", params={"user": user}, headers=headers)
         assert answer.status_code == 200, answer.text
         return list(answer.json()["sessions"])
 
     async def audit(self) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {self.token('root', is_admin=True)}"}
-        async with httpx.AsyncClient() as http:
+        async with httpx.AsyncClient(verify=self._verify) as http:
             answer = await http.get(f"{self.url}/v1/admin/audit", headers=headers, timeout=30)
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
@@ -191,9 +200,10 @@ class Person:
 
     async def _session(self) -> None:
         resume = f"&cursor={self.cursor}" if self.cursor else ""
-        url = f"ws://127.0.0.1:{self._node.port}/ws?token={self._token}{resume}"
+        url = f"{self._node.url.replace('http', 'ws', 1)}/ws?token={self._token}{resume}"
         # A process that stands still is listened to by nobody: try again soon, by another port of ours.
-        async with websockets.connect(url, ping_interval=None, open_timeout=1, close_timeout=1) as socket:
+        tls = self._node.tls
+        async with websockets.connect(url, ssl=tls, ping_interval=None, open_timeout=2, close_timeout=1) as socket:
             self._socket = socket
             self.connects += 1
             try:

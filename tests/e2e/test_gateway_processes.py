@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import ssl
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
+from tests.api.test_tls import Authority
 from tests.e2e.gateways import Node, Person, eventually, is_alive
 
 if TYPE_CHECKING:
@@ -18,9 +20,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.crash
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Any:
-    made = Node(tmp_path / "data", settings=("gateway.lease_ms=1500", "gateway.presence_delay_ms=50"))
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """One for all who leave it running."""
+    data = tmp_path_factory.mktemp("gateways") / "data"
+    made = Node(data, settings=("gateway.lease_ms=1500", "gateway.presence_delay_ms=50"))
     made.start()
     yield made
     made.close()
@@ -70,7 +74,8 @@ async def test_people_at_two_processes_share_one_node(node: Node) -> None:
 
 @pytest.mark.feature("P15", "P16", "P17", "P06")
 async def test_a_killed_process_under_load_loses_nothing_and_doubles_nothing(node: Node) -> None:
-    people = [Person(node, f"user{number}") for number in range(8)]
+    people = [Person(node, f"talker{number}") for number in range(8)]
+    gone = node.told("gateway is gone")
     for person in people:
         await person.__aenter__()
     sent: dict[str, list[str]] = {person.user: [] for person in people}
@@ -99,7 +104,7 @@ async def test_a_killed_process_under_load_loses_nothing_and_doubles_nothing(nod
     for person in people:
         own = [text for text in person.texts if not text.startswith(person.user + " ")]
         assert len(own) == len(set(own)) == len(sent[person.user]), "each text once, under one id"
-    assert node.told("gateway is gone") == 1
+    assert node.told("gateway is gone") == gone + 1
     # Nothing of the dead is left, and the node's books balance.
     for person in people:
         assert len(await node.sessions(person.user)) == 1
@@ -119,10 +124,10 @@ async def test_a_process_frozen_longer_than_its_lease_is_dead_and_returns_for_it
             (there if await person.gateway() == frozen else elsewhere).append(person)
         for person in there:
             await person.ask("enter", room="lobby")
-        pid = node.gateways()[frozen]
+        pid, gone = node.gateways()[frozen], node.told("gateway is gone")
         os.kill(pid, signal.SIGSTOP)
         try:
-            await eventually(lambda: node.told("gateway is gone") == 1)
+            await eventually(lambda: node.told("gateway is gone") > gone)
             # They count as away, and their messages wait. The hand that sends may be at the frozen one: ask until not.
             for person in there:
                 await _send_somehow(node, person.user, "meanwhile")
@@ -159,18 +164,42 @@ async def _send_somehow(node: Node, to: str, text: str) -> None:
             pass
 
 
-@pytest.mark.feature("P27")
-async def test_sigterm_sends_everyone_away_and_leaves_no_process_behind(node: Node) -> None:
-    people = [await Person(node, f"user{number}").__aenter__() for number in range(6)]
-    for person in people:
-        person.comes_back = False
-    pids = node.gateways().values()
-    assert await asyncio.to_thread(node.stop) == 0
-    assert not any(map(is_alive, pids))
-    await eventually(lambda: all(person.pushed("reconnect") for person in people))
-    assert not (node.data / "run").exists()
-    for person in people:
-        await person.__aexit__()
+@pytest.mark.feature("T4", "P27")
+async def test_under_tls_a_process_that_stays_frozen_is_replaced_and_sigterm_sends_everyone_away(
+    tmp_path: Path,
+) -> None:
+    authority = Authority(tmp_path, "authority")
+    authority.certify(tmp_path / "chain.pem", tmp_path / "key.pem")
+    files = (f"security.tls_certificate={tmp_path / 'chain.pem'}", f"security.tls_key={tmp_path / 'key.pem'}")
+    times = ("gateway.lease_ms=1000", "gateway.frozen_ms=2500")
+    node = Node(tmp_path / "data", settings=(*files, *times), tls=ssl.create_default_context(cafile=authority.path))
+    node.start()
+    try:
+        # Plaintext is refused; HTTP is passed on as what it was.
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(f"http://127.0.0.1:{node.port}/healthz", timeout=5)
+        answer = httpx.get(f"{node.url}/healthz", timeout=10, verify=node.tls)  # type: ignore[arg-type]
+        assert answer.headers["strict-transport-security"]
+        people = [await Person(node, f"user{number}").__aenter__() for number in range(4)]
+        before = node.gateways()
+        os.kill(before["gateway-1"], signal.SIGSTOP)
+        await eventually(lambda: node.gateways()["gateway-1"] != before["gateway-1"], seconds=40)
+        assert not is_alive(before["gateway-1"])
+        await eventually(lambda: node.told("the node knows this gateway") == 3)
+        await eventually(lambda: all(person.is_here.is_set() for person in people))
+        await people[0].send("user1", "hi")
+        await eventually(lambda: people[1].texts == ["hi"])
+        for person in people:
+            person.comes_back = False
+        pids = node.gateways().values()
+        assert await asyncio.to_thread(node.stop) == 0
+        assert not any(map(is_alive, pids))
+        await eventually(lambda: all(person.pushed("reconnect") for person in people))
+        assert not (node.data / "run").exists()
+        for person in people:
+            await person.__aexit__()
+    finally:
+        node.close()
 
 
 async def test_a_node_that_is_killed_takes_its_gateways_with_it_and_starts_again(node: Node) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import starmap
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -51,12 +52,11 @@ _SESSION = Struct(">QQQQQ")
 _REQUEST = Struct(">QQB")
 _TWO = Struct(">QQ")
 _BODY = Struct(">QI")
-_ROW = Struct(">QQQIBQ")
+_ROW = Struct(">QQQI??Q")
 _FRAME = Struct(">QQQQ")
 _FAN = Struct(">QQBI")
 _BEAT = Struct(">QB")
 
-_IS_RESEND, _NEEDS_ACK = 1, 2
 _IS_RELIABLE, _IS_END, _HAS_SESSIONS = 1, 2, 4
 
 
@@ -204,11 +204,7 @@ def _write_pushes(message: Pushes) -> bytes:
     parts = [COUNT.pack(len(bodies))]
     for message_id, body in bodies:
         parts += (_BODY.pack(message_id, len(body)), body)
-    parts.append(COUNT.pack(len(rows)))
-    pack = _ROW.pack
-    for session_id, useq, previous, body_place, is_resend, needs_ack, origin in rows:
-        parts.append(pack(session_id, useq, previous, body_place, is_resend + 2 * needs_ack, origin))
-    parts += (names_bytes(users), names_bytes(groups))
+    parts += (COUNT.pack(len(rows)), *starmap(_ROW.pack, rows), names_bytes(users), names_bytes(groups))
     return b"".join(parts)
 
 
@@ -217,13 +213,9 @@ def _read_pushes(reader: Reader) -> Pushes:
     for _ in range(reader.count(_BODY.size)):
         message_id, size = reader.take(_BODY)
         bodies.append((message_id, reader.data(size)))
-    rows: list[PushRow] = []
-    for session_id, useq, previous, place, flags, origin in reader.rows(_ROW):
-        if place >= len(bodies):
-            raise RemoteProtocolError(f"a push names body {place} of {len(bodies)}")
-        rows.append(
-            PushRow(session_id, useq, previous, place, bool(flags & _IS_RESEND), bool(flags & _NEEDS_ACK), origin)
-        )
+    rows = list(starmap(PushRow, reader.rows(_ROW)))
+    if max((row[3] for row in rows), default=-1) >= len(bodies):
+        raise RemoteProtocolError(f"a push names a body that is not among the {len(bodies)} of its frame")
     return Pushes(bodies, rows, reader.names(), reader.names())
 
 
