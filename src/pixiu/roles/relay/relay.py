@@ -376,8 +376,8 @@ class Relay:
     def _forget(self, live: LiveSession) -> None:
         """A session is gone. The next newest of its platform takes over."""
         inbox, newest = live.inbox, live.inbox.sessions[0]
-        self._unlist(live.session.user, live.session.session_id)
         self._take_out(live)
+        self._unlist(live.session.user, live.session.session_id)
         self._go_on(inbox, newest)
 
     def _take_out(self, live: LiveSession) -> None:
