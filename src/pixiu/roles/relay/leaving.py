@@ -41,7 +41,7 @@ class Leaving:
         renew: Callable[[], object],
         end: Callable[[], object],
     ) -> None:
-        """``remaining`` is how many sessions live; ``renew`` begins a new epoch and lists them again; ``end`` ends it."""
+        """``remaining`` sessions live; ``renew`` begins a new epoch and lists them again; ``end`` ends it for good."""
         self._sessions = sessions
         self._clock = clock
         self._scheduler = scheduler
