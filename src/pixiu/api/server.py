@@ -51,7 +51,7 @@ _TOO_MANY_BODY = b'{"error":{"code":"busy","message":"your address has too many 
 
 
 class _Addresses:
-    """How many connections each address has, and may have. This machine's own has no bound: proxies are here."""
+    """How many connections each address has, and may have. This machine's own (or none: a Unix socket) has no bound."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -60,7 +60,7 @@ class _Addresses:
     def came(self, address: str) -> bool:
         """One more. False if that is one too many; it counts all the same, until it is gone."""
         count = self._counts[address] = self._counts.get(address, 0) + 1
-        return count <= self._most or address.startswith(LOOPBACK)
+        return count <= self._most or not address or address.startswith(LOOPBACK)
 
     def gone(self, address: str) -> None:
         """One less."""
