@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pixiu
 from pixiu.config import InboxSettings, LogSettings, MessagingSettings, QueueSettings, Settings
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pixiu.node.host import MessagingHost
     from pixiu.sdk import Client, Message
 
-__all__ = ["QUICK", "World", "eventually", "take", "world_at"]
+__all__ = ["QUICK", "World", "cut", "eventually", "take", "told", "wanted", "world_at"]
 
 QUICK = ClientRules(retry_ms=20, retry_ms_max=200)
 SECONDS = 10.0
@@ -120,6 +120,27 @@ async def take(client: Client, count: int, seconds: float = SECONDS) -> list[Mes
     """The next messages."""
     async with asyncio.timeout(seconds):
         return [await client.next_message() for _ in range(count)]
+
+
+async def wanted(client: Client, is_wanted: Callable[[Message], bool], seconds: float = SECONDS) -> Message:
+    """The next message of a kind; others are passed over."""
+    async with asyncio.timeout(seconds):
+        while True:
+            message = await client.next_message()
+            if is_wanted(message):
+                return message
+
+
+E = TypeVar("E")
+
+
+async def told(client: Client, kind: type[E], seconds: float = SECONDS) -> E:
+    """The next event of a kind; others are passed over."""
+    async with asyncio.timeout(seconds):
+        while True:
+            event = await client.next_event()
+            if isinstance(event, kind):
+                return event
 
 
 async def eventually(condition: Callable[[], object], seconds: float = SECONDS) -> None:

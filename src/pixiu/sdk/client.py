@@ -158,7 +158,7 @@ class Client(Actions):
             if self._ended is not None:
                 raise self._ended[0] or Unavailable("this session is over")
             left = deadline - asyncio.get_running_loop().time()
-            if self._failure is not None and left <= 0:
+            if self._failure is not None and left <= 0 and not self._session.is_refused:
                 raise self._failure
             await self._change(left if left > 0 else None)
         if not self.name:

@@ -208,6 +208,11 @@ class ClientSession:
         self._requests.give_up(asked)
 
     @property
+    def is_refused(self) -> bool:
+        """Was the last token not taken? Then there is one more try, with a fresh one."""
+        return self._refusals > 0
+
+    @property
     def waiting(self) -> int:
         """Requests without an answer."""
         return len(self._requests)
@@ -434,8 +439,8 @@ class ClientSession:
         self._attempts += 1
         if self._advice is not None:
             wait = min(self._advice, self._rules.retry_ms_max)
-        elif is_refused and was_live:
-            wait = 0  # its token has run out: a fresh one is all it needs
+        elif is_refused:
+            wait = 0  # a fresh token is all it needs
         self._wake = now + wait
         self._out.append(Tell(Closed(reason, wait)))
 
