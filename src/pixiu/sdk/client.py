@@ -38,7 +38,7 @@ from pixiu.machines.client_session.values import (
     ReceiptEvent,
     number,
 )
-from pixiu.model.errors import ConfigError, PixiuError, Unauthenticated, Unavailable
+from pixiu.model.errors import ConfigError, Conflict, PixiuError, Unauthenticated, Unavailable
 from pixiu.sdk.actions import Actions
 from pixiu.sdk.catching_up import CatchingUp
 from pixiu.sdk.shelves import MemoryShelf, StoreShelf
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Literal
 
-    from pixiu.machines.client_session import Command
+    from pixiu.machines.client_session import Command, Incoming
     from pixiu.sdk.options import TokenSource
     from pixiu.sdk.shelves import Hand, Shelf
 
@@ -117,6 +117,8 @@ class Client(Actions):
         self._catching_up = CatchingUp(self, self._local, self._shelf)
         if self._local is not None and self._local.user:
             self.name = self._session.user = self._local.user
+        self._is_known = False
+        self._early: list[Incoming] = []
         self._prefix = secrets.token_hex(8)
         self._sends = 0
         self._socket: Socket | None = None
@@ -161,15 +163,26 @@ class Client(Actions):
             if self._failure is not None and left <= 0 and not self._session.is_refused:
                 raise self._failure
             await self._change(left if left > 0 else None)
-        if not self.name:
-            await self._learn_name()
+        await self._learn_name()
 
     async def _learn_name(self) -> None:
+        """Whose token it is. Until that is known nothing is written to a store: it may be someone else's."""
         profile = await self.user()
         if self._local is not None:
             self._local.claim(profile.user)
         self.name = self._session.user = profile.user
+        self._is_known = True
+        early, self._early = self._early, []
+        self._put(early)
         self._wake()
+
+    async def _learn_name_or_end(self) -> None:
+        try:
+            await self._learn_name()
+        except Conflict as error:
+            self._do(self._session.leave(_now()))
+            self._ended = (error,)
+            self._wake()
 
     async def close(self) -> None:
         """End the session and every task; what was not acked comes again next time."""
@@ -225,7 +238,7 @@ class Client(Actions):
         if self._auto_ack:
             self._finish()
         while True:
-            taken = self._shelf.take() if self.name else None
+            taken = self._shelf.take()
             if taken is not None:
                 if self._auto_ack:
                     self._hand = taken.hand
@@ -344,13 +357,10 @@ class Client(Actions):
                     if self._socket is not None:
                         self._socket.write(payload)
                 case Arrived(items):
-                    try:
-                        self._shelf.put(items)
-                    except Unavailable as error:
-                        log.error("what arrived could not be kept", extra={"reason": str(error)})
-                        self._do(self._session.not_held(str(error), _now()))
+                    if not self._is_known:
+                        self._early += items
+                    elif not self._put(items):
                         break
-                    self._hush()
                 case Answered(asked, answer):
                     future = self._waiting.get(asked)
                     if future is not None and not future.done():
@@ -370,13 +380,23 @@ class Client(Actions):
             self._wake()
         self._arm()
 
+    def _put(self, items: list[Incoming]) -> bool:
+        try:
+            self._shelf.put(items)
+        except Unavailable as error:
+            log.error("what arrived could not be kept", extra={"reason": str(error)})
+            self._do(self._session.not_held(str(error), _now()))
+            return False
+        self._hush()
+        return True
+
     def _tell(self, event: Event) -> None:
         match event:
             case Online():
                 self.is_online = True
                 self._failure = None
-                if self._patience is None and not self.name:
-                    self._spawn(self._learn_name())
+                if self._patience is None and not self._is_known:
+                    self._spawn(self._learn_name_or_end())
             case Closed(reason):
                 self.is_online = False
                 if self._failure is None:

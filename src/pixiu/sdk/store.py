@@ -56,7 +56,7 @@ class Store:
         self.path = str(path)
         self._messages_max = max(messages_max, 1)
         try:
-            self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
+            self._db = sqlite3.connect(self.path, timeout=0.2, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
@@ -89,13 +89,6 @@ class Store:
         if not self.user:
             self.user = user
             self._set("user", user)
-            with self._db:  # what came before the name was known has no conversation yet
-                self._db.execute("BEGIN")
-                for message_id, content in self._db.execute("SELECT message_id, content FROM messages").fetchall():
-                    place = Message.read(_decode(content)).place(user)
-                    self._db.execute(
-                        "UPDATE messages SET kind = ?, name = ? WHERE message_id = ?", (*place, message_id)
-                    )
 
     # Written by the client.
 
