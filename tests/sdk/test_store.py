@@ -223,11 +223,11 @@ async def test_a_store_that_cannot_be_written_acks_nothing(tmp_path: Path, monke
         real = bob.local._arrived
         failures: list[object] = []
 
-        def full(*args: object, **params: object) -> None:
+        def full(*args: object, **params: object) -> int:
             if len(failures) < 2:
                 failures.append(args)
                 raise sqlite3.OperationalError("database or disk is full")
-            real(*args, **params)  # type: ignore[arg-type]
+            return real(*args, **params)  # type: ignore[arg-type]
 
         monkeypatch.setattr(bob.local, "_arrived", full)
         await say(alice, 0, 3)

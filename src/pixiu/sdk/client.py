@@ -1,29 +1,15 @@
-"""A client on asyncio: the session machine, a WebSocket under it, and what a program sees of it."""
+"""A client on asyncio, as a program sees it: messages, events, actions, gaps, the local store."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
-import random
 import secrets
-import time
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from pixiu.machines.client_session import (
-    Answered,
-    Arrived,
-    ClientRules,
-    ClientSession,
-    Connect,
-    Drop,
-    Ended,
-    State,
-    Tell,
-    Write,
-)
+from pixiu.machines.client_session import ClientRules
 from pixiu.machines.client_session.values import (
     Closed,
     Contacts,
@@ -38,11 +24,12 @@ from pixiu.machines.client_session.values import (
     ReceiptEvent,
     number,
 )
-from pixiu.model.errors import ConfigError, Conflict, PixiuError, Unauthenticated, Unavailable
+from pixiu.model.errors import ConfigError, Conflict, PixiuError, Unavailable
 from pixiu.sdk.actions import Actions
 from pixiu.sdk.catching_up import CatchingUp
+from pixiu.sdk.driver import Driver, now_ms
 from pixiu.sdk.shelves import MemoryShelf, StoreShelf
-from pixiu.sdk.socket import Socket, open_socket, websocket_url
+from pixiu.sdk.socket import websocket_url
 from pixiu.sdk.store import MESSAGES_MAX, Store
 from pixiu.sdk.streams import Over, Stream, or_error
 
@@ -53,7 +40,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Literal
 
-    from pixiu.machines.client_session import Command, Incoming
+    from pixiu.machines.client_session import Incoming
     from pixiu.sdk.options import TokenSource
     from pixiu.sdk.shelves import Hand, Shelf
 
@@ -63,10 +50,9 @@ log = logging.getLogger(__name__)
 
 EVENTS_MAX = 1_000
 """Events that wait for a program that takes none; the oldest go."""
-CLOSE_SECONDS = 0.2
 
 
-class Client(Actions):
+class Client(Driver, Actions):
     """One session of a user, over as many connections as it takes. Made by ``pixiu.connect``."""
 
     def __init__(
@@ -85,30 +71,27 @@ class Client(Actions):
         tls: ssl.SSLContext | None = None,
         rules: ClientRules | None = None,
     ) -> None:
-        self.url = websocket_url(url)
         if gaps not in ("keep", "close"):
             raise ConfigError(f"gaps must be keep or close, not {gaps!r}")
         if cursor and (store is not None or not cursor.isdecimal()):
             raise ConfigError("cursor must be one that a client of yours had, and a store has its own")
+        websocket_url(url)  # before a store is opened
+        self._local = None if store is None else Store(store, messages_max=store_messages_max)
+        super().__init__(
+            url, token, tls=tls, rules=rules or ClientRules(),
+            cursor=self._local.cursor if self._local is not None else int(cursor or 0),
+            last_id=self._local.last_id if self._local is not None else 0,
+        )  # fmt: skip
         self.name = ""
         """The user's public id, once it is known."""
         self.known: Contacts = Contacts(())
         """One's list as it was when the connection began."""
         self.is_online = False
-        self._token = token
         self._auto_ack = auto_ack
         self._closes_gaps = gaps == "close"
         self._patience = patience_seconds
         self._timeout = timeout_seconds
         self._buffer = max(buffer, 1)
-        self._tls = tls
-        self._local = None if store is None else Store(store, messages_max=store_messages_max)
-        self._session = ClientSession(
-            rules or ClientRules(), jitter=random.SystemRandom().random,
-            cursor=self._local.cursor if self._local is not None else int(cursor or 0),
-            last_id=self._local.last_id if self._local is not None else 0,
-        )  # fmt: skip
-        self._open_seconds = (rules or ClientRules()).open_ms / 1000
         self._shelf: Shelf = (
             MemoryShelf(self._held, self._talk_missed)
             if self._local is None
@@ -117,21 +100,14 @@ class Client(Actions):
         self._catching_up = CatchingUp(self, self._local, self._shelf)
         if self._local is not None and self._local.user:
             self.name = self._session.user = self._local.user
-        self._is_known = False
+        self._is_known = self._is_closed = False
         self._early: list[Incoming] = []
         self._prefix = secrets.token_hex(8)
         self._sends = 0
-        self._socket: Socket | None = None
-        self._connecting: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._events: deque[Event] = deque(maxlen=EVENTS_MAX)
         self._changed: set[asyncio.Future[None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._hand: Hand | None = None
-        self._ended: tuple[PixiuError | None] | None = None
-        self._failure: PixiuError | None = None
-        self._is_hushed = False
 
     # Its life.
 
@@ -152,7 +128,7 @@ class Client(Actions):
         await self.close()
 
     async def _start(self) -> None:
-        self._do(self._session.start(_now()))
+        self.begin()
         if self._patience is None:
             return
         deadline = asyncio.get_running_loop().time() + self._patience
@@ -180,22 +156,18 @@ class Client(Actions):
         try:
             await self._learn_name()
         except Conflict as error:
-            self._do(self._session.leave(_now()))
+            self._do(self._session.leave(now_ms()))
             self._ended = (error,)
             self._wake()
 
     async def close(self) -> None:
         """End the session and every task; what was not acked comes again next time."""
-        socket = self._socket
-        self._do(self._session.leave(_now()))
-        tasks = [*self._tasks, *([self._connecting] if self._connecting is not None else [])]
+        self._is_closed = True
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._timer is not None:
-            self._timer.cancel()
-        if socket is not None:
-            await socket.gone(CLOSE_SECONDS)
+        await self.end()
         if self._local is not None:
             self._local.close()
 
@@ -238,6 +210,8 @@ class Client(Actions):
         if self._auto_ack:
             self._finish()
         while True:
+            if self._is_closed:
+                raise Over(None)
             taken = self._shelf.take()
             if taken is not None:
                 if self._auto_ack:
@@ -310,19 +284,7 @@ class Client(Actions):
     async def act(self, action: str, *, timeout_seconds: float | None = None, **params: Any) -> dict[str, Any]:
         """Any action, by its name on the wire."""
         given = {name.rstrip("_"): value for name, value in params.items() if value is not None}
-        now = _now()
-        seconds = self._timeout if timeout_seconds is None else timeout_seconds
-        asked, commands = self._session.request(action, given, now + int(seconds * 1000), now)
-        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._waiting[asked] = future
-        try:
-            self._do(commands)
-            self._hush()
-            answer = await future
-        finally:
-            self._waiting.pop(asked, None)
-            self._session.give_up(asked)
-            self._hush()
+        answer = await self.ask(action, given, self._timeout if timeout_seconds is None else timeout_seconds)
         self._learn(action, given, answer)
         return answer
 
@@ -338,57 +300,30 @@ class Client(Actions):
             message_id = number(answer.get("message_id"))
             self._session.sent(message_id)
             if self._local is not None and message_id:
-                said = {name: params[name] for name in params}
-                kept = {
-                    "kind": "text",
-                    **said,
-                    "message_id": str(message_id),
-                    "from": self.name,
-                    "at": answer.get("at"),
-                }
-                self._local.add([kept])
+                own = {"message_id": str(message_id), "from": self.name, "at": answer.get("at")}
+                self._local.add([{"kind": "text", **params, **own}])
 
     # What the session tells.
 
-    def _do(self, commands: list[Command]) -> None:
-        for command in commands:
-            match command:
-                case Write(payload):
-                    if self._socket is not None:
-                        self._socket.write(payload)
-                case Arrived(items):
-                    if not self._is_known:
-                        self._early += items
-                    elif not self._put(items):
-                        break
-                case Answered(asked, answer):
-                    future = self._waiting.get(asked)
-                    if future is not None and not future.done():
-                        if isinstance(answer, PixiuError):
-                            future.set_exception(answer)
-                        else:
-                            future.set_result(answer)
-                case Tell(event):
-                    self._tell(event)
-                case Connect(cursor, needs_token):
-                    self._connecting = asyncio.create_task(self._connect(cursor, needs_token=needs_token))
-                case Drop():
-                    self._drop()
-                case Ended(error):
-                    self._ended = (error,)
-        if commands:
-            self._wake()
-        self._arm()
+    def _arrive(self, items: list[Incoming]) -> bool:
+        """Put what has arrived on the shelf, once it is known whose it is."""
+        if not self._is_known:
+            self._early += items
+            return True
+        return self._put(items)
 
     def _put(self, items: list[Incoming]) -> bool:
         try:
             self._shelf.put(items)
         except Unavailable as error:
             log.error("what arrived could not be kept", extra={"reason": str(error)})
-            self._do(self._session.not_held(str(error), _now()))
+            self._do(self._session.not_held(str(error), now_ms()))
             return False
         self._hush()
         return True
+
+    def _is_full(self, *, was_full: bool) -> bool:
+        return self._shelf.waiting >= (self._buffer // 2 if was_full else self._buffer)
 
     def _tell(self, event: Event) -> None:
         match event:
@@ -454,83 +389,3 @@ class Client(Actions):
             self._events[-1] = Missed(last.count + 1, room)
         else:
             self._events.append(Missed(1, room))
-
-    def _held(self, cursor: int, generation: int) -> None:
-        if cursor:
-            self._do(self._session.held(cursor, generation))
-
-    def _hush(self) -> None:
-        """Read on, unless too much waits for the program; but an answer that it waits for must be read."""
-        if self._socket is None:
-            return
-        is_full = not self._waiting and self._shelf.waiting >= (self._buffer // 2 if self._is_hushed else self._buffer)
-        if is_full != self._is_hushed:
-            self._is_hushed = is_full
-            self._session.deaf(_now(), is_deaf=is_full)
-            self._socket.hush(is_hushed=is_full)
-
-    # The connection.
-
-    async def _connect(self, cursor: int, *, needs_token: bool) -> None:
-        socket = Socket(self._received, self._closed)
-        try:
-            if isinstance(self._token, str):
-                if needs_token:
-                    raise Unauthenticated("the server does not take this token any more")
-                token = self._token
-            else:
-                given = self._token()
-                token = await given if inspect.isawaitable(given) else str(given)
-            self._drop()
-            self._socket = socket
-            await open_socket(socket, self.url, token, cursor, tls=self._tls, timeout_seconds=self._open_seconds)
-        except asyncio.CancelledError:
-            socket.drop()
-            raise
-        except PixiuError as error:
-            self._failed(socket, error)
-        except Exception as error:
-            log.exception("no connection")
-            self._failed(socket, Unavailable(f"no connection: {type(error).__name__}: {error}"))
-        else:
-            if self._socket is socket:
-                self._do(self._session.opened(_now()))
-
-    def _failed(self, socket: Socket, error: PixiuError) -> None:
-        if self._socket is socket:
-            self._socket = None
-        self._failure = error
-        self._do(self._session.failed(error, _now()))
-
-    def _received(self, payload: bytes) -> None:
-        self._do(self._session.received(payload, _now()))
-
-    def _closed(self, code: int, reason: str) -> None:
-        self._socket = None
-        self._is_hushed = False
-        self._session.deaf(_now(), is_deaf=False)
-        self._do(self._session.closed(code, reason, _now()))
-
-    def _drop(self) -> None:
-        socket, self._socket = self._socket, None
-        self._is_hushed = False
-        self._session.deaf(_now(), is_deaf=False)
-        if socket is not None:
-            socket.drop()
-
-    def _arm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        due = self._session.due()
-        if due is not None and self._session.state is not State.ENDED:
-            seconds = max(due - _now(), 0) / 1000
-            self._timer = asyncio.get_running_loop().call_later(seconds + 0.001, self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        self._do(self._session.tick(_now()))
-
-
-def _now() -> int:
-    return time.monotonic_ns() // 1_000_000

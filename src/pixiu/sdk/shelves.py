@@ -158,6 +158,7 @@ class StoreShelf:
         self._talk = Talk(missed)
         self._page: deque[tuple[int, Raw, bool]] = deque()
         self._read = store.taken
+        self._waiting = store.waiting(store.taken)
 
     def put(self, items: list[Incoming]) -> None:
         """Write it, with the cursor, in one transaction; then it may be acked."""
@@ -173,13 +174,13 @@ class StoreShelf:
             if item.cursor:
                 cursor, generation = item.cursor, item.generation
         if kept or cursor:
-            self._store.arrived(kept, cursor)
+            self._waiting += self._store.arrived(kept, cursor)
         if cursor:
             self._held(cursor, generation)
 
     def put_late(self, messages: Iterable[Raw]) -> None:
         """Write what was missed before."""
-        self._store.arrived([(message, True) for message in messages], 0, is_late=True)
+        self._waiting += self._store.arrived([(message, True) for message in messages], 0, is_late=True)
 
     def take(self) -> Taken | None:
         """The next one, from the store."""
@@ -188,6 +189,7 @@ class StoreShelf:
         if not self._page:
             return self._talk.take()
         self._read, message, is_late = self._page.popleft()
+        self._waiting -= 1
         return Taken(message, is_late, Hand(place=self._read))
 
     def finish(self, hand: Hand) -> None:
@@ -199,4 +201,4 @@ class StoreShelf:
     @property
     def waiting(self) -> int:
         """Messages that nobody has taken."""
-        return self._store.waiting(self._read)
+        return self._waiting

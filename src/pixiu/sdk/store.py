@@ -92,34 +92,42 @@ class Store:
 
     # Written by the client.
 
-    def arrived(self, messages: list[tuple[Raw, bool]], cursor: int, *, is_late: bool = False) -> None:
+    def arrived(self, messages: list[tuple[Raw, bool]], cursor: int, *, is_late: bool = False) -> int:
         """Messages, each with whether the program is to be shown it; and the cursor behind them.
 
-        Raises ``Unavailable``; then nothing of it is here.
+        Returns how many are new to the program. Raises ``Unavailable``; then nothing of it is here.
         """
         try:
-            self._arrived(messages, cursor, is_late=is_late)
+            return self._arrived(messages, cursor, is_late=is_late)
         except sqlite3.Error as error:
             raise Unavailable(f"the store {self.path} cannot be written: {error}") from error
 
-    def _arrived(self, messages: list[tuple[Raw, bool]], cursor: int, *, is_late: bool) -> None:
+    def _arrived(self, messages: list[tuple[Raw, bool]], cursor: int, *, is_late: bool) -> int:
+        fresh, arrival, last_id = 0, self._arrival, self.last_id
         with self._db:
             self._db.execute("BEGIN")
             for message, is_shown in messages:
-                arrival = None
-                if is_shown:
-                    self._arrival += 1
-                    arrival = self._arrival
-                if self._write(message, arrival, is_late=is_late) and not is_late and cursor:
-                    self.last_id = max(self.last_id, number(message.get("message_id")))
+                place = None
+                if is_shown and not self._has_arrived(number(message.get("message_id"))):
+                    fresh += 1
+                    arrival += 1
+                    place = arrival
+                if self._write(message, place, is_late=is_late) and cursor:
+                    last_id = max(last_id, number(message.get("message_id")))
             if cursor:
-                self.cursor = cursor
                 self._set("cursor", cursor)
-                self._set("last_id", self.last_id)
+                self._set("last_id", last_id)
+        self._arrival, self.last_id = arrival, last_id
+        self.cursor = cursor or self.cursor
         self._since_trim += len(messages)
         if self._since_trim >= TRIM_EVERY or self._messages_max < TRIM_EVERY:
             self._since_trim = 0
             self._trim()
+        return fresh
+
+    def _has_arrived(self, message_id: int) -> bool:
+        row = self._db.execute("SELECT arrival FROM messages WHERE message_id = ?", (message_id,)).fetchone()
+        return row is not None and row[0] is not None
 
     def add(self, messages: Iterable[Raw]) -> None:
         """Messages that the program knows already: its own, or pages that it has asked for."""
