@@ -296,6 +296,8 @@ class Client(Driver, Actions):
             self._session.rooms.pop(str(params.get("room")), None)
         elif action == "presence":
             self._session.watches, self._session.watched = True, params.get("users")
+        elif action == "recall" and self._local is not None:
+            self._local.recalled(number(params.get("message_id")))  # its notice does not come back to this session
         elif action in ("send", "gsend"):
             message_id = number(answer.get("message_id"))
             self._session.sent(message_id)
