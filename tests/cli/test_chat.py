@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pty
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -76,7 +77,7 @@ async def test_two_chats_talk(tmp_path: Path) -> None:
             await type_line(pilot_a, "你好 [bold]bob[/bold]")
             await until(pilot_b, lambda: any("alice: 你好 [bold]bob[/bold]" in line for line in lines(b)))
             assert b.query_one(Input).value == "half a sent", "what one types is not disturbed"
-            await until(pilot_a, lambda: any("✓✓ read" in line for line in lines(a)))
+            await until(pilot_a, lambda: any("✓✓\u00a0read" in line for line in lines(a)))
             assert sum("──" in line for line in lines(a)) == 1, "a day is said once"
             b.query_one(Input).value = "half a sentence"
             await until(pilot_a, lambda: "bob types" in line_text(a, "typing"))
@@ -205,6 +206,39 @@ async def test_a_session_that_is_replaced_ends_the_screen_with_its_reason(tmp_pa
         assert "new_session" in str(screen.error)
 
 
+async def test_the_command_on_a_terminal(tmp_path: Path) -> None:
+    """As a person starts it: a real terminal, a real process."""
+    async with world_at(tmp_path) as world, world.connect("bob") as bob:
+        ours, theirs = pty.openpty()
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("PIXIU_")}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "pixiu", "chat", "alice", "--data", str(tmp_path / "data"),
+            stdin=theirs, stdout=theirs, stderr=theirs, env={**environment, "TERM": "xterm-256color"},
+        )  # fmt: skip
+        os.close(theirs)
+        os.set_blocking(ours, False)
+        shown = bytearray()
+
+        def read() -> bytes:
+            try:
+                shown.extend(os.read(ours, 65536))
+            except OSError:  # nothing there, or the terminal is closed
+                pass
+            return bytes(shown)
+
+        await eventually(lambda: "alice · online".encode() in read(), 20)
+        os.write(ours, b"/to bob\r")
+        await eventually(lambda: "alice → bob".encode() in read())
+        os.write(ours, b"from a terminal\r")
+        while (await bob.next_message(10)).text != "from a terminal":
+            read()
+        os.write(ours, b"/exit\r")
+        waiting = asyncio.create_task(process.wait())
+        await eventually(lambda: (read(), waiting.done())[1])
+        os.close(ours)
+        assert waiting.result() == 0 and b"Traceback" not in shown
+
+
 # Lines.
 
 
@@ -268,7 +302,7 @@ def test_conversations() -> None:
     chats.arrived(Message(3, "alice", 30, to="bob", text="c"), None)
     assert conversation.unread == 2, "one's own is read"
     (changed,) = chats.receipt("bob", [3], "both", 40)
-    assert ticks_of(changed, "alice") == "✓✓ read" and chats.receipt("carl", [3], "read", 40) == []
+    assert ticks_of(changed, "alice") == "✓✓\u00a0read" and chats.receipt("carl", [3], "read", 40) == []
     assert chats.recalled(3) is not None and chats.recalled(99) is None
     assert described(conversation.messages[-1]) == "message taken back"
     chats.types(Place("with", "bob"), "bob", 1_000)

@@ -17,6 +17,23 @@ __all__ = ["MESSAGES_MAX", "Conversation", "Conversations", "day_of", "described
 MESSAGES_MAX = 2_000
 """Messages of one conversation that are kept here; the oldest go, and scrolling back loads them again."""
 TYPING_MS = 4_000
+_NOTICES = {
+    "contact": "has you on the list now",
+    "unlink": "has taken you off the list",
+    "create": "made this group",
+    "join": "has joined",
+    "quit": "has left",
+    "invite": "was invited",
+    "approve": "may join now",
+    "request": "asks to join",
+    "refuse": "may not join",
+    "remove": "was removed",
+    "mute": "may only read now",
+    "unmute": "may talk again",
+    "admin": "is an admin now",
+    "member": "is no admin any more",
+    "transfer": "owns this group now",
+}
 _SIGNS = {"with": "", "group": "#", "room": "~"}
 
 
@@ -146,7 +163,7 @@ def ticks_of(message: Message, own: str) -> str:
     if message.sender != own or not message.to or message.to == own or message.is_recalled:
         return ""
     if message.read_at:
-        return "✓✓ read"
+        return "✓✓\u00a0read"
     return "✓✓" if message.delivered_at else "✓"
 
 
@@ -157,8 +174,9 @@ def described(message: Message) -> str:
     if message.is_missing:
         return "message is not there any more"
     if message.kind == "system" and not message.text:
-        fields = message.fields
-        return " ".join(part for part in (fields.get("user", ""), fields.get("action", "notice")) if part)
+        action = message.fields.get("action", "")
+        who = message.fields.get("user") or message.sender
+        return f"{who} {_NOTICES.get(action, action)}".strip() or "a notice"
     if message.text:
         return message.text
     return f"[{message.kind}, {len(message.body)} bytes]" if message.body else ""

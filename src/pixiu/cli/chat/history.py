@@ -55,7 +55,7 @@ class History(VerticalScroll):
         for message in messages:
             day = day_of(message)
             if day not in self._days:
-                self._days[day] = Static(Text(f"── {day} ──", style="dim", justify="center"), classes="day")
+                self._days[day] = Static(Text(f"── {day} ──", style="dim"), classes="day")
                 made.append(self._days[day])
             line = Static(line_of(message, self._own), classes="mine" if message.sender == self._own else "theirs")
             self._lines[message.message_id] = line

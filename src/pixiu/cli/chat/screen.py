@@ -53,12 +53,14 @@ TYPING_EVERY_MS = 2_000
 class ChatScreen(App[None]):
     """The screen of one user. ``error`` is what has ended the session, if something did."""
 
+    TITLE = "Pixiu"
     ENABLE_COMMAND_PALETTE = False
     CSS = f"""
     #main {{ height: 1fr; }}
     #list {{ width: {LIST_WIDTH}; height: 100%; border: none; border-right: solid $primary; padding: 0; }}
     #history {{ width: 1fr; height: 100%; padding: 0 1; }}
     #history Static {{ width: 100%; height: auto; }}
+    #history .day {{ text-align: center; }}
     #typing {{ height: 1; padding: 0 1; color: $text-muted; }}
     #status {{ height: 1; padding: 0 1; background: $panel; }}
     .narrow #list {{ width: 100%; border-right: none; }}
@@ -111,7 +113,7 @@ class ChatScreen(App[None]):
         self.set_interval(0.5, self._draw_typing)
         self.run_worker(self._listen(), exit_on_error=False)
         self.run_worker(self._watch(), exit_on_error=False)
-        self.run_worker(self._see_who_is_there(), exit_on_error=False)
+        self._later(self._refresh())
 
     def on_resize(self, event: events.Resize) -> None:
         """A terminal may become narrow."""
@@ -136,6 +138,9 @@ class ChatScreen(App[None]):
     async def arrived(self, message: Message) -> None:
         """A message is here."""
         current = self.current.place if self.current is not None else None
+        place = message.place(self.me.name)
+        if place not in self.conversations.all and place.kind != "room":
+            self._later(self._refresh())  # someone new: the server knows the name
         conversation, is_new = self.conversations.arrived(message, current)
         is_read = conversation is self.current
         if is_new and is_read:
@@ -196,7 +201,11 @@ class ChatScreen(App[None]):
             if conversation.place.kind == "with" and conversation.place.name == user:
                 conversation.is_online = is_online
 
-    async def _see_who_is_there(self) -> None:
+    async def _refresh(self) -> None:
+        """Names and counts as the server has them, and who is there."""
+        self.conversations.contacts(await self.me.contacts())
+        if self.current is not None:
+            self.current.unread = 0
         for user, state in (await self.me.presence()).items():
             self._present(user, is_online=state == "online")
         self._draw_list()
@@ -228,7 +237,7 @@ class ChatScreen(App[None]):
         elif shown is not None:
             self.say(shown)
         if line.startswith("/contact"):
-            await self._see_who_is_there()
+            self._later(self._refresh())
         self._draw_list()
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -377,7 +386,7 @@ class ChatScreen(App[None]):
         title = conversation.title
         if cell_len(title) > room:
             title = set_cell_size(title, room - 1) + "…"
-        row = Text(dot, style="green" if conversation.is_online else "dim", no_wrap=True, end="")
+        row = Text(no_wrap=True, end="").append(dot, style="green" if conversation.is_online else "dim")
         row.append(set_cell_size(title, room), style="bold" if conversation.unread else "")
         row.append(badge, style="bold reverse")
         return row
@@ -395,7 +404,7 @@ class ChatScreen(App[None]):
         status = self._status
         is_long = "\n" in self._note
         status.styles.height = self._note.count("\n") + 2 if is_long else 1
-        where = f" in {name_of(self.current.place)}" if self.current is not None else ""
+        where = f" → {name_of(self.current.place)}" if self.current is not None else ""
         line = Text(f"{self.me.name}{where} · {self._state}", no_wrap=not is_long, overflow="ellipsis")
         if self._note:
             line = Text(f"{self._note}\n", overflow="fold") + line if is_long else Text(f"{self._note} · ") + line
