@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pixiu.model.errors import ConfigError, Conflict, Unavailable
-from pixiu.sdk import Gap, GapEvent, Place, Store
+from pixiu.sdk import Client, Gap, GapEvent, Place, Store, catching_up
 from tests.sdk.world import cut, eventually, take, told, wanted, world_at
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pixiu.sdk import Client, Message
+    from pixiu.sdk import Message
     from tests.sdk.world import World
 
 
@@ -35,9 +35,11 @@ def texts(messages: list[Message] | tuple[Message, ...]) -> list[str]:
 
 async def lose(world: World, alice: Client, path: Path, *, count: int, group: str = "") -> list[int]:
     """Bob's store falls behind his inbox: another installation on the same platform takes and acks what comes."""
+    await eventually(lambda: not world.waiting("bob"))
     async with world.connect("bob", device="two") as two:
+        taking = asyncio.create_task(take(two, count, 60))
         sent = await say(alice, 100, 100 + count, group=group)
-        await take(two, count)
+        await taking
     await eventually(lambda: not world.waiting("bob"))
     return sent
 
@@ -68,22 +70,58 @@ async def test_a_store_goes_on_where_it_was(tmp_path: Path) -> None:
             assert texts(bob.local.history(with_="alice").messages)[0] == "while away"
 
 
-@pytest.mark.feature("B15", "R20")
-async def test_b15_a_short_private_gap_is_closed_forward_after_a_restart(tmp_path: Path) -> None:
+@pytest.mark.feature("B15")
+async def test_b15_a_short_private_gap_is_closed_forward_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = tmp_path / "bob.db"
-    async with world_at(tmp_path) as world, world.connect("alice") as alice:
+    async with world_at(tmp_path) as world, world.connect("alice") as alice, world.connect("carl") as carl:
         before = await say(alice, 0, 3)
         async with world.connect("bob", device="one", store=store) as bob:
             await take(bob, 3)
-        missed = await lose(world, alice, store, count=25)
+        missed = await lose(world, alice, store, count=230)
+        async with world.connect("bob", device="two") as two:  # a stranger, read elsewhere: on no list
+            missed += await say(carl, 0, 1)
+            await take(two, 1)
+            await two.read("carl")
+        asked: list[str] = []
+        real = Client.act
+
+        async def act(self: Client, action: str, **params: Any) -> dict[str, Any]:
+            asked.append(action)
+            return await real(self, action, **params)
+
+        monkeypatch.setattr(Client, "act", act)
         async with world.connect("bob", device="one", store=store) as bob:
-            late = await take(bob, 25)
+            late = await take(bob, 231)
             assert all(message.is_late for message in late)
             assert [message.message_id for message in late] == missed, "forward, from the last one here to the end"
-            held = {message.message_id for message in bob.local.history(with_="alice").messages}
+            held = {message.message_id for message in bob.local.history(limit=1_000).messages}
             assert held == {*before, *missed} and not bob.gaps, "the local set is the server's set"
+            assert asked.count("history") + asked.count("sync") <= 3 + 1, "a request per page, and one"
             after = await say(alice, 0, 1)
             assert [message.message_id for message in await take(bob, 1)] == after
+
+
+@pytest.mark.feature("B16")
+async def test_b16_a_long_private_gap_is_closed_backward_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "bob.db"
+    monkeypatch.setattr(catching_up, "FORWARD_MS", 0)
+    async with world_at(tmp_path, messaging={"forward_gap_ms": 1}) as world, world.connect("alice") as alice:
+        before = await say(alice, 0, 3)
+        async with world.connect("bob", device="one", store=store) as bob:
+            await take(bob, 3)
+        missed = await lose(world, alice, store, count=230)
+        async with world.connect("bob", device="one", store=store) as bob:
+            newest = await take(bob, 100)
+            assert [message.message_id for message in newest] == missed[130:], "what is newest is seen first"
+            assert bob.gaps == [Gap(Place("with", "alice"), before[2], missed[130])]
+            pages = [page async for page in bob.close_gaps(with_="alice")]
+            assert [len(page.messages) for page in pages] == [100, 30] and not bob.gaps
+            held = {message.message_id for message in bob.local.history(with_="alice", limit=1_000).messages}
+            assert held == {*before, *missed}
 
 
 @pytest.mark.feature("B16")

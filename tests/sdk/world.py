@@ -94,12 +94,14 @@ class World:
 
 
 @asynccontextmanager
-async def world_at(path: Path, *, inbox: InboxSettings | None = None, **gateway: Any) -> AsyncIterator[World]:
+async def world_at(
+    path: Path, *, inbox: InboxSettings | None = None, messaging: dict[str, Any] | None = None, **gateway: Any
+) -> AsyncIterator[World]:
     settings = Settings(
         queue=QueueSettings(),
         log=LogSettings(),
         inbox=inbox or InboxSettings(),
-        messaging=MessagingSettings(sends_per_second=0),
+        messaging=MessagingSettings(sends_per_second=0, **(messaging or {})),
         gateway=GatewaySettings(**{"drain_spread_ms": 50, **gateway}),
     )
     world = World(path / "data", settings)

@@ -7,11 +7,13 @@ that missed much, or is new here, begins with the newest page, and a gap below i
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any
 
 from pixiu.machines.client_session import INBOX
 from pixiu.machines.client_session.values import Contacts, Gap, Message, Page, Place, number
 from pixiu.model.errors import RequestError
+from pixiu.model.ids import snowflake_time_ms
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,6 +29,12 @@ GAPS_MAX = 1_000
 PLACES = 10
 """Conversations that share one page of a sync."""
 PAGE = 100
+PAGES = 10
+"""Pages of all private messages that are read at once after a short absence, or looked through after a long one."""
+PLACES_MAX = 1_000
+"""Conversations that are known without a store and without being on a list; the oldest are forgotten."""
+FORWARD_MS = 86_400_000
+"""Whoever was away for less than this reads on from where it was; others begin with the newest."""
 
 
 class CatchingUp:
@@ -37,6 +45,7 @@ class CatchingUp:
         self._store = store
         self._shelf = shelf
         self._gaps: dict[tuple[Place, int], Gap] = {}
+        self._places: dict[Place, None] = {}
         self._catching: asyncio.Lock = asyncio.Lock()
         self._closing: asyncio.Lock = asyncio.Lock()
 
@@ -98,16 +107,60 @@ class CatchingUp:
         self._shelf.put_late(sorted(shown, key=lambda each: number(each.get("message_id"))))
         self._client.shown_late()
 
+    def note(self, place: Place) -> None:
+        """There is such a conversation."""
+        if place not in self._places:
+            self._places[place] = None
+            if len(self._places) > PLACES_MAX:
+                del self._places[next(iter(self._places))]
+
     async def catch_up(self, after: int) -> None:
         """See ``Client.catch_up``."""
         async with self._catching:
             contacts = Contacts.read(await self._client.act("contacts"))
-            places = {contact.place for contact in (*contacts.contacts, *contacts.others)}
+            places = {contact.place for contact in (*contacts.contacts, *contacts.others)} | set(self._places)
             if self._store is not None:
-                places |= {place for place in self._store.conversations() if place.kind != "room"}
-            ordered = sorted(places)
+                places |= set(self._store.conversations())
+            private_after: int | None = after
+            if after:
+                is_short = time.time() * 1000 - snowflake_time_ms(after) < FORWARD_MS
+                found, private_after = await (self._forward(after) if is_short else self._peers(after))
+                places |= found
+            lasts = {place: after for place in places if place.kind == "group"}
+            if private_after is not None:
+                lasts |= {place: private_after for place in places if place.kind == "with"}
+            ordered = sorted(lasts.items())
             for start in range(0, len(ordered), PLACES):
-                await self._sync(dict.fromkeys(ordered[start : start + PLACES], after))
+                await self._sync(dict(ordered[start : start + PLACES]))
+
+    async def _forward(self, after: int) -> tuple[set[Place], int | None]:
+        """Private messages of all conversations from here on, also of people who are on no list.
+
+        Returns who was in them, and where it stopped if there are more than that.
+        """
+        found: set[Place] = set()
+        for _ in range(PAGES):
+            raw = await self._client.act("history", after=str(after), direction="forward", limit=PAGE)
+            messages = raw.get("messages") or []
+            found |= {Message.read(each).place(self._client.name) for each in messages}
+            self._show(messages)
+            await self._client.room_for_more()
+            if not raw.get("has_more"):
+                return found, None
+            after = number(raw.get("max"))
+        return found, after
+
+    async def _peers(self, after: int) -> tuple[set[Place], int]:
+        """Who was there lately: each conversation will be asked for its newest page."""
+        found: set[Place] = set()
+        before: str | None = None
+        for _ in range(PAGES):
+            raw = await self._client.act("history", after=str(after), before=before, direction="backward", limit=PAGE)
+            found |= {Message.read(each).place(self._client.name) for each in raw.get("messages") or ()}
+            if not raw.get("has_more"):
+                break
+            before = str(raw.get("min"))
+        return found, after
 
     async def _sync(self, lasts: dict[Place, int]) -> None:
         """A few conversations, until there is nothing newer."""

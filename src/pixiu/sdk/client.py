@@ -21,6 +21,7 @@ from pixiu.machines.client_session.values import (
     Missed,
     Online,
     Page,
+    Place,
     ReceiptEvent,
     number,
 )
@@ -321,6 +322,10 @@ class Client(Driver, Actions):
             log.error("what arrived could not be kept", extra={"reason": str(error)})
             self._do(self._session.not_held(str(error), now_ms()))
             return False
+        for item in items:
+            message = item.message
+            if message is not None and "room" not in message:
+                self._catching_up.note(_place_of(message, self.name))
         self._hush()
         return True
 
@@ -391,3 +396,11 @@ class Client(Driver, Actions):
             self._events[-1] = Missed(last.count + 1, room)
         else:
             self._events.append(Missed(1, room))
+
+
+def _place_of(message: dict[str, Any], own: str) -> Place:
+    """Where a message belongs, without reading all of it."""
+    if "group" in message:
+        return Place("group", str(message["group"]))
+    sender = str(message.get("from"))
+    return Place("with", str(message.get("to")) if sender == own else sender)

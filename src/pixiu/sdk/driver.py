@@ -36,8 +36,6 @@ __all__ = ["Driver", "now_ms"]
 
 log = logging.getLogger(__name__)
 
-CLOSE_SECONDS = 0.2
-
 
 class Driver(ABC):
     """Does what the machine says. Whoever derives from it keeps what arrives."""
@@ -97,7 +95,7 @@ class Driver(ABC):
         if self._timer is not None:
             self._timer.cancel()
         if socket is not None:
-            await socket.gone(CLOSE_SECONDS)
+            await socket.gone()
 
     async def ask(self, action: str, params: dict[str, Any], seconds: float) -> dict[str, Any]:
         """A request, over as many connections as it takes."""

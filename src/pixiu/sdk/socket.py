@@ -19,6 +19,8 @@ __all__ = ["Socket", "open_socket", "websocket_url"]
 FRAME_BYTES_MAX = 64 * 2**20
 """A page of a hundred of the largest messages fits."""
 CUT = 1006
+GOODBYE_SECONDS = 1.0
+"""A server that does not end a connection within this time after it was asked to is not waited for."""
 _SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 
 
@@ -55,6 +57,8 @@ class Socket(WSListener):
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         """A frame is here. A server of ours never splits one."""
         if self._is_over:
+            if frame.msg_type == WSMsgType.CLOSE:
+                transport.disconnect()
             return
         if frame.msg_type == WSMsgType.TEXT and frame.fin:
             self._received(frame.get_payload_as_bytes())
@@ -78,7 +82,7 @@ class Socket(WSListener):
 
     def hush(self, *, is_hushed: bool) -> None:
         """Read nothing for a while, or go on."""
-        if self._transport is not None and not self._is_over:
+        if self._transport is not None:
             reader = self._transport.underlying_transport
             if is_hushed:
                 reader.pause_reading()
@@ -93,21 +97,20 @@ class Socket(WSListener):
 
     def cut(self) -> None:
         """End it without a word, as a network does."""
-        if self._transport is not None:
+        if self._transport is not None and not self._transport.is_disconnected:
             self._transport.disconnect(graceful=False)
 
-    async def gone(self, seconds: float) -> None:
-        """Wait a little until the server has had the last word; then cut."""
+    async def gone(self) -> None:
+        """Wait until it is over."""
         if self._transport is not None:
-            try:
-                await asyncio.wait_for(self._transport.wait_disconnected(), seconds)
-            except TimeoutError:
-                self.cut()
+            await self._transport.wait_disconnected()
 
     def _leave(self) -> None:
-        if self._transport is not None:
+        """Say so, and let the server end it: to close with something unread would take back what was sent."""
+        if self._transport is not None and not self._transport.is_disconnected:
+            self.hush(is_hushed=False)
             self._transport.send_close(WSCloseCode.OK)
-            self._transport.disconnect()
+            asyncio.get_running_loop().call_later(GOODBYE_SECONDS, self.cut)
 
 
 async def open_socket(
