@@ -2,6 +2,7 @@
 
 import http.client
 import json
+from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,7 +31,7 @@ from pixiu.ports.authentication import Identity
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datadir import find_server
 
-__all__ = ["Caller", "Token", "Url"]
+__all__ = ["Caller", "Token", "Url", "find_url", "make_token"]
 
 DEFAULT_URL = "http://127.0.0.1:8400"
 TIMEOUT_SECONDS = 60.0
@@ -133,3 +134,33 @@ def _own_token(data: Path) -> str:
         raise Unauthenticated(
             f"there is no token, and no key in {data} to make one with; give --token, or name its data directory"
         ) from None
+
+
+def find_url(url: str | None, data: Path | None) -> str:
+    """Where the server is: as said, as its data directory says, or here."""
+    return (url or _announced(data or DEFAULT_DATA) or DEFAULT_URL).rstrip("/")
+
+
+def make_token(
+    address: str, url: str | None, data: Path | None, user: str, *, platform: str, device: str
+) -> Callable[[], str]:
+    """Makes tokens of a user with the key of a data directory, a fresh one for each connection."""
+    from pixiu.runtime.keys import Keyring
+    from pixiu.runtime.tokens import Tokens
+
+    if data is None and url is not None and not _is_here(address):
+        raise ConfigError(f"give --token: a token of this machine's node is not for {address}")
+    clock, root = SystemClock(), data or DEFAULT_DATA
+
+    def fresh() -> str:
+        try:
+            tokens = Tokens(Keyring(root, clock), clock, SecuritySettings())
+            return tokens.issue(Identity(user, platform, device))
+        except NotFound:
+            raise Unauthenticated(
+                f"there is no token, and no key in {root} to make one with; give --token, or name the server's --data; "
+                "or start a server: make serve"
+            ) from None
+
+    fresh()  # what is wrong is said before anything is tried
+    return fresh
