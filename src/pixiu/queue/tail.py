@@ -72,9 +72,11 @@ class Tail:
         topic = self._name(run.topic.name)
         event_ids = range(run.first_event_id, run.first_event_id + len(run.messages))
         if type(run) is Appends:
-            return map(LogRecord, event_ids, run.message_ids, repeat(topic), run.bodies, run.keys, repeat(now_ms))
-        bodies = map(body_of, run.messages)
-        return map(LogRecord, event_ids, repeat(0), repeat(topic), bodies, repeat(b""), repeat(now_ms))
+            rows = zip(event_ids, run.message_ids, repeat(topic), run.bodies, run.keys, repeat(now_ms))
+        else:
+            bodies = map(body_of, run.messages)
+            rows = zip(event_ids, repeat(0), repeat(topic), bodies, repeat(b""), repeat(now_ms))
+        return map(tuple.__new__, repeat(LogRecord), rows)
 
     def _name(self, name: bytes) -> str:
         known = self._names.get(name)

@@ -148,6 +148,11 @@ class Carrier:
             return self.tasks.finished_through if self.tasks is not None else 0
         return self._by_lane[lane].position
 
+    def position_of(self, lane: Lane) -> Callable[[], int]:
+        """``applied`` of one lane, for who asks at every send."""
+        state = self._by_lane[lane]
+        return lambda: state.position
+
     @property
     def limits(self) -> Limits:
         """What holds now for those who are away."""
