@@ -93,15 +93,13 @@ class AppendRun(Change):
         except PixiuError as error:
             self._results = repeat(error)
         else:
-            self._results = number_all(
-                self._engine, batch, topic, 0, self._contents, self._keys, self._unless_afters
-            )
+            self._results = number_all(self._engine, batch, topic, 0, self._contents, self._keys, self._unless_afters)
         return b""
 
     def answered(self, data: bytes) -> None:
         """Committed (no bytes), or all of it refused with a text."""
         results = repeat(Unavailable(refusal_text(data))) if data else self._results
-        for done, result in zip(self._dones, results):
+        for done, result in zip(self._dones, results, strict=False):
             done(result)
 
     def pause(self) -> bool:

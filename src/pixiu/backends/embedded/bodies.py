@@ -1,14 +1,17 @@
 """``Bodies`` on the overlay.
 
 A body that is new is held as an object until the commit: references that go before then cost no row, and a body that
-loses its last one was never there. What is in the store keeps its first count beside the body, and a row of its own
-for the count once that has changed, so that a release never writes a body again.
+loses its last one was never there. What is in the store keeps its first count beside the body, and its count once that
+has changed elsewhere, so that a release never writes a body again: the counts of all messages of one millisecond are
+one row, since what was said together is mostly acked together.
 
 Whether a body is there already is asked for every message, and nearly always it is not: message ids rise, so one above
 the highest that was ever written is new without a look at the store.
 """
 
 from collections.abc import Iterable
+from itertools import starmap
+from struct import Struct
 
 from pixiu.backends.embedded.cache import Cache
 from pixiu.backends.embedded.layout import BODY, META, REFERENCES, key1, number
@@ -18,6 +21,9 @@ __all__ = ["EmbeddedBodies"]
 
 _HIGH = META + b"high:bodies"
 _OVERHEAD = 100
+_count = Struct(">QI")
+_MILLISECOND_BITS = 22
+"""Behind these a message id is a time."""
 
 
 class _Fresh:
@@ -41,8 +47,10 @@ class EmbeddedBodies:
         self._overlay = overlay
         self._fresh: dict[int, _Fresh] = {}
         self._fresh_bytes = 0
-        self._changed: dict[int, int] = {}
-        """References of written bodies that have changed since; 0 is gone."""
+        self._changed: dict[int, dict[int, int]] = {}
+        """Whole rows of counts, by millisecond, that have changed since the last commit; 0 is gone."""
+        self._gone: set[int] = set()
+        """Those that are 0."""
         self._counts: Cache[int, int] = Cache(counts_max)
         self._bodies: Cache[int, bytes] = Cache(cached_bytes, _weight)
         self._high = int.from_bytes(overlay.get(_HIGH) or b"", "big")
@@ -66,7 +74,7 @@ class EmbeddedBodies:
             body = fresh.body if fresh is not None else self._bodies.find(message_id)
             if body is not None:
                 found[message_id] = body
-            elif message_id <= self._high and self._changed.get(message_id) != 0:
+            elif message_id <= self._high and message_id not in self._gone:
                 missing.append(message_id)
         if missing:
             values = self._overlay.get_many([key1(BODY, message_id) for message_id in missing])
@@ -95,9 +103,13 @@ class EmbeddedBodies:
         before = self._count(message_id)
         left = before - count if before > count else 0
         if left != before:
-            self._changed[message_id] = left
+            counts = self._changed.get(message_id >> _MILLISECOND_BITS)
+            if counts is None:
+                counts = self._changed[message_id >> _MILLISECOND_BITS] = self._stored(message_id)
+            counts[message_id] = left
             self._counts.keep(message_id, left)
             if not left:
+                self._gone.add(message_id)
                 self._bodies.drop(message_id)
         return left
 
@@ -118,7 +130,7 @@ class EmbeddedBodies:
     @property
     def pending_bytes(self) -> int:
         """About how much a commit would write."""
-        return self._fresh_bytes + len(self._fresh) * 17 + len(self._changed) * 17
+        return self._fresh_bytes + len(self._fresh) * 17 + len(self._changed) * 200
 
     def save(self, rows: Rows) -> None:
         """Turn new bodies and changed counts into rows."""
@@ -132,14 +144,18 @@ class EmbeddedBodies:
                 keep_count(message_id, references)
             self._high = max(self._high, max(self._fresh))
             rows.append((_HIGH, pack(self._high)))
-        for message_id, left in self._changed.items():
-            if left:
-                rows.append((key1(REFERENCES, message_id), pack(left)))
+        for message_id in self._gone:
+            self._overlay.drop((key1(BODY, message_id),))
+            del self._changed[message_id >> _MILLISECOND_BITS][message_id]
+        for millisecond, counts in self._changed.items():
+            if counts:
+                rows.append((key1(REFERENCES, millisecond), b"".join(starmap(_count.pack, counts.items()))))
             else:
-                self._overlay.drop((key1(BODY, message_id), key1(REFERENCES, message_id)))
+                self._overlay.drop((key1(REFERENCES, millisecond),))
         self._fresh = {}
         self._fresh_bytes = 0
         self._changed = {}
+        self._gone = set()
 
     def written(self) -> None:
         """The caches bound themselves."""
@@ -148,9 +164,15 @@ class EmbeddedBodies:
         """References of a body that is not fresh."""
         count = self._counts.find(message_id)
         if count is None:
-            count = self._changed.get(message_id)
+            changed = self._changed.get(message_id >> _MILLISECOND_BITS)
+            count = (self._stored(message_id) if changed is None else changed).get(message_id)
             if count is None:
-                value = self._overlay.get(key1(REFERENCES, message_id)) or self._overlay.get(key1(BODY, message_id))
+                value = self._overlay.get(key1(BODY, message_id))
                 count = int.from_bytes(value[:8], "big") if value is not None else 0
             self._counts.keep(message_id, count)
         return count
+
+    def _stored(self, message_id: int) -> dict[int, int]:
+        """The row of counts that a message's is in."""
+        value = self._overlay.get(key1(REFERENCES, message_id >> _MILLISECOND_BITS))
+        return dict(_count.iter_unpack(value)) if value is not None else {}
