@@ -10,7 +10,8 @@ the highest that was ever written is new without a look at the store.
 """
 
 from collections.abc import Iterable
-from itertools import starmap
+from itertools import repeat, starmap
+from operator import add
 from struct import Struct
 
 from pixiu.backends.embedded.cache import Cache
@@ -26,16 +27,6 @@ _MILLISECOND_BITS = 22
 """Behind these a message id is a time."""
 
 
-class _Fresh:
-    """A body that no commit has seen."""
-
-    __slots__ = ("body", "references")
-
-    def __init__(self, body: bytes, references: int) -> None:
-        self.body = body
-        self.references = references
-
-
 def _weight(body: bytes) -> int:
     return _OVERHEAD + len(body)
 
@@ -45,7 +36,9 @@ class EmbeddedBodies:
 
     def __init__(self, overlay: Overlay, *, cached_bytes: int = 32 * 2**20, counts_max: int = 200_000) -> None:
         self._overlay = overlay
-        self._fresh: dict[int, _Fresh] = {}
+        self._fresh: dict[int, bytes] = {}
+        """Bodies that no commit has seen."""
+        self._fresh_counts: dict[int, int] = {}
         self._fresh_bytes = 0
         self._changed: dict[int, dict[int, int]] = {}
         """Whole rows of counts, by millisecond, that have changed since the last commit; 0 is gone."""
@@ -61,7 +54,8 @@ class EmbeddedBodies:
         if message_id in self._fresh or (message_id <= self._high and self._count(message_id)):
             return False
         if references > 0:
-            self._fresh[message_id] = _Fresh(body, references)
+            self._fresh[message_id] = body
+            self._fresh_counts[message_id] = references
             self._fresh_bytes += len(body)
         return True
 
@@ -70,8 +64,9 @@ class EmbeddedBodies:
         found: dict[int, bytes] = {}
         missing: list[int] = []
         for message_id in message_ids:
-            fresh = self._fresh.get(message_id)
-            body = fresh.body if fresh is not None else self._bodies.find(message_id)
+            body = self._fresh.get(message_id)
+            if body is None:
+                body = self._bodies.find(message_id)
             if body is not None:
                 found[message_id] = body
             elif message_id <= self._high and message_id not in self._gone:
@@ -86,20 +81,19 @@ class EmbeddedBodies:
 
     def references(self, message_id: int) -> int:
         """How many refer to it; 0 if it is gone."""
-        fresh = self._fresh.get(message_id)
-        return fresh.references if fresh is not None else self._count(message_id)
+        return self._fresh_counts.get(message_id) or self._count(message_id)
 
     def release(self, message_id: int, count: int = 1) -> int:
         """Take references away; the body goes with the last one. Returns what is left."""
-        fresh = self._fresh.get(message_id)
+        fresh = self._fresh_counts.get(message_id)
         if fresh is not None:
-            left = fresh.references - count
-            fresh.references = left
-            if left <= 0:
-                del self._fresh[message_id]
-                self._fresh_bytes -= len(fresh.body)
-                return 0
-            return left
+            left = fresh - count
+            if left > 0:
+                self._fresh_counts[message_id] = left
+                return left
+            del self._fresh_counts[message_id]
+            self._fresh_bytes -= len(self._fresh.pop(message_id))
+            return 0
         before = self._count(message_id)
         left = before - count if before > count else 0
         if left != before:
@@ -117,8 +111,8 @@ class EmbeddedBodies:
         """Put another body in its place (a recall), with its references. False if it is gone."""
         fresh = self._fresh.get(message_id)
         if fresh is not None:
-            self._fresh_bytes += len(body) - len(fresh.body)
-            fresh.body = body
+            self._fresh_bytes += len(body) - len(fresh)
+            self._fresh[message_id] = body
             return True
         count = self._count(message_id)
         if not count:
@@ -136,23 +130,23 @@ class EmbeddedBodies:
         """Turn new bodies and changed counts into rows."""
         pack = number.pack
         if self._fresh:
-            keep_body, keep_count = self._bodies.keep, self._counts.keep
-            for message_id, fresh in self._fresh.items():
-                body, references = fresh.body, fresh.references
-                rows.append((key1(BODY, message_id), pack(references) + body))
-                keep_body(message_id, body)
-                keep_count(message_id, references)
-            self._high = max(self._high, max(self._fresh))
+            bodies, counts = self._fresh, self._fresh_counts
+            values = map(add, map(pack, counts.values()), bodies.values())
+            rows.extend(zip(map(key1, repeat(BODY), bodies), values, strict=True))
+            self._bodies.keep_all(bodies, self._fresh_bytes + _OVERHEAD * len(bodies))
+            self._counts.keep_all(counts, len(counts))
+            self._high = max(self._high, max(bodies))
             rows.append((_HIGH, pack(self._high)))
         for message_id in self._gone:
             self._overlay.drop((key1(BODY, message_id),))
             del self._changed[message_id >> _MILLISECOND_BITS][message_id]
-        for millisecond, counts in self._changed.items():
-            if counts:
-                rows.append((key1(REFERENCES, millisecond), b"".join(starmap(_count.pack, counts.items()))))
+        for millisecond, changed in self._changed.items():
+            if changed:
+                rows.append((key1(REFERENCES, millisecond), b"".join(starmap(_count.pack, changed.items()))))
             else:
                 self._overlay.drop((key1(REFERENCES, millisecond),))
         self._fresh = {}
+        self._fresh_counts = {}
         self._fresh_bytes = 0
         self._changed = {}
         self._gone = set()

@@ -69,9 +69,7 @@ class EmbeddedInboxes:
         """The open inboxes of a user, in the order of their opening."""
         return (self._desks.young.get(user) or self._desk(user)).platforms
 
-    def add(
-        self, user: int, platform: str, *, message_id: int, event_id: int, at: int, options: int, session: int
-    ) -> int:
+    def add(self, user: int, platform: str, message_id: int, event_id: int, at: int, options: int, session: int) -> int:
         """Add an id to an open inbox, and return its useq; 0 if the event was added before."""
         desk = self._desks.young.get(user) or self._desk(user)
         inbox = desk.inboxes.get(platform)

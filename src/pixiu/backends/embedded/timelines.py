@@ -251,16 +251,17 @@ class EmbeddedTimelines:
         for user in sorted(changed):
             rows = sorted(changed[user].values())
             self._high = max(self._high, rows[-1][0])
-            self._users.encode(key1(PRIVATE, user), [row[:3] for row in rows], encoded)
+            entries: list[tuple[int, int, bool]] = []
             by_peer: dict[int, list[tuple[int, bool]]] = {}
-            for message_id, peer, is_incoming, *mark in rows:
+            for message_id, peer, is_incoming, state, delivered_at, read_at in rows:
+                entries.append((message_id, peer, is_incoming))
                 talk = by_peer.get(peer)
                 if talk is None:
-                    by_peer[peer] = [(message_id, is_incoming)]
-                else:
-                    talk.append((message_id, is_incoming))
-                if any(mark):
-                    marks.append((key2(MARK, user, message_id), _mark.pack(*mark)))
+                    talk = by_peer[peer] = []
+                talk.append((message_id, is_incoming))
+                if state or delivered_at or read_at:
+                    marks.append((key2(MARK, user, message_id), _mark.pack(state, delivered_at, read_at)))
+            self._users.encode(key1(PRIVATE, user), entries, encoded)
             for peer in sorted(by_peer):
                 self._talks.encode(key2(TALK, user, peer), by_peer[peer], talks)
         encoded.extend(talks)
