@@ -225,14 +225,18 @@ class Carrier:
             self._yielding_since = None
 
     def _let_the_writer_go_first(self) -> bool:
-        """While sends keep the writer busy they go first, up to a bound; after that both take turns."""
+        """While sends keep the writer busy they go first: a burst is in the log before it is in the stores.
+
+        That ends after ``yield_ms``: then both take turns until the carrier has caught up. Until then the carrier does
+        just enough for no more than ``yield_count`` events to wait.
+        """
         if not self._is_writer_busy():
             self._yielding_since = None
             return False
-        now = self._clock.monotonic_us()
+        now, settings = self._clock.monotonic_us(), self._settings
         if self._yielding_since is None:
             self._yielding_since = now
-        if now - self._yielding_since >= self._settings.yield_ms * 1000:
+        if now - self._yielding_since >= settings.yield_ms * 1000 or self.behind >= settings.yield_count:
             return False
         self._is_turn_due = True
         self._scheduler.after(_POLL_MS, self._turn)
