@@ -56,6 +56,16 @@ def number_and_key(message: bytes) -> tuple[int, bytes]:
     return fields[5], message[_ID_PREFIX.size : _ID_PREFIX.size + fields[8]]
 
 
+def number_key_and_body(message: bytes) -> tuple[int, bytes, bytes]:
+    """All that a message made by ``numbered`` carries."""
+    _, headers, _, id_name, _, message_id, _, key_name, key_bytes = _ID_PREFIX.unpack_from(message)
+    if id_name != HEADER_MESSAGE_ID or key_name != HEADER_KEY:
+        raise ValueError("message carries no number")
+    end = _ID_PREFIX.size + key_bytes
+    body = message[end:] if headers == 2 else body_of(message)
+    return message_id, message[_ID_PREFIX.size : end], body
+
+
 def is_numbered(message: bytes) -> bool:
     """Was this message made by ``numbered``?"""
     at = MESSAGE_HEADER_BYTES + 4
