@@ -137,21 +137,17 @@ class InboxApplier:
 
     def _deliver(self, record: LogRecord, parsed: Record, users: Sequence[int], row_count: int) -> None:
         """Store a message for every inbox of these users, and for that many rows of timelines."""
-        platforms_of = list(map(self._inboxes.platforms, users))
-        references = row_count + sum(map(len, platforms_of))
+        platforms_of = self._inboxes.platforms
+        inboxes = [(user, platform) for user in users for platform in platforms_of(user)]
+        references = row_count + len(inboxes)
         if references:
-            body = body_of(parsed.chat, record.message_id)
-            self._bodies.put(record.message_id, body, references)
-            self._add(record, parsed, body, parsed.options, users, platforms_of)
+            message_id = record.message_id
+            body = body_of(parsed.chat, message_id)
+            self._bodies.put(message_id, body, references)
+            self._add(record, parsed, body, parsed.options, inboxes)
 
     def _add(
-        self,
-        record: LogRecord,
-        parsed: Record,
-        body: bytes,
-        options: int,
-        users: Sequence[int],
-        platforms_of: Sequence[Sequence[str]],
+        self, record: LogRecord, parsed: Record, body: bytes, options: int, inboxes: Iterable[tuple[int, str]]
     ) -> None:
         """Put the id into inboxes, and note what has entered where."""
         event_id, message_id = record[:2]
@@ -161,15 +157,13 @@ class InboxApplier:
         add, limits = self._inboxes.add, self.limits
         offline_max_of, offline_max = limits.offline_max_by_platform.get, limits.offline_max
         own = options & ~NEED_NOTIFICATION
-        for user, platforms in zip(users, platforms_of, strict=True):
-            wanted = options if user != actor else own
-            for platform in platforms:
-                useq = add(user, platform, message_id, event_id, at, wanted, session)
-                if useq:
-                    entered.append((user, platform, useq))
-                limit = offline_max_of(platform, offline_max)
-                if (useq > limit or not useq) and limit >= 0:
-                    self._trim(user, platform, useq, limit, at)
+        for user, platform in inboxes:
+            useq = add(user, platform, message_id, event_id, at, options if user != actor else own, session)
+            if useq:
+                entered.append((user, platform, useq))
+            limit = offline_max_of(platform, offline_max)
+            if (useq > limit or not useq) and limit >= 0:
+                self._trim(user, platform, useq, limit, at)
 
     def _trim(self, user: int, platform: str, useq: int, limit: int, at: int) -> None:
         """Drop the oldest entries beyond the limit.
@@ -259,18 +253,15 @@ class InboxApplier:
 
     def _push(self, record: LogRecord, parsed: Record) -> None:
         """One body for many users, on the platforms that each is to get it on."""
-        by_options: dict[int, tuple[list[int], list[Sequence[str]]]] = {}
-        references = 0
+        by_options: dict[int, list[tuple[int, str]]] = {}
         for user, platforms, options in self._targets(parsed.push, parsed.options):
-            users, platforms_of = by_options.setdefault(options, ([], []))
-            users.append(user)
-            platforms_of.append(platforms)
-            references += len(platforms)
+            by_options.setdefault(options, []).extend((user, platform) for platform in platforms)
+        references = sum(map(len, by_options.values()))
         if references:
             body = body_of(parsed.chat, record.message_id)
             self._bodies.put(record.message_id, body, references)
-            for options, (users, platforms_of) in by_options.items():
-                self._add(record, parsed, body, options, users, platforms_of)
+            for options, inboxes in by_options.items():
+                self._add(record, parsed, body, options, inboxes)
 
     def _targets(self, push: Push, options: int) -> Iterator[tuple[int, Sequence[str], int]]:
         """Each user once, with platforms and options. A platform that is named is opened."""
