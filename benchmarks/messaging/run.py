@@ -12,6 +12,7 @@ from benchmarks.queue.generator import build_directory
 from benchmarks.queue.machine import facts
 from benchmarks.queue.report import print_section, print_verdict, write_json, write_markdown
 from benchmarks.queue.section import Section
+from pixiu.runtime.collector import spare_the_collector
 
 SECTIONS = ("private", "group", "backlog", "rebuild")
 
@@ -35,6 +36,7 @@ def main() -> int:
         del machine[name]
     for name, value in machine.items():
         console.print(f"  {name:<20} {value}", highlight=False)
+    spare_the_collector()  # as pixiu serve does
     sections: list[Section] = []
     loads: list[float] = []
     for name in arguments.only:

@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 
 import pixiu
+from pixiu.backends.embedded.layout import LAYOUT
 from pixiu.config import InboxSettings, Settings
-from pixiu.model.errors import ConfigError, CorruptData, NotAllowed, RequestError, Unavailable
+from pixiu.model.errors import ConfigError, CorruptData, Gone, NotAllowed, RequestError, Unavailable
 from pixiu.model.pixiu_pb2 import Notify, Task
 from pixiu.node.embedded import EmbeddedNode
 from pixiu.node.stores import open_stores, rebuild_stores
 from pixiu.ports.log import NOTIFY
 from pixiu.ports.notifications import Notification
 from pixiu.ports.stores import Lane
+from pixiu.queue.journal import Journal
 
 
 async def two_users(node: EmbeddedNode) -> None:
@@ -171,3 +173,40 @@ async def test_a_store_that_was_lost_rings_no_phone_for_what_is_long_past(tmp_pa
             if told:
                 break
         assert told == [8]
+
+
+async def test_stores_of_another_layout_are_made_again_from_the_log(tmp_path: Path) -> None:
+    async with EmbeddedNode(tmp_path) as node:
+        await two_users(node)
+        await node.send("alice", to="bob", text="hi", send_id="1")
+        first_life = node.messaging.relay.epoch
+    store, stores = open_stores(tmp_path)
+    finished = stores.applied(Lane.TASKS)
+    store.write([(b"\x11rows", b"of another layout")], [b"\x01layout"])
+    stores.close()
+    async with EmbeddedNode(tmp_path) as node:
+        assert await texts(node) == ["hi"]
+        assert (await node.audit())["balanced"]
+        assert node.messaging.relay.epoch > first_life
+        assert node.host.stores.applied(Lane.TASKS) >= finished
+    store, stores = open_stores(tmp_path)
+    assert store.get(b"\x11rows") is None
+    assert int.from_bytes(store.get(b"\x01layout") or b"", "big") == LAYOUT
+    stores.close()
+
+
+async def test_stores_of_another_layout_are_kept_when_the_log_has_lost_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with EmbeddedNode(tmp_path) as node:
+        await two_users(node)
+    store, stores = open_stores(tmp_path)
+    store.write([], [b"\x01layout"])
+    stores.close()
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "first_event_id", property(lambda journal: 7))
+        with pytest.raises(Gone, match="layout 1"):
+            await EmbeddedNode(tmp_path).__aenter__()
+    _, stores = open_stores(tmp_path)
+    assert stores.users.number_of("alice") is not None
+    stores.close()

@@ -105,8 +105,11 @@ class CarrierSettings(Section):
     commit_bytes: Annotated[int, Bounds(65536)] = 8 * 2**20
     """Or as soon as this much has been applied."""
 
-    yield_ms: Annotated[int, Bounds(0, 60_000)] = 500
-    """While sends keep the writer busy the carrier lets them go first, for at most this long."""
+    yield_ms: Annotated[int, Bounds(0, 60_000)] = 1_000
+    """While sends keep the writer busy they go before the carrier, for at most this long; then both take turns."""
+
+    yield_count: Positive = 50_000
+    """And only as long as fewer events than this wait for the carrier."""
 
     lane_retry_ms: Milliseconds = 1_000
     """A lane whose store is down tries again after this."""

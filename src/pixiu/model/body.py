@@ -4,6 +4,8 @@ The log's record holds a MsgChat without msgId, since the number is given when t
 back to back are one message: a body is the record's bytes with field 1 appended, and nothing is decoded on the way.
 """
 
+from functools import lru_cache
+
 from pixiu.model.ids import snowflake_time_ms
 from pixiu.model.pixiu_pb2 import DELETED, GROUP, P2P, PLAIN, TEXT, MsgChat
 
@@ -12,6 +14,7 @@ __all__ = ["body_of", "text_of", "tombstone"]
 _TAG = 0x08
 """Field 1, a varint."""
 _NINE_GROUPS = 1 << 56
+_LOW_GROUPS = [bytes([_TAG, number & 127 | 128, number >> 7 | 128]) for number in range(16384)]
 
 
 def body_of(chat: bytes, message_id: int) -> bytes:
@@ -20,16 +23,17 @@ def body_of(chat: bytes, message_id: int) -> bytes:
 
 
 def _number_field(number: int) -> bytes:
-    # Snowflakes need nine groups of seven bits; written out, that is twice as fast as a loop.
+    # Snowflakes need nine groups of seven bits. All but the lowest two are the same for a whole millisecond.
     if number < _NINE_GROUPS:
         return MsgChat(msgId=number).SerializeToString()
-    # fmt: off
-    return bytes((
-        _TAG, number & 127 | 128, number >> 7 & 127 | 128, number >> 14 & 127 | 128, number >> 21 & 127 | 128,
-        number >> 28 & 127 | 128, number >> 35 & 127 | 128, number >> 42 & 127 | 128, number >> 49 & 127 | 128,
-        number >> 56,
-    ))
-    # fmt: on
+    return _LOW_GROUPS[number & 16383] + _high_groups(number >> 14)
+
+
+@lru_cache(maxsize=256)
+def _high_groups(number: int) -> bytes:
+    """The third group and those above it."""
+    groups = [number >> shift & 127 | 128 for shift in range(0, 42, 7)]
+    return bytes([*groups, number >> 42])
 
 
 def tombstone(message_id: int, *, from_id: int, to_id: int, is_group: bool) -> bytes:

@@ -16,16 +16,20 @@ from pixiu.model.pixiu_pb2 import GROUP, NORMAL, P2P
 
 __all__ = ["plain_record"]
 
-_ONE_BYTE = [bytes([number]) for number in range(128)]
-_TWO_BYTES = [bytes([number & 127 | 128, number >> 7]) for number in range(128, 16384)]
+_SHORT = [
+    *(bytes([number]) for number in range(128)),
+    *(bytes([number & 127 | 128, number >> 7]) for number in range(128, 16384)),
+]
+"""Every varint of one or two bytes."""
+_SEND_IDS = [b"\x3a" + _SHORT[length] for length in range(128)]
+_DATA = [b"\x4a" + varint for varint in _SHORT]
+"""Field and length of what is of this length."""
 
 
 def varint(number: int) -> bytes:
     """Seven bits to a byte, lowest first."""
-    if number < 128:
-        return _ONE_BYTE[number]
     if number < 16384:
-        return _TWO_BYTES[number - 128]
+        return _SHORT[number]
     groups = bytearray()
     while number > 127:
         groups.append(number & 127 | 128)
@@ -37,8 +41,11 @@ def varint(number: int) -> bytes:
 @lru_cache(maxsize=65536)
 def _ends(
     user: int, to: int, group: int, device: str, options: int, session: int
-) -> tuple[bytes, bytes, bytes, bytes, bytes]:
-    """What is the same for all messages of one session to one place: before and behind what differs."""
+) -> tuple[bytes, bytes, bytes, bytes, int]:
+    """What is the same for all messages of one session to one place: before and behind what differs.
+
+    Then how long that of the chat is together.
+    """
     device_bytes = device.encode()
     actor = varint(user) if user else b""
     chat_head = (b"\x18" + actor if user else b"") + b"\x20" + varint(to or group)
@@ -50,7 +57,8 @@ def _ends(
         + (b"\x38" + varint(session) if session else b"")
     )
     record_actor = (b"\x10" + actor if user else b"") + b"\x1a"
-    return record_actor, chat_head, chat_device, chat_tail, record_tail
+    size = len(chat_head) + len(chat_device) + len(chat_tail)
+    return record_actor, chat_head, chat_device, chat_tail + record_tail, size
 
 
 @lru_cache(maxsize=256)
@@ -64,12 +72,14 @@ def plain_record(
     data: bytes, send_id: bytes, at: int, user: int, to: int, group: int, device: str, options: int, session: int
 ) -> bytes:
     """An encoded Record whose chat is a text of normal priority, ``to`` a user or in a ``group``."""
-    record_actor, chat_head, chat_device, chat_tail, record_tail = _ends(user, to, group, device, options, session)
+    record_actor, chat_head, chat_device, tail, size = _ends(user, to, group, device, options, session)
     record_time, chat_time = _times(at)
-    chat = chat_head + chat_time + chat_device
-    if send_id:
-        chat += b"\x3a" + _ONE_BYTE[len(send_id)] + send_id
-    if data:
-        chat += b"\x4a" + varint(len(data)) + data
-    chat += chat_tail
-    return record_time + record_actor + varint(len(chat)) + chat + record_tail
+    send_id_head = _SEND_IDS[len(send_id)] if send_id else b""
+    length = len(data)
+    data_head = b"" if not length else _DATA[length] if length < 16384 else b"\x4a" + varint(length)
+    size += len(chat_time) + len(send_id_head) + len(send_id) + len(data_head) + length
+    chat_size = _SHORT[size] if size < 16384 else varint(size)
+    return b"".join((
+        record_time, record_actor, chat_size,
+        chat_head, chat_time, chat_device, send_id_head, send_id, data_head, data, tail,
+    ))  # fmt: skip

@@ -10,7 +10,7 @@ from pixiu.backends.embedded.sessions import EmbeddedSessions
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.model.errors import CorruptData, PixiuError
 from pixiu.node.messaging import Messaging
-from pixiu.node.stores import open_stores
+from pixiu.node.stores import ready_stores
 from pixiu.ports.stores import Lane
 from pixiu.queue.log import EngineLog
 from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit, take_cut
@@ -18,7 +18,7 @@ from pixiu.roles.horn.providers import LoggedNotifications, NoNotifications
 from pixiu.runtime.webhook import WebhookNotifications
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pixiu.config import Settings
@@ -44,7 +44,7 @@ class MessagingHost:
         self.log = EngineLog(engine)
         self._webhook: WebhookNotifications | None = None
         notifications = self._notifications(scheduler)
-        store, self.stores = open_stores(root)
+        store, self.stores = ready_stores(root, self.log, _remaking())
         try:
             self.messaging = Messaging(
                 self.log,
@@ -130,6 +130,19 @@ class MessagingHost:
                 return report
             await asyncio.sleep(0)
         raise AssertionError("an audit ends with a report")
+
+
+def _remaking() -> Callable[[int, int], None]:
+    """Says now and then how far a start is that has to make the stores again."""
+    said = 0
+
+    def progress(event_id: int, last: int) -> None:
+        nonlocal said
+        if event_id * 20 // last > said:
+            said = event_id * 20 // last
+            log.info("making the stores again from the log", extra={"event_id": event_id, "last": last})
+
+    return progress
 
 
 def replay_audit(

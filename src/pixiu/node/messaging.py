@@ -109,7 +109,7 @@ class Messaging:
         self._notifier = Notifier(stores, queue, clock, self.carrier.counters, text_max=settings.horn.text_max)
         self.proxy = Proxy(
             stores, queue, clock, settings.messaging,
-            when_applied=self.carrier.when_applied, applied=lambda: self.carrier.applied(Lane.INBOXES),
+            when_applied=self.carrier.when_applied, applied=self.carrier.position_of(Lane.INBOXES),
             creates_users=creates_users, node_id=settings.queue.node_id,
         )  # fmt: skip
 

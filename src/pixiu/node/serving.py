@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import signal
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from pixiu.queue.replication import Replication
 from pixiu.queue.server import QueueServer
 from pixiu.runtime.admin import AdminServer, standard_routes
 from pixiu.runtime.clock import SystemClock
+from pixiu.runtime.collector import spare_the_collector
 from pixiu.runtime.datadir import DataDirectory
 from pixiu.runtime.descriptors import raise_descriptors, share
 from pixiu.runtime.files import SystemFiles
@@ -47,9 +47,6 @@ if TYPE_CHECKING:
     from pixiu.runtime.admin import Handler
 
 log = logging.getLogger(__name__)
-
-COLLECT_AFTER = (50_000, 20, 50)
-"""Few cycles are ever made here: let the collector run once per fifty thousand new objects, not seven hundred."""
 
 DRAIN_SECONDS = 5.0
 START_SECONDS = 10.0
@@ -294,7 +291,7 @@ async def _run_once(node: Node, stop: asyncio.Event, on_ready: Callable[[Running
     """One life of a node, until it is told to stop or has to start anew from other data."""
     try:
         running = await node.start()
-        _spare_the_collector()
+        spare_the_collector()
         on_ready(running)
         waits = [asyncio.ensure_future(event.wait()) for event in (stop, node.wants_restart)]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -306,13 +303,6 @@ async def _run_once(node: Node, stop: asyncio.Event, on_ready: Callable[[Running
     finally:
         await node.stop()
     return running
-
-
-def _spare_the_collector() -> None:
-    """What was loaded so far stays for good: do not look through it again and again for garbage."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECT_AFTER)
 
 
 def _say_nothing(_running: Running) -> None:

@@ -1,4 +1,9 @@
-"""The messaging stores of a data directory, opened; and of a node that does not run, rebuilt and audited."""
+"""The messaging stores of a data directory, opened; and of a node that does not run, rebuilt and audited.
+
+Stores are derived, so there is no upgrade from one layout to the next: stores of another layout than this program's are
+made again from the log when a node starts. They get the number of their layout when all of it is there, so a crash in
+between begins anew.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pixiu.backends.embedded.keyvalue import LARGE, RocksKeyValue
+from pixiu.backends.embedded.layout import LAYOUT, META, number
+from pixiu.backends.embedded.sessions import LIFE
 from pixiu.backends.embedded.stores import EmbeddedStores
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.model.errors import Gone, PixiuError
@@ -22,44 +29,91 @@ if TYPE_CHECKING:
 
     from pixiu.roles.carrier.audit import AuditReport
 
-__all__ = ["audit_stopped", "open_stores", "rebuild_stores"]
+__all__ = ["audit_stopped", "open_stores", "ready_stores", "rebuild_stores"]
 
 STORES_FOLDER = "stores"
+_LAYOUT = META + b"layout"
 
 
 def open_stores(root: Path) -> tuple[RocksKeyValue, EmbeddedStores]:
-    """The messaging stores of a data directory."""
+    """The messaging stores of a data directory, whatever their layout is."""
     store = RocksKeyValue(root / STORES_FOLDER, options=LARGE)
+    if store.get(_LAYOUT) is None and next(store.dump(), None) is None:
+        store.write([(_LAYOUT, number.pack(LAYOUT))])
     return store, EmbeddedStores(store)
 
 
-def rebuild_stores(root: Path, progress: Callable[[int, int], object] | None = None) -> int:
-    """Make the messaging stores of a stopped node again from its log. Returns how many records made no sense.
+def ready_stores(
+    root: Path, log: EngineLog, progress: Callable[[int, int], object] | None = None
+) -> tuple[RocksKeyValue, EmbeddedStores]:
+    """The messaging stores of a data directory, made again from the log where they have another layout."""
+    store, stores = open_stores(root)
+    found = store.get(_LAYOUT)
+    if found == number.pack(LAYOUT):
+        return store, stores
+    stores.close()
+    first = log.engine.journal.first_event_id
+    if first > 1:
+        raise Gone(
+            f"the stores have layout {int.from_bytes(found or b'', 'big') or 1} and this program's is {LAYOUT}: they "
+            f"would be made again from the log, but that begins with event {first}. Restore a backup (pixiu restore)"
+        )
+    return remade_stores(root, log, progress)[:2]
 
-    What became of tasks is not in the log. Their lane's position is kept: nobody is notified again of what is long
-    past, and a scheduled send that was refused when it was due is not tried once more.
-    """
+
+def rebuild_stores(root: Path, progress: Callable[[int, int], object] | None = None) -> int:
+    """Make the messaging stores of a stopped node again from its log. Returns how many records made no sense."""
     first = min((int(path.stem) for path in (root / "queue" / "journal").glob("*.log")), default=1)
     if first > 1:
         raise Gone(f"the journal begins with event {first}: what came before was removed by retention")
-    finished = _tasks_finished_through(root)
-    shutil.rmtree(root / STORES_FOLDER, ignore_errors=True)
-    with _stopped_messaging(root) as (log, stores):
-        stores.commit({Lane.TASKS: min(finished, log.committed)})
-        stores.flush()
-        skipped = rebuild_from_log(log, stores, progress)
-        stores.flush()
+    engine = engine_without_loop(root)
+    engine.recover()
+    try:
+        _, stores, skipped = remade_stores(root, EngineLog(engine), progress)
+        stores.close()
+    finally:
+        engine.stop()
     return skipped
 
 
-def _tasks_finished_through(root: Path) -> int:
-    """Of the stores that are there; 0 if they cannot be read: to do a task again is better than not to do it."""
+def remade_stores(
+    root: Path, log: EngineLog, progress: Callable[[int, int], object] | None
+) -> tuple[RocksKeyValue, EmbeddedStores, int]:
+    """Throw the stores away, and make them again; also returns how many records made no sense.
+
+    What became of tasks is not in the log. Their lane's position is kept: nobody is notified again of what is long
+    past, and a scheduled send that was refused when it was due is not tried once more. Sessions go on being numbered
+    above those of every life before.
+    """
+    finished, kept = _not_in_the_log(root)
+    shutil.rmtree(root / STORES_FOLDER, ignore_errors=True)
+    store = RocksKeyValue(root / STORES_FOLDER, options=LARGE)
+    store.write(kept)
+    stores = EmbeddedStores(store)
     try:
-        _, stores = open_stores(root)
+        stores.commit({Lane.TASKS: min(finished, log.committed)})
+        stores.flush()
+        skipped = rebuild_from_log(log, stores, progress)
+        store.write([(_LAYOUT, number.pack(LAYOUT))])
+        stores.flush()
+    except BaseException:
+        stores.close()
+        raise
+    return store, stores, skipped
+
+
+def _not_in_the_log(root: Path) -> tuple[int, list[tuple[bytes, bytes]]]:
+    """Where the tasks' lane is, and rows to keep; nothing if the stores cannot be read.
+
+    To do a task again is better than not to do it.
+    """
+    try:
+        store, stores = open_stores(root)
     except PixiuError:
-        return 0
+        return 0, []
     try:
-        return stores.applied(Lane.TASKS)
+        life = store.get(LIFE)
+        return stores.applied(Lane.TASKS), [] if life is None else [(LIFE, life)]
     finally:
         stores.close()
 
@@ -88,9 +142,12 @@ def audit_stopped(
 def _stopped_messaging(root: Path) -> Iterator[tuple[EngineLog, EmbeddedStores]]:
     engine = engine_without_loop(root)
     engine.recover()
-    _, stores = open_stores(root)
     try:
-        yield EngineLog(engine), stores
+        log = EngineLog(engine)
+        _, stores = ready_stores(root, log)
+        try:
+            yield log, stores
+        finally:
+            stores.close()
     finally:
-        stores.close()
         engine.stop()

@@ -26,9 +26,7 @@ class Inboxes(Protocol):
         """The open inboxes of a user, in the order of their opening."""
         ...
 
-    def add(
-        self, user: int, platform: str, *, message_id: int, event_id: int, at: int, options: int, session: int
-    ) -> int:
+    def add(self, user: int, platform: str, message_id: int, event_id: int, at: int, options: int, session: int) -> int:
         """Add an id to an open inbox, and return its useq. Adding an event twice is adding it once: returns 0."""
         ...
 

@@ -3,68 +3,158 @@
 The writer numbers: a message id is given in the same step as the event id, and always above every earlier one. A key
 that was appended behind the event that the caller has seen is a repeat, and gets the first answer. Whoever is on a
 connection and whoever is in this process append through the same few lines.
+
+Appends of this process that follow each other are one operation of the writer, ``AppendRun``: who appends while it
+waits adds to it, and its messages are numbered and answered in one loop each.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import repeat
+from typing import TYPE_CHECKING, cast
 
 from pixiu.machines.queue_wire.commands import BEHIND
-from pixiu.model.errors import Conflict
+from pixiu.model.errors import Conflict, PixiuError, Unavailable
 from pixiu.ports.log import Appended
 from pixiu.queue.keys import Numbers
 from pixiu.queue.messages import body_of, key_digest, numbered
+from pixiu.queue.operations import Change
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
     from pixiu.queue.batch import Batch
+    from pixiu.queue.connection import Connection
     from pixiu.queue.engine import Engine
     from pixiu.queue.topics import Topic
 
-__all__ = ["KeysAdded", "number"]
+__all__ = ["AppendRun", "KeysAdded", "number", "refusal_text"]
+
+_REFUSED_HEAD_BYTES = 10
+_new = tuple.__new__
 
 
 class KeysAdded:
     """The keys that a batch has added to the writer's memory: taken back when the batch is never written."""
 
-    __slots__ = ("_engine", "_rows")
+    __slots__ = ("_engine", "rows")
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._rows: list[tuple[bytes, Numbers | None]] = []
+        self.rows: list[tuple[bytes, Numbers | None]] = []
+        """Digest, and what was known under it before."""
 
-    def add(self, digest: bytes, before: Numbers | None) -> None:
-        """One more."""
-        self._rows.append((digest, before))
+    @classmethod
+    def of(cls, engine: Engine, batch: Batch) -> KeysAdded:
+        """Those of a batch."""
+        added = batch.keys_added
+        if added is None:
+            added = batch.keys_added = cls(engine)
+            batch.changes.on_undo(added.undo)
+        return added
 
     def undo(self) -> None:
         """Newest first, since one key may be there twice."""
         keys = self._engine.keys
-        for digest, before in reversed(self._rows):
+        for digest, before in reversed(self.rows):
             keys.forget(digest, before)
         # What was forgotten to make room for them may have been of the same batch, which never was.
         keys.floor = min(keys.floor, self._engine.journal.last_event_id)
+
+
+class AppendRun(Change):
+    """Appends of roles in this process to one topic, one behind the other."""
+
+    __slots__ = ("_contents", "_dones", "_engine", "_keys", "_results", "_topic_of", "_unless_afters", "name")
+
+    def __init__(self, engine: Engine, name: str, topic_of: Callable[[str, int], Topic]) -> None:
+        super().__init__(cast("Connection", self), self._number)
+        self.name = name
+        self._engine = engine
+        self._topic_of = topic_of
+        self._contents: list[bytes] = []
+        self._keys: list[bytes] = []
+        self._unless_afters: list[int] = []
+        self._dones: list[Callable[[Appended | PixiuError], object]] = []
+        self._results: Iterable[Appended | PixiuError] = ()
+
+    def add(
+        self, content: bytes, key: bytes, unless_after: int, done: Callable[[Appended | PixiuError], object]
+    ) -> None:
+        """One more."""
+        self._contents.append(content)
+        self._keys.append(key)
+        self._unless_afters.append(unless_after)
+        self._dones.append(done)
+
+    def _number(self, batch: Batch) -> bytes:
+        try:
+            topic = self._topic_of(self.name, batch.now_ms)
+        except PixiuError as error:
+            self._results = repeat(error)
+        else:
+            self._results = number_all(self._engine, batch, topic, 0, self._contents, self._keys, self._unless_afters)
+        return b""
+
+    def answered(self, data: bytes) -> None:
+        """Committed (no bytes), or all of it refused with a text."""
+        results = repeat(Unavailable(refusal_text(data))) if data else self._results
+        for done, result in zip(self._dones, results, strict=False):
+            done(result)
+
+    def pause(self) -> bool:
+        """Roles bound what they have under way themselves."""
+        return False
 
 
 def number(
     engine: Engine, batch: Batch, topic: Topic, headers: int, content: bytes, *, key: bytes, unless_after: int
 ) -> Appended:
     """Give a message its numbers within a batch, or find the append that it repeats."""
-    digest = key_digest(key) if key else b""
-    try:
-        before = engine.keys.find(digest, unless_after)
-    except LookupError as error:
-        raise Conflict(f"{BEHIND}: {error}") from None
-    if before is not None:
-        return Appended(before.event_id, before.message_id, True)
-    message_id = engine.snowflakes.next(batch.now_ms)
-    message = numbered(headers, content, message_id, key)
-    body = body_of(message) if headers else content
-    event_id = batch.append(topic, message, message_id, key, digest, body)
-    engine.state.last_message_id = message_id
-    if digest:
-        added = batch.keys_added
-        if added is None:
-            added = batch.keys_added = KeysAdded(engine)
-            batch.changes.on_undo(added.undo)
-        added.add(digest, engine.keys.add(digest, Numbers(event_id, message_id)))
-    return Appended(event_id, message_id, False)
+    (result,) = number_all(engine, batch, topic, headers, (content,), (key,), (unless_after,))
+    if isinstance(result, PixiuError):
+        raise result
+    return result
+
+
+def number_all(
+    engine: Engine,
+    batch: Batch,
+    topic: Topic,
+    headers: int,
+    contents: Sequence[bytes],
+    keys: Sequence[bytes],
+    unless_afters: Sequence[int],
+) -> list[Appended | PixiuError]:
+    """Give messages their numbers, one behind the other. One that cannot be numbered does not keep the others."""
+    now_ms, next_id, append = batch.now_ms, engine.snowflakes.next, batch.append
+    find, remember, note = engine.keys.find, engine.keys.add, KeysAdded.of(engine, batch).rows.append
+    results: list[Appended | PixiuError] = []
+    for content, key, unless_after in zip(contents, keys, unless_afters, strict=True):
+        digest = b""
+        if key:
+            digest = key_digest(key)
+            try:
+                before = find(digest, unless_after)
+            except LookupError as error:
+                results.append(Conflict(f"{BEHIND}: {error}"))
+                continue
+            except (PixiuError, OSError) as error:
+                results.append(error if isinstance(error, PixiuError) else Unavailable(str(error)))
+                continue
+            if before is not None:
+                results.append(Appended(before.event_id, before.message_id, True))
+                continue
+        message_id = next_id(now_ms)
+        message = numbered(headers, content, message_id, key)
+        event_id = append(topic, message, message_id, key, digest, body_of(message) if headers else content)
+        if key:
+            note((digest, remember(digest, _new(Numbers, (event_id, message_id)))))
+        results.append(_new(Appended, (event_id, message_id, False)))
+        engine.state.last_message_id = message_id
+    return results
+
+
+def refusal_text(data: bytes) -> str:
+    """The text of a refusal made for the wire."""
+    return data[_REFUSED_HEAD_BYTES:].decode(errors="replace")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pixiu.queue.changes import Changes
 from pixiu.queue.index import pack_entries, pack_numbered_entries
-from pixiu.queue.messages import first_64
+from pixiu.queue.messages import all_first_64
 from pixiu.queue.record import HEADER_BYTES, Kind, encode_block, encode_frame
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class Batch:
         entries = pack_numbered_entries(
             run.first_event_id, list(starts), lengths, time_ms=self.now_ms, frame=self.position,
             topic=run.topic.create_event_id, kind=Kind.APPEND, message_ids=run.message_ids,
-            keys=list(map(first_64, run.digests)),
+            keys=all_first_64(run.digests),
         )  # fmt: skip
         self._entries.append(entries)
         self._add_frame(block, len(lengths), run.first_event_id)

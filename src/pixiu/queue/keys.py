@@ -46,11 +46,13 @@ class RecentKeys:
         """Remember an append; forget the oldest beyond the bound. Returns what ``forget`` needs to undo this."""
         if not digest:
             return None
-        before = self._keys.get(digest)
-        self._keys[digest] = numbers
-        self._keys.move_to_end(digest)
-        if len(self._keys) > self._limit:
-            _, oldest = self._keys.popitem(last=False)
+        keys = self._keys
+        before = keys.get(digest)
+        keys[digest] = numbers
+        if before is not None:
+            keys.move_to_end(digest)
+        if len(keys) > self._limit:
+            _, oldest = keys.popitem(last=False)
             self.floor = max(self.floor, oldest.event_id)
         return before
 

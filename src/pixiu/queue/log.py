@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from pixiu.machines.queue_wire.messages import split_messages
 from pixiu.model.errors import CorruptData, Gone, NotFound, PixiuError, Unavailable
 from pixiu.ports.log import DEAD, MAIN, NOTIFY, SCHEDULE, TASKS, Appended, LogRecord, Scheduled
-from pixiu.queue.appends import number
+from pixiu.queue.appends import AppendRun, refusal_text
 from pixiu.queue.delays import HEAD, Delayed
 from pixiu.queue.messages import body_of, is_numbered, number_and_key, plain
 from pixiu.queue.operations import Change
@@ -33,7 +33,6 @@ __all__ = ["EngineLog", "TopicMessage", "topic_messages", "topic_records"]
 
 TOPICS = (MAIN, NOTIFY, TASKS, DEAD, SCHEDULE)
 _LIFETIME = _TIME = Struct("<q")
-_REFUSED_HEAD_BYTES = 10
 
 
 class _Call(Change):
@@ -63,51 +62,6 @@ class _Call(Change):
         return False
 
 
-class _Append(Change):
-    """One append: the frequent case, without a closure."""
-
-    __slots__ = ("_done", "_key", "_log", "_payload", "_topic", "_unless_after", "result")
-
-    def __init__(
-        self,
-        log: EngineLog,
-        topic: str,
-        payload: bytes,
-        done: Callable[[Appended | PixiuError], object],
-        key: bytes,
-        unless_after: int,
-    ) -> None:
-        self.connection = cast("Connection", self)
-        self.failed = None
-        self.sequence = self._number
-        self._log = log
-        self._topic = topic
-        self._payload = payload
-        self._done = done
-        self._key = key
-        self._unless_after = unless_after
-        self.result: Appended | PixiuError
-
-    def _number(self, batch: Batch) -> bytes:
-        log = self._log
-        try:
-            topic = log.topic_of(self._topic, batch.now_ms)
-            self.result = number(
-                log.engine, batch, topic, 0, self._payload, key=self._key, unless_after=self._unless_after
-            )
-        except PixiuError as error:
-            self.result = error
-        return b""
-
-    def answered(self, data: bytes) -> None:
-        """Committed (no bytes), or refused with a text."""
-        self._done(Unavailable(refusal_text(data)) if data else self.result)
-
-    def pause(self) -> bool:
-        """Roles bound what they have under way themselves."""
-        return False
-
-
 class EngineLog:
     """The log of this process. One follower."""
 
@@ -115,6 +69,8 @@ class EngineLog:
         self.engine = engine
         self._tail = engine.tail = Tail(engine)
         self._topics: dict[str, Topic] = {}
+        self._run = AppendRun(engine, "", self.topic_of)
+        """The last appends, to be added to while nothing else comes behind them."""
 
     # Topics.
 
@@ -162,7 +118,12 @@ class EngineLog:
         unless_after: int = 0,
     ) -> None:
         """Append a numbered record, unless ``key`` was appended behind event ``unless_after``."""
-        self.engine.writer.submit(_Append(self, topic, payload, done, key, unless_after), len(payload))
+        writer, run = self.engine.writer, self._run
+        if run is not writer.last or run.name != topic:
+            run = self._run = AppendRun(self.engine, topic, self.topic_of)
+            writer.submit(run, 0)
+        run.add(payload, key, unless_after, done)
+        writer.grow(len(payload))
 
     def publish(self, topic: str, payload: bytes, done: Callable[[int | PixiuError], object] | None = None) -> None:
         """Append a record without a number; ``done`` is told its event id."""
@@ -277,8 +238,3 @@ def topic_records(log: TopicLog, topic: str, after: int, limit: int) -> list[Log
         message_id, key = number_and_key(message) if is_numbered(message) else (0, b"")
         found.append(LogRecord(event_id, message_id, topic, body_of(message), key, at))
     return found
-
-
-def refusal_text(data: bytes) -> str:
-    """The text of a refusal made for the wire."""
-    return data[_REFUSED_HEAD_BYTES:].decode(errors="replace")

@@ -4,8 +4,9 @@ An appended message begins with two headers of ours, ``pixiu.id`` (8 bytes) and 
 the key travel with the message through topics, followers and old clients alike.
 """
 
+from collections.abc import Sequence
 from hashlib import blake2b
-from struct import Struct
+from struct import Struct, unpack
 
 from pixiu.machines.queue_wire.commands import HEADER_KEY, HEADER_MESSAGE_ID, MESSAGE_HEADER_BYTES
 
@@ -14,6 +15,10 @@ KEY_DIGEST_BYTES = 16
 _HEAD = Struct("<II")
 _LENGTH = Struct("<I")
 _ID_PREFIX = Struct(f"<II I{len(HEADER_MESSAGE_ID)}s I q I{len(HEADER_KEY)}s I")
+_ID_HEAD = _LENGTH.pack(len(HEADER_MESSAGE_ID)) + HEADER_MESSAGE_ID + _LENGTH.pack(8)
+_KEY_HEAD = _LENGTH.pack(len(HEADER_KEY)) + HEADER_KEY
+_pack_prefix = Struct(f"<II{len(_ID_HEAD)}sq{len(_KEY_HEAD)}sI").pack
+_PREFIX_REST = _ID_PREFIX.size - MESSAGE_HEADER_BYTES
 _FIRST_64 = Struct("<Q")
 
 
@@ -38,18 +43,9 @@ def body_of(message: bytes) -> bytes:
 
 def numbered(headers: int, content: bytes, message_id: int, key: bytes) -> bytes:
     """A message with its id and key as its first two headers, before the ``headers`` that ``content`` begins with."""
-    prefix = _ID_PREFIX.pack(
-        _ID_PREFIX.size - MESSAGE_HEADER_BYTES + len(key) + len(content),
-        headers + 2,
-        len(HEADER_MESSAGE_ID),
-        HEADER_MESSAGE_ID,
-        8,
-        message_id,
-        len(HEADER_KEY),
-        HEADER_KEY,
-        len(key),
-    )
-    return b"".join((prefix, key, content))
+    key_bytes = len(key)
+    size = _PREFIX_REST + key_bytes + len(content)
+    return _pack_prefix(size, headers + 2, _ID_HEAD, message_id, _KEY_HEAD, key_bytes) + key + content
 
 
 def number_and_key(message: bytes) -> tuple[int, bytes]:
@@ -58,6 +54,16 @@ def number_and_key(message: bytes) -> tuple[int, bytes]:
     if fields[3] != HEADER_MESSAGE_ID or fields[7] != HEADER_KEY:
         raise ValueError("message carries no number")
     return fields[5], message[_ID_PREFIX.size : _ID_PREFIX.size + fields[8]]
+
+
+def number_key_and_body(message: bytes) -> tuple[int, bytes, bytes]:
+    """All that a message made by ``numbered`` carries."""
+    _, headers, _, id_name, _, message_id, _, key_name, key_bytes = _ID_PREFIX.unpack_from(message)
+    if id_name != HEADER_MESSAGE_ID or key_name != HEADER_KEY:
+        raise ValueError("message carries no number")
+    end = _ID_PREFIX.size + key_bytes
+    body = message[end:] if headers == 2 else body_of(message)
+    return message_id, message[_ID_PREFIX.size : end], body
 
 
 def is_numbered(message: bytes) -> bool:
@@ -80,3 +86,10 @@ def hoisted(message: bytes) -> tuple[int, int]:
 def first_64(digest: bytes) -> int:
     """As much of a key's digest as the index has room for; 0 for no key."""
     return int(_FIRST_64.unpack_from(digest)[0]) if digest else 0
+
+
+def all_first_64(digests: Sequence[bytes]) -> Sequence[int]:
+    """``first_64`` of many, without a call for each."""
+    if b"" in digests:
+        return list(map(first_64, digests))
+    return unpack(f"<{2 * len(digests)}Q", b"".join(digests))[::2]

@@ -16,7 +16,7 @@ from pixiu.model.errors import CorruptData, Gone
 from pixiu.ports.log import LogRecord
 from pixiu.queue.batch import Appends
 from pixiu.queue.delays import HEAD
-from pixiu.queue.messages import body_of, number_and_key
+from pixiu.queue.messages import body_of, number_key_and_body
 from pixiu.queue.record import MESSAGE_KINDS, Kind, Record, decode_block
 
 if TYPE_CHECKING:
@@ -72,9 +72,11 @@ class Tail:
         topic = self._name(run.topic.name)
         event_ids = range(run.first_event_id, run.first_event_id + len(run.messages))
         if type(run) is Appends:
-            return map(LogRecord, event_ids, run.message_ids, repeat(topic), run.bodies, run.keys, repeat(now_ms))
-        bodies = map(body_of, run.messages)
-        return map(LogRecord, event_ids, repeat(0), repeat(topic), bodies, repeat(b""), repeat(now_ms))
+            rows = zip(event_ids, run.message_ids, repeat(topic), run.bodies, run.keys, repeat(now_ms))
+        else:
+            bodies = map(body_of, run.messages)
+            rows = zip(event_ids, repeat(0), repeat(topic), bodies, repeat(b""), repeat(now_ms))
+        return map(tuple.__new__, repeat(LogRecord), rows)
 
     def _name(self, name: bytes) -> str:
         known = self._names.get(name)
@@ -142,8 +144,12 @@ def records_of(record: Record, topic: str) -> list[LogRecord]:
     messages = split_messages(payload)
     if messages is None:
         raise CorruptData(f"event {record.event_id}: its payload is not messages")
-    rows = []
-    for event_id, message in enumerate(messages, record.event_id):
-        message_id, key = number_and_key(message) if record.kind == Kind.APPEND else (0, b"")
-        rows.append(LogRecord(event_id, message_id, topic, body_of(message), key, record.write_ms))
-    return rows
+    if record.kind == Kind.APPEND:
+        return [
+            LogRecord(event_id, message_id, topic, body, key, record.write_ms)
+            for event_id, (message_id, key, body) in enumerate(map(number_key_and_body, messages), record.event_id)
+        ]
+    return [
+        LogRecord(event_id, 0, topic, body_of(message), b"", record.write_ms)
+        for event_id, message in enumerate(messages, record.event_id)
+    ]

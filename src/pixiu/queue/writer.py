@@ -84,6 +84,8 @@ class Writer:
         self._operations: list[Operation] = []
         self.plain = NOBODYS
         """The last operation, if it is plain: who sends the like may add to it."""
+        self.last: Operation | None = None
+        """What waits behind everything else; None when nothing waits."""
         self._pending_bytes = 0
         self._is_scheduled = False
         self._is_flushing = False
@@ -104,8 +106,8 @@ class Writer:
 
     @property
     def is_busy(self) -> bool:
-        """Does anything wait to be written?"""
-        return bool(self._operations)
+        """Does anything wait to be written, or for the disk?"""
+        return bool(self._operations) or self._is_flushing
 
     @property
     def pending_bytes(self) -> int:
@@ -116,6 +118,7 @@ class Writer:
         """Take an operation into the next batch."""
         self._close_plain()
         self._operations.append(operation)
+        self.last = operation
         self._pending_bytes += size
         if self._pending_bytes + self._uncommitted_bytes > self._pending_bytes_max:
             connection = operation[0] if isinstance(operation, tuple) else operation.connection
@@ -131,12 +134,17 @@ class Writer:
             room = self._pending_bytes_max - self._pending_bytes - self._uncommitted_bytes
             plain = self.plain = Plain(topic, room)
             self._operations.append(plain)
+            self.last = plain
         plain.messages.append(message)
         plain.connections.append(connection)
         plain.room -= size
         if plain.room < 0:
             self.pause(connection)
         self._run_soon()
+
+    def grow(self, size: int) -> None:
+        """The last operation has grown by so much. Its owner bounds what it has under way itself."""
+        self._pending_bytes += size
 
     def _close_plain(self) -> None:
         """Nothing more is added to the last operation; its bytes count as those of any other."""
@@ -159,6 +167,7 @@ class Writer:
         if self._is_flushing or self.stalled or not self._operations:
             return
         operations, self._operations = self._operations, []
+        self.last = None
         self._pending_bytes = 0
         self._resume_paused()
         reason = self.poisoned or self._refusal()
@@ -353,6 +362,7 @@ class Writer:
         self._uncommitted_bytes = 0
         self._close_plain()
         operations, self._operations = self._operations, []
+        self.last = None
         self._refuse(operations, self.poisoned)
 
     def _answer_all(self, batches: Iterable[Batch], reason: str) -> None:

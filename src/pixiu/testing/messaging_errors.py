@@ -12,7 +12,7 @@ from pixiu.model.ids import Snowflakes
 from pixiu.model.pixiu_pb2 import Record
 from pixiu.model.wake import Wake
 from pixiu.ports.log import MAIN
-from pixiu.queue import log as engine_log
+from pixiu.queue.appends import AppendRun
 from pixiu.roles.carrier.apply_inboxes import InboxApplier
 from pixiu.roles.carrier.audience import Audience
 from pixiu.roles.carrier.consume import Carrier
@@ -267,15 +267,16 @@ def positions_lead(patch: Patch) -> None:
 
 def accepts_before_the_flush(patch: Patch) -> None:
     """E25."""
-    original = engine_log._Append._number
+    original = AppendRun._number
 
     def number(self: Any, batch: Any) -> bytes:
         data = original(self, batch)
-        done, self._done = self._done, lambda result: None
-        done(self.result)
+        dones, self._dones = self._dones, []
+        for done, result in zip(dones, self._results, strict=False):
+            done(result)
         return data
 
-    patch.set(engine_log._Append, "_number", number)
+    patch.set(AppendRun, "_number", number)
 
 
 def forgets_send_ids(patch: Patch) -> None:

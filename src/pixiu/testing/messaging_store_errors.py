@@ -78,9 +78,9 @@ class LateStore(Wrapped):
         self.is_pull = False
         """Is it the relay that reads?"""
 
-    def add(self, user: int, platform: str, **named: Any) -> int:
+    def add(self, user: int, platform: str, *arguments: Any, **named: Any) -> int:
         """Store it; keep it out of sight if its owner is away."""
-        useq = int(self._store.add(user, platform, **named))
+        useq = int(self._store.add(user, platform, *arguments, **named))
         relay = self._node.messaging.relay
         if useq and relay._find(user, platform) is None:
             readable_us = self._node.clock.monotonic_us() + LATE_US
@@ -126,12 +126,13 @@ class AddsAgain(Wrapped):
 
     _count = 0
 
-    def add(self, user: int, platform: str, *, event_id: int, **named: Any) -> int:
+    def add(self, user: int, platform: str, message_id: int, event_id: int, at: int, options: int, session: int) -> int:
         """Add, whatever was added."""
-        useq = int(self._store.add(user, platform, event_id=event_id, **named))
+        useq = int(self._store.add(user, platform, message_id, event_id, at, options, session))
         if useq == 0:
             AddsAgain._count += 1
-            useq = int(self._store.add(user, platform, event_id=FAR + AddsAgain._count, **named))
+            again = FAR + AddsAgain._count
+            useq = int(self._store.add(user, platform, message_id, again, at, options, session))
         return useq
 
 

@@ -399,6 +399,18 @@ def test_sends_go_first_for_a_while_and_then_both_take_turns() -> None:
     assert world.carrier.behind == 0
 
 
+def test_sends_go_first_only_as_long_as_few_events_wait() -> None:
+    world = people(World(CarrierSettings(yield_ms=60_000, yield_count=3)))
+    world.is_writer_busy = True
+    for _ in range(2):
+        world.append(send(ANNA, BERT))
+    world.run(400)
+    assert world.carrier.behind == 2
+    world.append(send(ANNA, BERT))
+    world.run(400)
+    assert world.carrier.behind == 0
+
+
 def test_a_writer_that_has_nothing_to_do_lets_the_carrier_go_on() -> None:
     world = people()
     world.is_writer_busy = True

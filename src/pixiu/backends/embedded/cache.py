@@ -43,6 +43,11 @@ class Cache(Generic[K, V]):
         self.young[key] = value
         self.weigh(1 if self._weight_of is None else self._weight_of(value))
 
+    def keep_all(self, values: dict[K, V], weight: int) -> None:
+        """Hold many, of this weight together."""
+        self.young.update(values)
+        self.weigh(weight)
+
     def weigh(self, weight: int) -> None:
         """Something that is held has grown by so much."""
         self._weight += weight

@@ -8,6 +8,9 @@ What is in memory of one inbox::
                                                                  ^ saved: rows exist through here
 
 Most inboxes have no gap: all that waits is in memory.
+
+Entries are written as blocks (``blocks``). A block goes when its last entry has gone, a little later even: what lies at
+or below the floor is not read, so it may stay for a while. ``swept`` is how far that was done.
 """
 
 from bisect import bisect_left
@@ -15,14 +18,16 @@ from collections.abc import Iterator
 from struct import Struct
 from sys import intern
 
+from pixiu.backends.embedded.blocks import BLOCK_MAX
 from pixiu.backends.embedded.layout import ENTRY
-from pixiu.backends.embedded.overlay import Rows
 from pixiu.model.inbox import Entry, InboxState
 
-__all__ = ["Desk", "Inbox", "entry_key", "entry_value"]
+__all__ = ["Desk", "Inbox", "entry_prefix", "entry_row"]
 
-entry_key = Struct(">cQHQ").pack
-entry_value = Struct(">QQqIQ")
+entry_row = Struct(">QQQqIQ")
+_prefix = Struct(">cQH").pack
+_BLOCKS_MAX = 64
+"""Blocks of one inbox whose places are remembered; older ones are looked for."""
 _inbox = Struct(">QQQQqB")  # floor, latest, waiting, event_id, oldest_at, length of the platform's name behind it
 
 
@@ -30,6 +35,8 @@ class Inbox:
     """One inbox: the counts of its row, and the entries that are in memory."""
 
     __slots__ = (
+        "blocks",
+        "blocks_from",
         "entries",
         "event_id",
         "floor",
@@ -41,6 +48,7 @@ class Inbox:
         "number",
         "oldest_at",
         "saved",
+        "swept",
         "waiting",
     )
 
@@ -58,6 +66,10 @@ class Inbox:
         self.gap_after = floor
         self.gap_through = latest if waiting else floor
         self.saved = latest
+        self.blocks: list[tuple[int, int]] = []
+        """First and last useq of blocks that were written; all of them from ``blocks_from`` on."""
+        self.blocks_from = latest + 1
+        self.swept = max(floor - 2 * BLOCK_MAX, 0)
         self.idle = 0
 
     def is_whole(self) -> bool:
@@ -74,12 +86,24 @@ class Inbox:
             self.floor = self.latest
             self.oldest_at = 0
 
-    def encode_entries(self, user: int, rows: Rows) -> None:
-        """Rows for the entries that have none yet."""
-        pack, entries, number, saved = entry_value.pack, self.entries, self.number, self.saved
-        first = 0 if entries[0][0] > saved else bisect_left(entries, (saved + 1,))
-        for entry in entries[first:]:
-            rows.append((entry_key(ENTRY, user, number, entry[0]), pack(*entry[1:])))
+    def unsaved(self) -> list[Entry]:
+        """The entries that have no rows yet: they get them now."""
+        entries, saved = self.entries, self.saved
+        self.saved = self.latest
+        if not entries or entries[-1][0] <= saved:
+            return []
+        new = entries if entries[0][0] > saved else entries[bisect_left(entries, (saved + 1,)) :]
+        for at in range(0, len(new), BLOCK_MAX):
+            block = new[at : at + BLOCK_MAX]
+            self.blocks.append((block[0][0], block[-1][0]))
+        if len(self.blocks) > _BLOCKS_MAX:
+            self.forget_blocks(self.blocks[-_BLOCKS_MAX // 2][0])
+        return new
+
+    def forget_blocks(self, blocks_from: int) -> None:
+        """The places of blocks before this one are not known any more."""
+        self.blocks_from = blocks_from
+        self.blocks = [block for block in self.blocks if block[0] >= blocks_from]
 
     def front_count(self) -> int:
         """How many entries in memory lie before the gap."""
@@ -128,6 +152,11 @@ class Desk:
             InboxState(user, name.decode(), floor, latest, waiting, oldest_at)
             for name, floor, latest, waiting, _, oldest_at in sorted(_counts(value))
         ]
+
+
+def entry_prefix(user: int, inbox: Inbox) -> bytes:
+    """What the keys of an inbox's blocks begin with."""
+    return _prefix(ENTRY, user, inbox.number)
 
 
 def _counts(value: bytes) -> Iterator[tuple[bytes, int, int, int, int, int]]:

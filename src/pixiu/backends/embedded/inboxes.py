@@ -1,19 +1,20 @@
 """``Inboxes`` on the overlay.
 
-All inboxes of a user are one row and one object, ``Desk``. Entries are rows; the newest ones are objects too, and an
-entry that is acked before the commit never becomes a row. Behind an inbox that is too long for memory, entries are read
-in pages.
+All inboxes of a user are one row and one object, ``Desk``. Entries are blocks of rows; the newest ones are objects too,
+and an entry that is acked before the commit is never written. Behind an inbox that is too long for memory, entries are
+read in pages.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, starmap
 
+from pixiu.backends.embedded.blocks import BLOCK_MAX, Blocks
 from pixiu.backends.embedded.cache import Cache
-from pixiu.backends.embedded.desk import Desk, Inbox, entry_key, entry_value
-from pixiu.backends.embedded.layout import ENTRY, INBOXES, key1, range_of
+from pixiu.backends.embedded.desk import Desk, Inbox, entry_prefix, entry_row
+from pixiu.backends.embedded.layout import INBOXES, key1, number, range_of
 from pixiu.backends.embedded.overlay import Overlay, Rows
-from pixiu.model.errors import LocalProtocolError
+from pixiu.model.errors import CorruptData, LocalProtocolError, Unavailable
 from pixiu.model.inbox import FIRST, Entry, InboxState, Page
 
 __all__ = ["EmbeddedInboxes"]
@@ -40,13 +41,13 @@ class EmbeddedInboxes:
 
     def __init__(self, overlay: Overlay, *, cached_max: int = 40_000, kept_max: int = 64) -> None:
         self._overlay = overlay
+        self._blocks = Blocks(overlay, entry_row)
         self._kept_max = kept_max
         self._desks: Cache[int, Desk] = Cache(cached_max, _weight)
         self._changed: dict[int, Desk] = {}
         self._saved: dict[int, Desk] = {}
         """Those with entries that the store below does not have yet: they stay in memory."""
         self._added = 0
-        self._deleted = 0
         overlay.attach(self)
 
     def open(self, user: int, platform: str) -> bool:
@@ -68,9 +69,7 @@ class EmbeddedInboxes:
         """The open inboxes of a user, in the order of their opening."""
         return (self._desks.young.get(user) or self._desk(user)).platforms
 
-    def add(
-        self, user: int, platform: str, *, message_id: int, event_id: int, at: int, options: int, session: int
-    ) -> int:
+    def add(self, user: int, platform: str, message_id: int, event_id: int, at: int, options: int, session: int) -> int:
         """Add an id to an open inbox, and return its useq; 0 if the event was added before."""
         desk = self._desks.young.get(user) or self._desk(user)
         inbox = desk.inboxes.get(platform)
@@ -123,7 +122,7 @@ class EmbeddedInboxes:
             inbox.waiting -= count
             inbox.settle()
         if gone[0][0] <= inbox.saved:
-            self._delete(user, inbox, gone)
+            self._sweep(user, inbox)
         if not desk.is_changed:
             self._note(desk)
         return gone
@@ -163,7 +162,7 @@ class EmbeddedInboxes:
     @property
     def pending_bytes(self) -> int:
         """About how much a commit would write, at most."""
-        return len(self._changed) * 60 + self._added * 52 + self._deleted * 19
+        return len(self._changed) * 60 + self._added * 50
 
     def save(self, rows: Rows) -> None:
         """Turn changed inboxes and new entries into rows, in the order of their keys."""
@@ -176,12 +175,11 @@ class EmbeddedInboxes:
             for inbox in desk.inboxes.values():
                 if inbox.entries:
                     saved[user] = desk
-                    inbox.encode_entries(user, entry_rows)
-                inbox.saved = inbox.latest
+                if new := inbox.unsaved():
+                    self._blocks.encode(entry_prefix(user, inbox), new, entry_rows)
         rows.extend(entry_rows)
         self._changed = {}
         self._added = 0
-        self._deleted = 0
 
     def written(self) -> None:
         """The rows are there: long inboxes keep only their front in memory."""
@@ -223,9 +221,7 @@ class EmbeddedInboxes:
         return desk
 
     def _rows(self, user: int, inbox: Inbox, first: int, through: int) -> Iterator[Entry]:
-        start = entry_key(ENTRY, user, inbox.number, first)
-        for key, value in self._overlay.scan_below(start, entry_key(ENTRY, user, inbox.number, through + 1)):
-            yield Entry(int.from_bytes(key[11:], "big"), *entry_value.unpack(value))
+        return starmap(Entry, self._blocks.forward(entry_prefix(user, inbox), first - 1, through))
 
     def _fill(self, user: int, inbox: Inbox, limit: int) -> None:
         """Bring the next entries of the gap into memory."""
@@ -268,12 +264,16 @@ class EmbeddedInboxes:
             rows = self._rows(desk.user, inbox, max(first, inbox.gap_after + 1), min(through, inbox.gap_through))
             gone = [*entries[begin:front], *rows, *entries[front:end]]
         if gone:
+            has_rows = gone[0][0] <= inbox.saved
+            if has_rows and not is_front:
+                self._blocks.drop(entry_prefix(desk.user, inbox), first, through)
+                inbox.forget_blocks(inbox.latest + 1)
             del entries[begin:end]
             inbox.waiting -= len(gone)
-            if gone[0][0] <= inbox.saved:
-                self._delete(desk.user, inbox, gone)
             if is_front:
                 inbox.settle()
+                if has_rows:
+                    self._sweep(desk.user, inbox)
             self._note(desk)
         return gone
 
@@ -285,7 +285,21 @@ class EmbeddedInboxes:
                 return
             self._fill(user, inbox, max(self._kept_max, min(through - inbox.gap_after + 1, _READ_MAX)))
 
-    def _delete(self, user: int, inbox: Inbox, gone: list[Entry]) -> None:
-        saved, number = inbox.saved, inbox.number
-        self._overlay.drop([entry_key(ENTRY, user, number, entry[0]) for entry in gone if entry[0] <= saved])
-        self._deleted += len(gone)
+    def _sweep(self, user: int, inbox: Inbox) -> None:
+        """Delete the blocks of which all has gone, when there are some, or the last ones.
+
+        Nobody reads them any more: a store that is down may keep them until the next time.
+        """
+        floor = inbox.floor
+        if inbox.waiting and floor - inbox.swept < BLOCK_MAX:
+            return
+        prefix = entry_prefix(user, inbox)
+        if inbox.swept + 1 < inbox.blocks_from:
+            try:
+                self._blocks.sweep(prefix, inbox.swept - BLOCK_MAX, min(floor, inbox.blocks_from - 1))
+            except (Unavailable, CorruptData):
+                return
+        blocks = inbox.blocks
+        while blocks and blocks[0][1] <= floor:
+            self._overlay.delete(prefix + number.pack(blocks.pop(0)[0]))
+        inbox.swept = floor

@@ -7,9 +7,10 @@ messages; ``RocksKeyValue(folder, options=LARGE)`` is for the stores of messagin
 
 import logging
 import shutil
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import starmap, takewhile
 from pathlib import Path
 
 from rocksdict import (
@@ -144,11 +145,8 @@ class RocksKeyValue:
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes] = ()) -> None:
         """Put and delete as one batch, deletes first."""
         batch = WriteBatch(raw_mode=True)
-        put, delete = batch.put, batch.delete
-        for key in deletes:
-            delete(key)
-        for key, value in puts:
-            put(key, value)
+        deque(map(batch.delete, deletes), maxlen=0)
+        deque(starmap(batch.put, puts), maxlen=0)
         if self._is_broken:
             self._mend()
         try:

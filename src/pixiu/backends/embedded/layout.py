@@ -8,6 +8,7 @@ One byte for the table, then numbers of fixed width, big-endian, so that the ord
     META         "lane:" lane                                event id that the lane has reached
     META         "high:" table                               highest message id that was ever written to it
     META         "note:" name                                 what a record left behind for the appliers
+    META         "layout"                                    ``LAYOUT`` of the program that has made these stores
     META         "life"                                      how often this node has been started
     USER         user                                        created_at, JSON [public_id, name, avatar, fields]
     USER_NAME    public id (UTF-8)                           user
@@ -19,14 +20,17 @@ One byte for the table, then numbers of fixed width, big-endian, so that the ord
     LEFT         event id of the leaving, group, user        nothing: there is a stay to forget
     REQUEST      group, user                                 time of asking
     INBOXES      user                                        all inboxes in the order of opening: counts, platform
-    ENTRY        user, inbox (2 bytes), useq                 message_id, event_id, at, options, session
+    ENTRY        user, inbox (2 bytes), block                useq, message_id, event_id, at, options, session
     BODY         message_id                                  references when it was written, body
-    REFERENCES   message_id                                  references, once they have changed
+    REFERENCES   millisecond of the message_id               message_id, references: of those that have changed
     UNREAD       user, kind (1 byte), peer or group          count, event id
     SEND_KEY     key as it is                                message_id, event_id, at
-    PRIVATE      user, message_id                            peer, flags and state, receipts if there are any
-    TALK         user, peer, message_id                      the same again: one conversation is one range
+    PRIVATE      user, block                                 message_id, peer, is it incoming
+    TALK         user, peer, block                           message_id, is it incoming: a conversation is one range
     TIMELINE     group, message_id                           from_user, previous, state
+    MARK         user, message_id                            state, delivered_at, read_at: once there is any
+
+A block is several entries in one row, under the number of the first (``blocks``).
 """
 
 from struct import Struct
@@ -39,7 +43,9 @@ __all__ = [
     "GROUP_NAME",
     "GROUP_OF",
     "INBOXES",
+    "LAYOUT",
     "LEFT",
+    "MARK",
     "MEMBER",
     "META",
     "NUMBER_MAX",
@@ -62,6 +68,9 @@ __all__ = [
     "range_of",
 ]
 
+LAYOUT = 2
+"""Rises with every change of what is written here: stores of another layout are made again from the log."""
+
 META = b"\x01"
 USER = b"\x02"
 USER_NAME = b"\x03"
@@ -81,6 +90,7 @@ SEND_KEY = b"\x10"
 PRIVATE = b"\x11"
 TALK = b"\x12"
 TIMELINE = b"\x13"
+MARK = b"\x14"
 
 NUMBER_MAX = 2**64 - 1
 """Above every number in a key."""

@@ -104,13 +104,8 @@ class Overlay:
         return self._merged(keys, self._store.scan_back(start, end), is_back=True)
 
     def drop(self, keys: Iterable[bytes]) -> None:
-        """Delete rows that no ``scan`` will ask for: only ``get`` and ``scan_below`` see that they are gone."""
+        """Delete rows that no ``scan`` will ask for: only ``get`` sees that they are gone."""
         self._pending.update(dict.fromkeys(keys))
-
-    def scan_below(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """The pairs of ``scan``, for a caller who knows that nothing was put into this range since the last commit."""
-        pending = self._pending
-        return (pair for pair in self._store.scan(start, end) if pair[0] not in pending)
 
     def commit(self, rows: Rows) -> None:
         """Write everything, with these rows, as one batch. Raises ``Unavailable``; then all is as it was.

@@ -11,7 +11,7 @@ from pixiu.ports.keyvalue import KeyValue
 
 __all__ = ["EmbeddedSessions"]
 
-_LIFE = META + b"life"
+LIFE = META + b"life"
 _LIFE_SHIFT = 32
 
 
@@ -19,7 +19,7 @@ class EmbeddedSessions(MemorySessions):
     """Sessions whose numbers start above those of every life before."""
 
     def __init__(self, store: KeyValue) -> None:
-        life = int.from_bytes(store.get(_LIFE) or b"", "big") + 1
-        store.write([(_LIFE, number.pack(life))])
+        life = int.from_bytes(store.get(LIFE) or b"", "big") + 1
+        store.write([(LIFE, number.pack(life))])
         store.flush()
         super().__init__(numbers_after=life << _LIFE_SHIFT)

@@ -1,27 +1,29 @@
 """``Timelines`` on the overlay.
 
-A private row is written twice per side: by user, and by user and peer, so that one conversation is one range and no
-page reads a row it does not return. Rows are objects until the commit, or until a query needs them in their order.
+A private message is in its user's timeline, and in that of the conversation: both are blocks of what a commit brought,
+and neither ever changes. What becomes of a message, receipts and recalls, is a row of its own, which most never get.
+Rows are objects until the commit, or until a query needs them in their order.
 
 A message id above the highest that was ever written is new: no look at the store is needed to write a row once only.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from struct import Struct
 
+from pixiu.backends.embedded.blocks import Blocks, put_all
 from pixiu.backends.embedded.layout import (
+    MARK,
     META,
     NUMBER_MAX,
     PRIVATE,
     TALK,
     TIMELINE,
+    key1,
     key2,
-    key3,
     number,
     range1,
-    range2,
 )
 from pixiu.backends.embedded.overlay import Overlay, Rows
 from pixiu.backends.memory.timelines import with_receipts
@@ -30,10 +32,12 @@ from pixiu.model.timeline import GroupRow, PrivateRow, State
 __all__ = ["EmbeddedTimelines"]
 
 _HIGH = META + b"high:timelines"
-_INCOMING = 0x80
-_row = Struct(">QB")
-_row_with_receipts = Struct(">QBqq")
+_private = Struct(">QQ?")
+_talk = Struct(">Q?")
+_mark = Struct(">Bqq")
 _group_row = Struct(">QQB")
+_UNMARKED = (0, 0, 0)
+"""State and receipts of a row of which nothing was heard yet."""
 
 
 class EmbeddedTimelines:
@@ -41,6 +45,8 @@ class EmbeddedTimelines:
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
+        self._users = Blocks(overlay, _private)
+        self._talks = Blocks(overlay, _talk)
         self._private: dict[int, dict[int, PrivateRow]] = {}
         self._group: dict[int, dict[int, GroupRow]] = {}
         self._count = 0
@@ -51,14 +57,25 @@ class EmbeddedTimelines:
     def put_private(self, user: int, row: PrivateRow) -> None:
         """Write one side of a private message; writing it again changes nothing."""
         message_id = row[0]
-        rows = self._private.get(user)
-        if message_id <= self._high and self._overlay.get(key2(PRIVATE, user, message_id)) is not None:
+        if message_id <= self._high:
+            self._put_again(user, row)
             return
+        rows = self._private.get(user)
         if rows is None:
             self._private[user] = {message_id: row}
         elif message_id not in rows:
             rows[message_id] = row
         self._count += 1
+
+    def _put_again(self, user: int, row: PrivateRow) -> None:
+        """A row that is not above all others: it is there already, or belongs between them."""
+        self._encode_private(user)
+        message_id, peer, is_incoming = row[:3]
+        if self._users.find(key1(PRIVATE, user), message_id) is None:
+            self._users.insert(key1(PRIVATE, user), (message_id, peer, is_incoming))
+            self._talks.insert(key2(TALK, user, peer), (message_id, is_incoming))
+            if row[3:] != _UNMARKED:
+                self._overlay.put(key2(MARK, user, message_id), _mark.pack(*row[3:]))
 
     def put_group(self, group: int, row: GroupRow) -> None:
         """Write a group message; writing it again changes nothing."""
@@ -77,8 +94,8 @@ class EmbeddedTimelines:
         rows = self._private.get(user)
         row = rows.get(message_id) if rows is not None else None
         if row is None and 0 <= message_id <= self._high:
-            value = self._overlay.get(key2(PRIVATE, user, message_id))
-            return None if value is None else _decoded(message_id, value)
+            entry = self._users.find(key1(PRIVATE, user), message_id)
+            return None if entry is None else self._marked(user, [entry])[0]
         return row
 
     def group_row(self, group: int, message_id: int) -> GroupRow | None:
@@ -128,16 +145,31 @@ class EmbeddedTimelines:
     ) -> list[PrivateRow]:
         """Rising, behind ``after``; with ``through``, not beyond it."""
         self._encode_private(user)
-        pairs = self._overlay.scan(*_range(user, peer, after, NUMBER_MAX if through is None else through))
-        return _private_page(pairs, limit)
+        last = NUMBER_MAX if through is None else through
+        if peer is None:
+            return self._marked(user, islice(self._users.forward(key1(PRIVATE, user), after, last), max(limit, 0)))
+        talk = islice(self._talks.forward(key2(TALK, user, peer), after, last), max(limit, 0))
+        return self._marked(user, ((message_id, peer, is_incoming) for message_id, is_incoming in talk))
 
     def private_backward(
         self, user: int, *, before: int | None = None, down_to: int = 0, limit: int = 100, peer: int | None = None
     ) -> list[PrivateRow]:
         """Falling, from the newest or from below ``before``, never at or below ``down_to``."""
         self._encode_private(user)
-        pairs = self._overlay.scan_back(*_range(user, peer, down_to, NUMBER_MAX if before is None else before - 1))
-        return _private_page(pairs, limit)
+        last = NUMBER_MAX if before is None else before - 1
+        if peer is None:
+            return self._marked(user, islice(self._users.backward(key1(PRIVATE, user), down_to, last), max(limit, 0)))
+        talk = islice(self._talks.backward(key2(TALK, user, peer), down_to, last), max(limit, 0))
+        return self._marked(user, ((message_id, peer, is_incoming) for message_id, is_incoming in talk))
+
+    def _marked(self, user: int, entries: Iterable[tuple[int, int, bool]]) -> list[PrivateRow]:
+        """Entries with what has become of them."""
+        found = list(entries)
+        marks = self._overlay.get_many([key2(MARK, user, entry[0]) for entry in found])
+        return [
+            PrivateRow(*entry) if mark is None else PrivateRow(*entry, *_mark.unpack(mark))
+            for entry, mark in zip(found, marks, strict=True)
+        ]
 
     def group_forward(self, group: int, *, after: int = 0, limit: int = 100) -> list[GroupRow]:
         """Rising, behind ``after``."""
@@ -155,11 +187,12 @@ class EmbeddedTimelines:
     def drop_private(self, user: int, *, through: int) -> list[int]:
         """Remove a user's rows through here; returns their message ids."""
         self._encode_private(user)
-        rows = _private_page(self._overlay.scan(*range1(PRIVATE, user, -1, through)), None)
-        for row in rows:
-            self._overlay.delete(key2(PRIVATE, user, row.message_id))
-            self._overlay.delete(key3(TALK, user, row.peer, row.message_id))
-        return [row.message_id for row in rows]
+        gone = self._users.drop(key1(PRIVATE, user), 0, through)
+        for peer in sorted({entry[1] for entry in gone}):
+            self._talks.drop(key2(TALK, user, peer), 0, through)
+        for message_id, _, _ in gone:
+            self._overlay.delete(key2(MARK, user, message_id))
+        return [entry[0] for entry in gone]
 
     def drop_group(self, group: int, *, through: int) -> list[int]:
         """Remove a group's rows through here; returns their message ids."""
@@ -172,7 +205,7 @@ class EmbeddedTimelines:
     @property
     def pending_bytes(self) -> int:
         """About how much a commit would write."""
-        return self._count * 62
+        return self._count * 30
 
     def save(self, rows: Rows) -> None:
         """Turn rows into bytes, in the order of their keys."""
@@ -194,9 +227,7 @@ class EmbeddedTimelines:
         if rows is not None and row.message_id in rows:
             rows[row.message_id] = row
         else:
-            value = _encoded(row)
-            self._overlay.put(key2(PRIVATE, user, row.message_id), value)
-            self._overlay.put(key3(TALK, user, row.peer, row.message_id), value)
+            self._overlay.put(key2(MARK, user, row.message_id), _mark.pack(*row[3:]))
 
     def _encode_private(self, user: int) -> None:
         """Put a user's new rows into the overlay now, for a scan to find them."""
@@ -204,33 +235,37 @@ class EmbeddedTimelines:
         if rows is not None:
             encoded: Rows = []
             self._put_private({user: rows}, encoded)
-            for key, value in encoded:
-                self._overlay.put(key, value)
+            put_all(self._overlay, encoded)
 
     def _encode_group(self, group: int) -> None:
         rows = self._group.pop(group, None)
         if rows is not None:
             encoded: Rows = []
             self._put_group(group, rows, encoded)
-            for key, value in encoded:
-                self._overlay.put(key, value)
+            put_all(self._overlay, encoded)
 
     def _put_private(self, changed: dict[int, dict[int, PrivateRow]], encoded: Rows) -> None:
-        pack, high, append = _row.pack, self._high, encoded.append
+        """The blocks of users, of conversations, and marks."""
         talks: Rows = []
+        marks: Rows = []
         for user in sorted(changed):
-            for message_id, row in changed[user].items():
-                _, peer, is_incoming, state, delivered_at, read_at = row
-                if delivered_at or read_at:
-                    value = _encoded(row)
-                else:
-                    value = pack(peer, state | _INCOMING if is_incoming else state)
-                append((key2(PRIVATE, user, message_id), value))
-                talks.append((key3(TALK, user, peer, message_id), value))
-                if message_id > high:
-                    high = message_id
+            rows = sorted(changed[user].values())
+            self._high = max(self._high, rows[-1][0])
+            entries: list[tuple[int, int, bool]] = []
+            by_peer: dict[int, list[tuple[int, bool]]] = {}
+            for message_id, peer, is_incoming, state, delivered_at, read_at in rows:
+                entries.append((message_id, peer, is_incoming))
+                talk = by_peer.get(peer)
+                if talk is None:
+                    talk = by_peer[peer] = []
+                talk.append((message_id, is_incoming))
+                if state or delivered_at or read_at:
+                    marks.append((key2(MARK, user, message_id), _mark.pack(state, delivered_at, read_at)))
+            self._users.encode(key1(PRIVATE, user), entries, encoded)
+            for peer in sorted(by_peer):
+                self._talks.encode(key2(TALK, user, peer), by_peer[peer], talks)
         encoded.extend(talks)
-        self._high = high
+        encoded.extend(marks)
 
     def _put_group(self, group: int, rows: dict[int, GroupRow], encoded: Rows) -> None:
         for message_id, row in rows.items():
@@ -239,34 +274,8 @@ class EmbeddedTimelines:
                 self._high = message_id
 
 
-def _range(user: int, peer: int | None, after: int, through: int) -> tuple[bytes, bytes]:
-    if peer is None:
-        return range1(PRIVATE, user, after, through)
-    return range2(TALK, user, peer, after, through)
-
-
-def _private_page(pairs: Iterator[tuple[bytes, bytes]], limit: int | None) -> list[PrivateRow]:
-    stop = None if limit is None else max(limit, 0)
-    return [_decoded(int.from_bytes(key[-8:], "big"), value) for key, value in islice(pairs, stop)]
-
-
 def _group_page(pairs: Iterator[tuple[bytes, bytes]], limit: int) -> list[GroupRow]:
     return [_decoded_group(int.from_bytes(key[9:], "big"), value) for key, value in islice(pairs, max(limit, 0))]
-
-
-def _encoded(row: PrivateRow) -> bytes:
-    flags = row.state | _INCOMING if row.is_incoming else row.state
-    if row.delivered_at or row.read_at:
-        return _row_with_receipts.pack(row.peer, flags, row.delivered_at, row.read_at)
-    return _row.pack(row.peer, flags)
-
-
-def _decoded(message_id: int, value: bytes) -> PrivateRow:
-    if len(value) == _row.size:
-        peer, flags = _row.unpack(value)
-        return PrivateRow(message_id, peer, flags >= _INCOMING, flags & ~_INCOMING)
-    peer, flags, delivered_at, read_at = _row_with_receipts.unpack(value)
-    return PrivateRow(message_id, peer, flags >= _INCOMING, flags & ~_INCOMING, delivered_at, read_at)
 
 
 def _encoded_group(row: GroupRow) -> bytes:

@@ -45,9 +45,7 @@ class MemoryInboxes:
         """The open inboxes of a user, in the order of their opening."""
         return tuple(self._inboxes.get(user, ()))
 
-    def add(
-        self, user: int, platform: str, *, message_id: int, event_id: int, at: int, options: int, session: int
-    ) -> int:
+    def add(self, user: int, platform: str, message_id: int, event_id: int, at: int, options: int, session: int) -> int:
         """Add an id to an open inbox, and return its useq; 0 if the event was added before."""
         inbox = self._find(user, platform)
         if inbox is None:

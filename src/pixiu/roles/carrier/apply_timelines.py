@@ -26,6 +26,8 @@ __all__ = ["Marked", "Said", "TimelineApplier"]
 
 _PAGE = 100
 _REMEMBERED_MAX = 100_000
+_new = tuple.__new__
+"""Makes a named tuple in half the time."""
 
 
 class Said(NamedTuple):
@@ -104,7 +106,7 @@ class TimelineApplier:
             actor = parsed.actor
             self._put_private(record.message_id, actor, to)
             if actor != to:
-                self._unread.add(to, Direct(actor), record.event_id)
+                self._unread.add(to, _new(Direct, (actor, "u")), record.event_id)
         elif group := parsed.group:
             event_id, actor = record.event_id, parsed.actor
             members = self._say(group, actor, record, parsed)
@@ -118,8 +120,8 @@ class TimelineApplier:
     def _put_private(self, message_id: int, actor: int, to: int) -> None:
         """Write diffusion: a row at each side; the system and a note to oneself have one side."""
         if actor != to and actor:
-            self._timelines.put_private(actor, PrivateRow(message_id, to, is_incoming=False))
-        self._timelines.put_private(to, PrivateRow(message_id, actor, is_incoming=True))
+            self._timelines.put_private(actor, _new(PrivateRow, (message_id, to, False, 0, 0, 0)))
+        self._timelines.put_private(to, _new(PrivateRow, (message_id, actor, True, 0, 0, 0)))
 
     def _say(self, group: int, actor: int, record: LogRecord, parsed: Record) -> list[int] | None:
         """Read diffusion: one row, whatever the number of members. Returns these; None for a large group."""

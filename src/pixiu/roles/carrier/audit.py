@@ -220,13 +220,9 @@ class CountedInboxes:
         self.state = inner.state
         self.states = inner.states
 
-    def add(
-        self, user: int, platform: str, *, message_id: int, event_id: int, at: int, options: int, session: int
-    ) -> int:
+    def add(self, user: int, platform: str, message_id: int, event_id: int, at: int, options: int, session: int) -> int:
         """Add, and count it."""
-        useq = self._inner.add(
-            user, platform, message_id=message_id, event_id=event_id, at=at, options=options, session=session
-        )
+        useq = self._inner.add(user, platform, message_id, event_id, at, options, session)
         self.added_last += 1
         if useq and self._is_within(at):
             self.added += 1

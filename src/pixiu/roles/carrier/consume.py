@@ -159,6 +159,11 @@ class Carrier:
             return self.tasks.finished_through if self.tasks is not None else 0
         return self._by_lane[lane].position
 
+    def position_of(self, lane: Lane) -> Callable[[], int]:
+        """``applied`` of one lane, for who asks at every send."""
+        state = self._by_lane[lane]
+        return lambda: state.position
+
     @property
     def limits(self) -> Limits:
         """What holds now for those who are away."""
@@ -237,14 +242,18 @@ class Carrier:
             self._yielding_since = None
 
     def _let_the_writer_go_first(self) -> bool:
-        """While sends keep the writer busy they go first, up to a bound; after that both take turns."""
+        """While sends keep the writer busy they go first: a burst is in the log before it is in the stores.
+
+        That ends after ``yield_ms``: then both take turns until the carrier has caught up. Until then the carrier does
+        just enough for no more than ``yield_count`` events to wait.
+        """
         if not self._is_writer_busy():
             self._yielding_since = None
             return False
-        now = self._clock.monotonic_us()
+        now, settings = self._clock.monotonic_us(), self._settings
         if self._yielding_since is None:
             self._yielding_since = now
-        if now - self._yielding_since >= self._settings.yield_ms * 1000:
+        if now - self._yielding_since >= settings.yield_ms * 1000 or self.behind >= settings.yield_count:
             return False
         self._is_turn_due = True
         self._scheduler.after(_POLL_MS, self._turn)

@@ -6,6 +6,7 @@ point is read before the index is asked: whatever is applied in between is then 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pixiu.im.draft import Accepted
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pixiu.ports.sendkeys import SendKeys
 
 __all__ = ["Appends"]
+
+_new = tuple.__new__
 
 TRIES_MAX = 3
 """The log may say that its memory of keys does not reach back to where the index is: how often to catch up."""
@@ -82,24 +85,43 @@ class Appends:
             return
         begun_us = self._begun_us()
         self.in_flight += 1
-
-        def committed(appended: Appended | PixiuError) -> None:
-            self.in_flight -= 1
-            if begun_us:
-                self.accept_seconds.observe((self._clock.monotonic_us() - begun_us) / 1e6)
-            if isinstance(appended, PixiuError):
-                if isinstance(appended, Conflict):
-                    self._behind(payload, at, key, done, tries, appended)
-                else:
-                    done(appended)
-            elif appended.is_repeat:
-                self.repeats += 1
-                self._wait(appended.event_id, lambda: self._found(appended, at, key, done), done)
-            else:
-                self.accepted += 1
-                done(Accepted(appended.message_id, appended.event_id, at))
-
+        committed: Callable[[Appended | PixiuError], object] = partial(self._committed, payload, at, key, done, tries)
+        if begun_us:
+            committed = partial(self._timed, begun_us, committed)
         self._log.append(MAIN, payload, committed, key=key, unless_after=applied)
+
+    def _timed(
+        self,
+        begun_us: int,
+        committed: Callable[[Appended | PixiuError], object],
+        appended: Appended | PixiuError,
+    ) -> None:
+        self.accept_seconds.observe((self._clock.monotonic_us() - begun_us) / 1e6)
+        committed(appended)
+
+    def _committed(
+        self,
+        payload: bytes,
+        at: int,
+        key: bytes,
+        done: Callable[[Accepted | PixiuError], object],
+        tries: int,
+        appended: Appended | PixiuError,
+    ) -> None:
+        self.in_flight -= 1
+        if isinstance(appended, PixiuError):
+            if isinstance(appended, Conflict):
+                self._behind(payload, at, key, done, tries, appended)
+            else:
+                done(appended)
+            return
+        event_id, message_id, is_repeat = appended
+        if is_repeat:
+            self.repeats += 1
+            self._wait(event_id, lambda: self._found(appended, at, key, done), done)
+        else:
+            self.accepted += 1
+            done(_new(Accepted, (message_id, event_id, at, False, ())))
 
     def _begun_us(self) -> int:
         """When an append begins, if it is one of those that are timed; 0 if not."""

@@ -183,6 +183,9 @@ class Proxy:
         done(error)
 
     def _append(self, draft: Draft, done: Done) -> None:
+        if not draft.is_applied and not draft.then:  # what is said: the frequent case
+            self.appends.append(draft.payload, draft.at, draft.key, partial(self._answer, draft, done))
+            return
         if draft.is_applied and self.unapplied >= self._in_flight_max:
             self._refuse(Overloaded(f"{self.unapplied} changes wait to be applied", retry_after_ms=1000), done)
             return
@@ -223,20 +226,21 @@ class Proxy:
             self.appends.append(payload, draft.at, key, partial(noted, index))
 
     def _accepted(self, draft: Draft, accepted: Accepted | PixiuError, done: Done) -> None:
+        if isinstance(accepted, PixiuError) or not draft.is_applied:
+            self._answer(draft, done, accepted)
+            return
+        self.unapplied += 1
+
+        def applied() -> None:
+            self.unapplied -= 1
+            self._answer(draft, done, accepted)
+
+        self._when_applied(accepted.event_id, applied)
+
+    def _answer(self, draft: Draft, done: Done, accepted: Accepted | PixiuError) -> None:
         if isinstance(accepted, PixiuError):
             self._refuse(accepted, done)
-        elif draft.is_applied:
-            self.unapplied += 1
-
-            def applied() -> None:
-                self.unapplied -= 1
-                self._answer(draft, accepted, done)
-
-            self._when_applied(accepted.event_id, applied)
-        else:
-            self._answer(draft, accepted, done)
-
-    def _answer(self, draft: Draft, accepted: Accepted, done: Done) -> None:
+            return
         try:
             answer = draft.answer(accepted)
         except PixiuError as error:
