@@ -24,19 +24,13 @@ class MemorySessions:
 
     def add(self, session: Session) -> None:
         """A login. The same ``session_id`` replaces itself; one of an epoch that is over counts for nothing."""
-        self.remove(session.user, session.session_id)
+        self._take(session.user, session.session_id)
         if self._epochs.get(session.gateway) == session.epoch:
             self._tables[session.epoch].setdefault(session.user, {})[session.session_id] = session
 
     def remove(self, user: int, session_id: int) -> bool:
         """A logout of exactly this session. True if it was there."""
-        for table in self._tables.values():
-            sessions = table.get(user)
-            if sessions is not None and sessions.pop(session_id, None) is not None:
-                if not sessions:
-                    del table[user]
-                return True
-        return False
+        return self._take(user, session_id)
 
     def of(self, user: int) -> list[Session]:
         """The live sessions of a user, newest first."""
@@ -46,7 +40,7 @@ class MemorySessions:
 
     def begin_epoch(self, gateway: str) -> int:
         """A gateway starts, or returns: its older sessions are dead from now on. Returns its new epoch."""
-        self.end_epoch(gateway)
+        self._tables.pop(self._epochs.get(gateway, 0), None)
         self._epoch += 1
         self._epochs[gateway] = self._epoch
         self._tables[self._epoch] = {}
@@ -58,5 +52,13 @@ class MemorySessions:
 
     def end_epoch(self, gateway: str) -> None:
         """A gateway is dead: so are its sessions."""
-        epoch = self._epochs.pop(gateway, 0)
-        self._tables.pop(epoch, None)
+        self._tables.pop(self._epochs.pop(gateway, 0), None)
+
+    def _take(self, user: int, session_id: int) -> bool:
+        for table in self._tables.values():
+            sessions = table.get(user)
+            if sessions is not None and sessions.pop(session_id, None) is not None:
+                if not sessions:
+                    del table[user]
+                return True
+        return False
