@@ -71,7 +71,7 @@ def pushes(draw: st.DrawFn) -> Pushes:
 messages: st.SearchStrategy[Any] = st.one_of(
     st.builds(Hello, st.integers(0, 65535), texts),
     st.builds(Welcome, numbers, st.integers(0, 2**32 - 1)),
-    st.builds(Heartbeat, numbers, st.booleans()),
+    st.builds(Heartbeat, numbers, st.booleans(), objects),
     st.builds(LogIn, numbers, texts, texts, texts, numbers),
     st.builds(LoggedIn, numbers, st.builds(Session, numbers, numbers, texts, texts, numbers, texts, numbers)),
     st.builds(LogOut, numbers),

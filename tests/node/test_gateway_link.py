@@ -56,6 +56,23 @@ def test_a_group_message_crosses_a_link_once_for_all_who_get_it(world: World) ->
     assert two.gateway.counters.encodings < 2 * len(members)
 
 
+def test_the_node_counts_what_all_its_gateways_have_counted(world: World) -> None:
+    one, two = world.processes
+    alice = one.connect("alice")
+    for name in ("bob", "carl"):
+        two.connect(name)
+    alice.ask("send", to="bob", text="hi")
+    world.run(2 * world.settings.gateway.lease_ms)
+    counters, parts = world.hub.counters, [one.gateway.counters, two.gateway.counters]
+    for name in ("connections", "connections_max", "accepted", "requests", "pushes", "writes"):
+        assert getattr(counters, name) == sum(getattr(part, name) for part in parts) > 0, name
+    one.kill()
+    world.run(1)
+    assert counters.connections == 2, "what is there now"
+    assert counters.connections_max == parts[1].connections_max
+    assert counters.requests == sum(part.requests for part in parts), "what was counted stays counted"
+
+
 @pytest.mark.feature("R18")
 def test_a_room_has_listeners_at_both_and_each_gets_one_frame_for_all(world: World) -> None:
     one, two = world.processes

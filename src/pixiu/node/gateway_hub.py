@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from pixiu.machines.wire import RoomFrame, encode
 from pixiu.node.hub_link import HubLink
-from pixiu.roles.gateway.metrics import GatewayCounters
+from pixiu.roles.gateway.metrics import MOST, GatewayCounters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pixiu.config.gateway import GatewaySettings
     from pixiu.im.draft import Params
@@ -165,6 +165,12 @@ class GatewayHub:
         log.info("gateway is here", extra={"gateway": name, "epoch": epoch})
         return epoch
 
+    def counted(self, link: HubLink, counts: Mapping[str, object]) -> None:
+        """A gateway says what it has counted since its start: what is new of it counts here."""
+        self.counters.add(link.counts, counts)
+        link.counts = counts
+        self.counters.connections = self.connections
+
     def opened(self, name: str) -> None:
         """A gateway takes clients."""
         self.when_open(name)
@@ -189,6 +195,8 @@ class GatewayHub:
         if self.links.get(name) is not link:
             return
         del self.links[name]
+        self.counters.connections = self.connections
+        self.counters.add({MOST: link.counts.get(MOST, 0)}, {MOST: 0})
         log.warning("gateway is gone", extra={"gateway": name, "sessions": len(sessions), "reason": reason})
         for session in sessions:
             self._gateways.pop(session.number, None)

@@ -128,6 +128,8 @@ class HubLink:
         self._is_near = False
         self.name = ""
         self.connections = 0
+        self.counts: Mapping[str, object] = {}
+        """What its gateway said last that it has counted."""
         self.is_open = False
         """Does it take clients?"""
         self.heard_ms = hub.now_ms()
@@ -208,6 +210,7 @@ class HubLink:
 
     def _beat(self, message: Heartbeat) -> None:
         self.connections = message.connections
+        self._hub.counted(self, message.counts)
         if message.is_open and not self.is_open:
             self._hub.opened(self.name)
         self.is_open = message.is_open

@@ -266,12 +266,12 @@ def _read_room_ack(reader: Reader) -> RoomAck:
 
 
 def _write_heartbeat(message: Heartbeat) -> bytes:
-    return _BEAT.pack(*message)
+    return _BEAT.pack(message.connections, message.is_open) + object_bytes(message.counts)
 
 
 def _read_heartbeat(reader: Reader) -> Heartbeat:
     connections, is_open = reader.take(_BEAT)
-    return Heartbeat(connections, bool(is_open))
+    return Heartbeat(connections, bool(is_open), reader.object())
 
 
 _KINDS: tuple[tuple[int, type, Callable[[Any], bytes], Callable[[Reader], WireMessage]], ...] = (

@@ -55,6 +55,9 @@ VERSION = 1
 """Rises when a message changes. Both ends of a link are of one installation, so other versions are refused."""
 
 
+NOTHING: Mapping[str, object] = {}
+
+
 class Hello(NamedTuple):
     """A gateway is here. It holds no session of this link yet, whatever an earlier link had."""
 
@@ -184,6 +187,8 @@ class Heartbeat(NamedTuple):
 
     connections: int = 0
     is_open: bool = False
+    counts: Mapping[str, object] = NOTHING
+    """What it has counted since its start, for the node's metrics."""
 
 
 WireMessage = (

@@ -348,8 +348,11 @@ class NodeLink:
         self._beat_timer = self._scheduler.after(self._lease_ms / BEATS_PER_LEASE, self._beat)
 
     def _say_alive(self) -> None:
-        connections = 0 if self._gateway is None else self._gateway.counters.connections
-        self._say(encode(Heartbeat(connections, self._is_open)))
+        if self._gateway is None:
+            self._say(encode(Heartbeat(0, self._is_open)))
+        else:
+            counters = self._gateway.counters
+            self._say(encode(Heartbeat(counters.connections, self._is_open, counters.numbers())))
 
     # What the node says.
 

@@ -1,8 +1,13 @@
 """What the gateway counts. Hot paths add to plain numbers; ``/metrics`` reads them."""
 
+from collections.abc import Mapping
+
 from pixiu.model.metric import Metric, Value
 
-__all__ = ["METRICS", "GatewayCounters"]
+__all__ = ["METRICS", "MOST", "GatewayCounters"]
+
+MOST = "connections_max"
+"""The one number that a gateway takes with it when it goes."""
 
 METRICS = (
     Metric("pixiu_gateway_connections", "gauge", "Connections of clients."),
@@ -45,12 +50,36 @@ class GatewayCounters:
         self.writes = 0
         self.written_bytes = 0
 
+    def numbers(self) -> dict[str, object]:
+        """All but the connections that are there, for another process to ``add``."""
+        return {
+            name: {label: number for (label,), number in value.items()} if isinstance(value, dict) else value
+            for name, value in vars(self).items()
+            if name != "connections"
+        }
+
+    def add(self, before: Mapping[str, object], after: Mapping[str, object]) -> None:
+        """Count what another process has counted between these two ``numbers``. What makes no sense is left out."""
+        for name, value in after.items():
+            mine, old = vars(self).get(name), before.get(name)
+            if isinstance(mine, dict) and isinstance(value, dict):
+                for label, number in value.items():
+                    if isinstance(number, int):
+                        mine[label,] = mine.get((label,), 0) + number - _whole(old, label)
+            elif isinstance(mine, int) and isinstance(value, int):
+                setattr(self, name, mine + value - (old if isinstance(old, int) else 0))
+
     def snapshot(self) -> dict[str, Value]:
         """The present values, by metric name."""
         return {
             metric.name: getattr(self, metric.name.removeprefix("pixiu_gateway_").removesuffix("_total"))
             for metric in METRICS
         }
+
+
+def _whole(numbers: object, label: str) -> int:
+    found = numbers.get(label) if isinstance(numbers, dict) else None
+    return found if isinstance(found, int) else 0
 
 
 def count(by: dict[tuple[str, ...], int], label: str) -> None:
