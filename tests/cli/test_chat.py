@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from tests.sdk.world import World
 
-pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning")
-
 
 async def until(pilot: Pilot[None], condition: Callable[[], object], seconds: float = 10) -> None:
     async with asyncio.timeout(seconds):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING
 
 import pytest
+import uvloop
 
 import pixiu
 from pixiu.model.errors import (
@@ -18,7 +20,7 @@ from pixiu.model.errors import (
     Unauthenticated,
     Unavailable,
 )
-from pixiu.sdk import Online, Place, PresenceEvent, RecallEvent, ReceiptEvent, TypingEvent
+from pixiu.sdk import Gap, GapEvent, Online, Place, PresenceEvent, RecallEvent, ReceiptEvent, TypingEvent
 from tests.sdk.world import QUICK, cut, eventually, take, told, wanted, world_at
 from tests.servers import free_port
 
@@ -45,6 +47,41 @@ async def test_two_people_talk(tmp_path: Path) -> None:
         )
         page = await alice.history("bob")
         assert [each.message_id for each in page.messages] == [answer.message_id, sent.message_id]
+
+
+def test_on_uvloop_as_on_the_standard_loop(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with world_at(tmp_path) as world, world.connect("alice") as alice, world.connect("bob") as bob:
+            await alice.send("bob", "fast")
+            assert [message.text for message in await take(bob, 1)] == ["fast"]
+            cut(bob)
+            await alice.send("bob", "and back")
+            assert [message.text for message in await take(bob, 1)] == ["and back"]
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(talk())
+
+
+async def test_a_large_group_is_heard_in_its_room(tmp_path: Path) -> None:
+    async with (
+        world_at(tmp_path, messaging={"group_inbox_limit": 1}) as world,
+        world.connect("alice") as alice,
+        world.connect("bob") as bob,
+    ):
+        await alice.create_group("crowd", name="Crowd", members=["bob"])
+        assert (await alice.group("crowd")).is_large
+        await bob.enter("g:crowd")
+        first = await alice.gsend("crowd", "one")
+        heard = await wanted(bob, lambda message: message.text == "one")
+        assert (heard.group, heard.message_id) == ("crowd", first.message_id)
+        await bob.leave("g:crowd")
+        missed = await alice.gsend("crowd", "two")
+        await bob.enter("g:crowd")
+        third = await alice.gsend("crowd", "three")
+        assert (await wanted(bob, lambda message: message.text == "three")).previous == missed.message_id
+        assert (await told(bob, GapEvent)).gap == Gap(Place("group", "crowd"), first.message_id, third.message_id)
+        pages = [page async for page in bob.close_gaps(group="crowd")]
+        assert [message.text for page in pages for message in page.messages] == ["two"] and not bob.gaps
 
 
 @pytest.mark.feature("R18")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from pixiu.model.session import Session
     from pixiu.node.host import MessagingHost
+    from pixiu.roles.gateway import Gateway
     from pixiu.sdk import Client, Message
 
 __all__ = ["QUICK", "World", "cut", "eventually", "take", "told", "wanted", "world_at"]
@@ -70,6 +71,11 @@ class World:
     def host(self) -> MessagingHost:
         assert self._node is not None and self._node._host is not None
         return self._node._host
+
+    @property
+    def gateway(self) -> Gateway:
+        assert self._node is not None and self._node._surfaces is not None
+        return self._node._surfaces.gateway
 
     def token(self, user: str, *, platform: str = "web", device: str = "", lifetime_ms: int | None = None) -> str:
         clock = SystemClock()
