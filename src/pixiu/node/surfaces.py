@@ -58,8 +58,9 @@ class Surfaces:
         *,
         is_dev: bool,
         health: Mapping[str, Handler],
+        name: str = "",
     ) -> None:
-        """``is_dev`` makes a signing key where there is none, and tokens for whoever asks."""
+        """``is_dev`` makes a signing key where there is none, and tokens for whoever asks. ``name`` is the node's."""
         messaging = host.messaging
         context = messaging.proxy.context
         keys = Keyring(root, clock)
@@ -91,7 +92,7 @@ class Surfaces:
         self.api = HttpApi(
             act=messaging.act, find_user=messaging.proxy.find_user, authentication=authentication,
             administration=NodeAdministration(host, doors), health=health, settings=settings.security, clock=clock,
-            pages=console_pages(is_dev=is_dev), issue_token=tokens.issue if is_dev else None,
+            pages=console_pages(is_dev=is_dev, node=name), issue_token=tokens.issue if is_dev else None,
         )  # fmt: skip
         doors.http = self.api.counters
         tls = None if self._certificates is None else self._certificates.context
