@@ -12,12 +12,19 @@ const clockOf = (seconds) => {
   return [at.getHours(), at.getMinutes(), at.getSeconds()].map((each) => String(each).padStart(2, '0')).join(':');
 };
 
+/** One line of the grid for each power of ten: those between say nothing more. */
+function powers(low, high) {
+  const found = [];
+  for (let power = Math.ceil(Math.log10(low) - 0.01); power <= Math.log10(high) + 0.01; power += 1) found.push(10 ** power);
+  return found;
+}
+
 function options({ series, format, log, filled }, width, height, onCursor) {
   const ink = token('--ink-3');
   const line = token('--line');
   const axis = { stroke: ink, font: `11px ${token('--font')}`, grid: { stroke: line, width: 1 }, ticks: { show: false } };
   return {
-    width, height, legend: { show: false }, padding: [8, 4, 0, 0],
+    width, height, legend: { show: false }, padding: [8, 18, 0, 0],
     cursor: { y: false, points: { size: 7 }, drag: { x: false, y: false } },
     scales: {
       x: { time: false },
@@ -26,8 +33,8 @@ function options({ series, format, log, filled }, width, height, onCursor) {
         : { range: (_, low, high) => [0, Math.max(high ?? 0, 1) * 1.15] },
     },
     axes: [
-      { ...axis, values: (_, splits) => splits.map(clockOf), space: 90 },
-      { ...axis, size: 58, values: (_, splits) => splits.map((each) => (each === null ? null : format(each))), ...(log ? {} : { space: 36 }) },
+      { ...axis, size: 26, values: (_, splits) => splits.map(clockOf), space: 90 },
+      { ...axis, size: 58, values: (_, splits) => splits.map(format), ...(log ? { splits: (_, __, low, high) => powers(low, high) } : { space: 36 }) },
     ],
     series: [
       {},

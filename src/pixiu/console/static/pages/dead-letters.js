@@ -76,7 +76,7 @@ export default function Page({ client, t }) {
   };
   return html`<${PageFrame} title=${t('nav.dead-letters')} text=${t('dead-letters.text')}
     actions=${letters.length > 1 && html`<${Button} onClick=${() => setAsked(letters)}>${t('dead-letters.replay.all')}<//>`}>
-    <${Loaded} of=${load}>${({ dead_letters: rows, has_more: more }) => html`<${Card} flush>
+    <${Loaded} of=${load}>${({ dead_letters: rows, has_more: more }) => html`<${Card} flush class="letters-card">
       <${Table} label=${t('nav.dead-letters')} columns=${columns} rows=${rows} keyOf=${(letter) => letter.id} onPick=${setInspected} empty=${empty} />
     <//>${more && html`<p class="small muted">${t('dead-letters.more')}</p>`}`}<//>
     ${asked ? html`<${Confirm} client=${client} letters=${asked} t=${t} onClose=${close} onDone=${() => { close(); load.reload(); }} />`

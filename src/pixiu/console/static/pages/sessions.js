@@ -60,7 +60,7 @@ export default function Page({ client, t, parts }) {
     go('sessions', typed.trim() ? [typed.trim()] : []);
   };
   const columns = [
-    { key: 'user', title: t('sessions.user'), show: (each) => html`<span class="row"><${Avatar} id=${each.user} size="s" /><b>${each.user}</b>${each.user === client.user && html`<${Badge} tone="accent">${t('sessions.you')}<//>`}</span>` },
+    { key: 'user', title: t('sessions.user'), show: (each) => html`<span class="row"><${Avatar} id=${each.user} size="s" /><b>${each.user}</b>${each.user === client.id && html`<${Badge} tone="accent">${t('sessions.you')}<//>`}</span>` },
     { key: 'platform', title: t('sessions.platform'), show: (each) => html`<${Badge}>${each.platform}<//>` },
     { key: 'device', title: t('sessions.device'), show: (each) => (each.device ? html`<span class="mono">${each.device}</span>` : '–') },
     { key: 'gateway', title: t('sessions.gateway'), show: (each) => html`<span class="small muted">${each.gateway}</span>` },
@@ -77,7 +77,7 @@ export default function Page({ client, t, parts }) {
       <${Button} kind="primary" icon="search" type="submit">${t('sessions.find')}<//>
       ${user && html`<${Button} onClick=${() => go('sessions')}>${t('sessions.all')}<//>`}
     </form>
-    <${Loaded} of=${load}>${(page) => html`<${Card} flush title=${page.user || undefined}
+    <${Loaded} of=${load}>${(page) => html`<${Card} flush class="sessions-card" title=${page.user || undefined}
         actions=${page.user && page.sessions.length > 1 && html`<${Button} small kind="danger" onClick=${() => setTarget({ user: page.user })}>${t('sessions.kick.all', { user: page.user })}<//>`}>
       <${Table} label=${t('nav.sessions')} columns=${columns} rows=${page.sessions} keyOf=${(each) => each.session_id} empty=${emptyOf(page)} />
     <//>${page.has_more && limit < 1000 && html`<div class="row centre"><${Button} onClick=${() => setLimit(Math.min(limit * 3, 1000))}>${t('sessions.more')}<//></div>`}`}<//>

@@ -22,13 +22,14 @@ addWords({
 const PAGE = 100;
 const TAIL_MAX = 300;
 const LINE = 16;
+const LAG_GOOD = 1000; // what is on its way in a busy second
 
 const worst = (topic) => Math.max(0, ...topic.subscribers.map((each) => each.lag));
 
 function Lag({ topic, t }) {
   if (!topic.subscribers.length) return html`<span class="muted small">${t('topics.nobody')}</span>`;
   const lag = worst(topic);
-  return lag ? html`<${Badge} tone="gold">${t('topics.behind', { n: number(lag) })}<//>` : html`<${Badge} tone="good">${t('topics.even')}<//>`;
+  return lag ? html`<${Badge} tone=${lag > LAG_GOOD ? 'gold' : ''}>${t('topics.behind', { n: number(lag) })}<//>` : html`<${Badge} tone="good">${t('topics.even')}<//>`;
 }
 
 const Name = ({ topic, t }) => html`<span class="row"><a class="mono strong" href=${linkTo('topics', topic.name)}>${topic.name}</a>${topic.is_reserved && html`<${Badge} tone="accent">${t('topics.own')}<//>`}</span>`;
@@ -45,7 +46,7 @@ function List({ client, t }) {
   ];
   const empty = html`<${Empty} icon="topics" title=${t('topics.none')} text=${t('topics.none.how')}><pre>pixiu queue create orders${'\n'}pixiu queue pub orders hello</pre><//>`;
   return html`<${PageFrame} title=${t('nav.topics')} text=${t('topics.text')}>
-    <${Loaded} of=${topics}>${({ topics: rows, has_more: more }) => html`<${Card} flush>
+    <${Loaded} of=${topics}>${({ topics: rows, has_more: more }) => html`<${Card} flush class="topics-card">
       <${Table} label=${t('nav.topics')} columns=${columns} rows=${rows} keyOf=${(topic) => topic.name} onPick=${(topic) => go('topics', [topic.name])} empty=${empty} />
     <//>${more && limit < 1000 && html`<div class="row centre"><${Button} onClick=${() => setLimit(Math.min(limit * 3, 1000))}>${t('topics.more')}<//></div>`}`}<//>
   <//>`;
@@ -144,7 +145,7 @@ function Topic({ client, name, t }) {
     { key: 'name', title: t('topics.reader'), show: (each) => html`<b class="mono">${each.name}</b>` },
     { key: 'state', title: t('topics.state'), show: (each) => html`<${Badge} tone=${each.is_live ? 'good' : ''}>${t(each.is_live ? 'topics.here' : 'topics.away')}<//>` },
     { key: 'event_id', title: t('topics.at'), right: true, show: (each) => number(Number(each.event_id)) },
-    { key: 'lag', title: t('topics.lag'), right: true, show: (each) => (each.lag ? html`<${Badge} tone="gold">${t('topics.behind', { n: number(each.lag) })}<//>` : t('topics.even')) },
+    { key: 'lag', title: t('topics.lag'), right: true, show: (each) => (each.lag ? html`<${Badge} tone=${each.lag > LAG_GOOD ? 'gold' : ''}>${t('topics.behind', { n: number(each.lag) })}<//>` : t('topics.even')) },
   ];
   const facts = (topic) => [bytes(topic.bytes), `${t('topics.newest')} ${topic.last_event_id}`, `${t('topics.created')} ${moment(topic.at)}`].join(' · ');
   return html`<${PageFrame} title=${html`<span class="mono">${name}</span>`} text=${load.data && !load.data.missing ? facts(load.data) : undefined}
