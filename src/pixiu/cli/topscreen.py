@@ -73,7 +73,7 @@ class TopScreen(App[None]):
     .tile .value { text-style: bold; }
     .tile Sparkline { height: 2; }
     #tables { height: 1fr; padding: 0 1; }
-    .box { border: round $primary 40%; height: 1fr; }
+    .box { border: round $primary 40%; border-title-color: $text; border-title-style: bold; height: 1fr; }
     #left { width: 2fr; }
     #right { width: 3fr; }
     #hops { height: 7; }
