@@ -71,7 +71,7 @@ export function Field({ label, hint, as = 'input', children, ...rest }) {
 export function hueOf(id) {
   let hash = 2166136261;
   for (const character of id) hash = Math.imul(hash ^ character.codePointAt(0), 16777619);
-  return Math.abs(hash) % 360;
+  return Math.round(((hash >>> 0) % 1009) * 137.508) % 360;
 }
 
 /** A coloured disc with the first letters of a name; square for groups and rooms. `state`: online, offline or nothing. */

@@ -318,11 +318,17 @@ export class Chat {
   async _reload() {
     const { thread } = this;
     if (!thread || thread.row.place.room !== undefined) return;
-    const limit = Math.max(PAGE, thread.messages.length);
-    const { messages, gaps } = await this.client.local(thread.row.place, { limit: limit + 1 });
+    const oldest = thread.messages[0]?.message_id;
+    const found = [];
+    let page;
+    do {
+      page = await this.client.local(thread.row.place, { before: found[found.length - 1]?.message_id, limit: PAGE });
+      found.push(...page.messages);
+    } while (page.messages.length === PAGE && oldest && compareIds(found[found.length - 1].message_id, oldest) > 0);
     if (this.thread !== thread) return;
-    thread.hasOlder = messages.length > limit;
-    thread.messages = messages.slice(0, limit).reverse();
+    const { gaps } = page;
+    thread.hasOlder = page.messages.length === PAGE;
+    thread.messages = found.reverse();
     this._showGaps(thread, gaps);
     this._tell();
   }
@@ -361,11 +367,11 @@ export class Chat {
     try {
       const { messages } = await this.client.closeGap(gap);
       if (this.thread !== thread) return;
-      const known = new Set(thread.messages.map((message) => message.message_id));
-      const fresh = messages.filter((message) => !known.has(message.message_id));
-      thread.messages = [...thread.messages, ...fresh].sort((a, b) => compareIds(a.message_id, b.message_id));
-      const { gaps } = await this.client.local(thread.row.place, { limit: 1 });
-      this._showGaps(thread, gaps);
+      // What was loaded above the oldest that is shown is shown from now on.
+      const [oldest] = thread.messages;
+      const lowest = messages[messages.length - 1];
+      if (lowest && oldest && compareIds(lowest.message_id, oldest.message_id) < 0) thread.messages = [lowest, ...thread.messages];
+      await this._reload();
     } finally {
       thread.busy.delete(gap.before);
       this._tell();

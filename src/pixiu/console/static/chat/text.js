@@ -9,15 +9,16 @@ export const nameOf = name;
 /** A notice of the system. */
 export function noticeOf(message, chat) {
   const { action = '', user = message.from } = message.fields ?? {};
-  const key = `notice.${action}`;
-  const text = t(key, { who: name(user, chat), by: name(message.from, chat), action });
+  const isToOther = message.group === undefined && message.from === chat.me;
+  const key = isToOther ? `notice.${action}.mine` : `notice.${action}`;
+  const text = t(key, { to: name(message.to ?? '', chat), who: name(user, chat), by: name(message.from, chat), action });
   return text === key ? t('notice.other', { who: name(message.from, chat), action: action || message.kind }) : text;
 }
 
 /** The last line of a conversation. */
 export function lineOf(row, chat) {
   const message = row.last;
-  if (!message) return row.place.room !== undefined && row.members !== null ? t('chat.listeners', { n: row.members }) : row.id === chat.me ? t('chat.note') : '';
+  if (!message) return row.place.room !== undefined && row.members !== null ? t('chat.listeners', { n: row.members }) : row.id === chat.me ? t('chat.note') : t('chat.empty');
   if (message.recalled) return message.from === chat.me ? t('chat.recalled.mine') : t('chat.recalled', { who: name(message.from, chat) });
   if (message.kind === 'system') return noticeOf(message, chat);
   const text = bodyOf(message);
