@@ -105,6 +105,12 @@ def test_a_topic_is_found_opened_by_keyboard_and_followed_live(world: BrowserWor
     assert tail.count() == 2
     page.get_by_role("button", name="Go on").click()
     expect(tail).to_have_count(3)
+    page.get_by_role("button", name="Pause").click()
+    publish(world, "orders", *(b"%d" % number for number in range(400)))
+    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("tab", name="Text").click()
+    expect(tail.first).to_contain_text("399")
+    expect(page.locator(".tail .gap")).to_have_count(1)  # what is too much is passed over, and said
     page.get_by_role("button", name="All topics").click()
     expect(page.locator("h1")).to_have_text("Topics")
 
