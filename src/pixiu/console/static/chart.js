@@ -30,7 +30,7 @@ function options({ series, format, log, filled }, width, height, onCursor) {
       x: { time: false },
       y: log
         ? { distr: 3, log: 10, range: (_, low, high) => (low === null || !(low > 0) ? [0.1, 100] : uPlot.rangeLog(low, Math.max(high, low * 10), 10, true)) }
-        : { range: (_, low, high) => [0, Math.max(high ?? 0, 1) * 1.15] },
+        : { range: (_, low, high) => [0, Math.max((high ?? 0) * 1.15, 4)] },
     },
     axes: [
       { ...axis, size: 26, values: (_, splits) => splits.map(clockOf), space: 90 },
