@@ -1,4 +1,4 @@
-"""The console around its pages: logging in, languages, colours, keyboard, a phone; and nothing that the policy forbids."""
+"""The console around its pages: logging in, languages, colours, keyboard, a phone; under its policy."""
 
 import json
 from collections.abc import Iterator
@@ -177,7 +177,7 @@ def test_a_phone_shows_one_thing_at_a_time(world: BrowserWorld, width: int) -> N
 
 
 def test_a_server_without_dev_asks_for_a_token_and_makes_none(world: BrowserWorld, tmp_path: Path) -> None:
-    plain = BrowserWorld(tmp_path / "data", world._browser, ())
+    plain = world.another(tmp_path / "data")
     plain.start()
     try:
         assert httpx.get(f"{plain.url}/console.json").json()["dev"] is False

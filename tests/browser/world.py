@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.browser.chromium import ARGUMENTS, CHROMIUM, require_chromium
 from tests.servers import free_port, wait_for
@@ -77,6 +77,10 @@ class BrowserWorld:
         assert found.status_code == 200, found.text
         return dict(found.json())
 
+    def another(self, data: Path, *options: str) -> "BrowserWorld":
+        """A second node for the same browser, not started."""
+        return BrowserWorld(data, self._browser, options)
+
     # The browser.
 
     def context(self, **options: Any) -> BrowserContext:
@@ -90,9 +94,13 @@ class BrowserWorld:
     def tab(self, context: BrowserContext) -> Page:
         """A window, watched for complaints."""
         page = context.new_page()
-        page.on("console", lambda said: said.type == "error" and self.complaints.append(said.text))
+        page.on("console", self._heard)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         return page
+
+    def _heard(self, said: ConsoleMessage) -> None:
+        if said.type == "error":
+            self.complaints.append(said.text)
 
     def log_in(self, user: str, context: BrowserContext | None = None, **options: Any) -> Page:
         """A window in which that user chats."""
@@ -107,7 +115,7 @@ class BrowserWorld:
     def close_windows(self) -> None:
         """Forget the windows of a test, and say what the browser complained of."""
         for context in self._contexts:
-            context.close()
+            context.close()  # closing twice is fine
         self._contexts.clear()
         heard, self.complaints = self.complaints, []
         forgiven, self.forgiven = self.forgiven, ()

@@ -890,6 +890,7 @@ export class Client {
         else params.with[place.with] = last;
       }
       const { messages, gaps, has_more: hasMore } = await this.act('sync', params);
+      await this._covered(left, messages, gaps);
       for (const gap of gaps) await this._keepGap(gap);
       const { added } = await this._store.save(messages.map((each) => rowOf(each, this.id)));
       for (const { message } of added.sort((a, b) => (a.key < b.key ? -1 : 1))) await this._tell(message);
@@ -900,6 +901,26 @@ export class Client {
         if (!newest.has(key) || compareIds(newest.get(key), each.message_id) < 0) newest.set(key, each.message_id);
       }
       left = left.filter(([place]) => place.with !== undefined && newest.has(placeKey(place))).map(([place]) => [place, newest.get(placeKey(place))]);
+    }
+  }
+
+  /** What a sync has brought leaves no gap where it lies: from the last message that was here, or from the gap it tells of. */
+  async _covered(lasts, messages, gaps) {
+    const newest = new Map();
+    for (const each of messages) {
+      const key = placeKey(placeOfMessage(each, this.id));
+      if (!newest.has(key) || compareIds(newest.get(key), each.message_id) < 0) newest.set(key, each.message_id);
+    }
+    const lowest = new Map([...lasts.map(([place, last]) => [placeKey(place), last]), ...gaps.map((gap) => [placeKey(gap), gap.before])]);
+    for (const [key, high] of newest) await this._trim(key, lowest.get(key) ?? high, high);
+  }
+
+  /** Everything from `low` to `high` is here: gaps of that place end above or below it. */
+  async _trim(place, low, high) {
+    for (const gap of await this._store.gaps(place)) {
+      if (compareIds(gap.before, low) <= 0 || compareIds(gap.before, high) > 0) continue;
+      await this._store.dropGap(place, gap);
+      if (compareIds(gap.after, low) < 0) await this._store.putGap(place, { ...gap, before: low });
     }
   }
 
@@ -953,8 +974,7 @@ export class Client {
     const page = await this.act('history', { ...where, before: gap.before, after: gap.after, limit, direction: 'backward' });
     await this._store.save(page.messages.map((each) => rowOf(each, this.id)));
     const left = page.has_more && page.min ? { ...gap, before: page.min } : null;
-    if (left) await this._store.putGap(place, left);
-    await this._store.dropGap(place, gap);
+    await this._trim(place, left ? left.before : gap.after, gap.before);
     this._emit('gap', left ?? { ...gap, isClosed: true });
     return { messages: page.messages, gap: left };
   }
