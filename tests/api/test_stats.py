@@ -92,11 +92,13 @@ async def test_the_tail_of_a_topic_is_its_newest_messages_and_then_what_follows(
         assert [b64decode(each["body"]) for each in rows[:2]] == [b"28", b"29"]
         assert (rows[2]["bytes"], rows[2]["is_cut"], rows[2]["headers"]) == (8000, True, {"k": "v"})
         assert len(b64decode(rows[2]["body"])) == 4096
-        assert rows[2]["event_id"] == page["last_event_id"]
+        assert rows[2]["event_id"] == page["topic"]["last_event_id"]
         everything = (await world.get("/v1/admin/topics/a/b/tail?limit=200", admin=True)).json()["messages"]
         assert len(everything) == 31
         await publish(world, "a/b", Message(b"new"))
-        after = (await world.get(f"/v1/admin/topics/a/b/tail?after={page['last_event_id']}", admin=True)).json()
+        after = (
+            await world.get(f"/v1/admin/topics/a/b/tail?after={page['topic']['last_event_id']}", admin=True)
+        ).json()
         assert [b64decode(each["body"]) for each in after["messages"]] == [b"new"]
         for wrong, status in (("nothing/tail", 404), ("a/b/tail?limit=201", 400), ("a/b/tail?after=-1", 400)):
             assert (await world.get(f"/v1/admin/topics/{wrong}", admin=True)).status_code == status

@@ -301,8 +301,7 @@ COMPONENTS: dict[str, Schema] = {
         required=("name", "at", "expires_at", "is_reserved", "bytes", "last_event_id", "subscribers"),
     ),
     "Tail": thing(
-        {"name": TEXT, "last_event_id": ID, "messages": list_of(ref("TopicMessage"))},
-        required=("name", "last_event_id", "messages"),
+        {"topic": ref("Topic"), "messages": list_of(ref("TopicMessage"))}, required=("topic", "messages")
     ),
     "TopicMessage": {
         **thing(

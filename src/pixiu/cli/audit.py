@@ -2,10 +2,11 @@
 
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from pixiu.cli.calling import Caller, Token, Url
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import print_json, print_rows, progress
 from pixiu.model.errors import ConfigError, NotFound, Unavailable
@@ -15,10 +16,20 @@ __all__ = ["app"]
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
+AUDIT_SECONDS = 610.0
+"""A server gives up a little earlier, and says so."""
+
+_COUNTS = ("accepted", "intended", "acked", "waiting", "expired", "dead", "resent")
+
 
 @app.command()
 def audit(
-    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Audit this data directory.")] = DEFAULT_DATA,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="DIR", help="Audit this data directory, served or not.  [default: pixiu-data]"),
+    ] = None,
+    url: Url = None,
+    token: Token = None,
     since: Annotated[
         str | None, typer.Option("--from", metavar="T", help="Only messages accepted at or after this time.")
     ] = None,
@@ -29,34 +40,58 @@ def audit(
 ) -> None:
     """Recompute from the log who should have got what, compare with the stores, and name what does not balance.
 
-    T is a time like 2026-11-15T08:00 (of this machine's zone, or with its own), or milliseconds since the epoch.
-    Exit code 1: the books do not balance.
+    A server that runs on --data, or at --url, is asked for it. T is a time like 2026-11-15T08:00 (of this machine's
+    zone, or with its own), or milliseconds since the epoch. Exit code 1: the books do not balance.
     """
+    if url is not None and data is not None:
+        raise ConfigError("say where once: --url or --data")
     at_least, before = _milliseconds("--from", since) or 0, _milliseconds("--to", until)
+    directory = data or DEFAULT_DATA
+    holder = None if url is not None else find_server(directory)
+    if holder is not None and holder.http is None:
+        raise Unavailable(
+            f"a node without HTTP runs on {directory} (pid {holder.pid}): a program asks it with node.audit(); "
+            "or stop it first"
+        )
+    if url is not None or holder is not None:
+        report = _asked(Caller(url, token, data), at_least, before)
+    else:
+        report = _stopped(directory, at_least, before)
+    if json:
+        print_json(report)
+    else:
+        _print(report)
+    if not report["balanced"]:
+        raise typer.Exit(1)
+
+
+def _asked(caller: Caller, at_least: int, before: int | None) -> dict[str, Any]:
+    """The report of a server that runs."""
+    query = f"?from={at_least}" + ("" if before is None else f"&to={before}")
+    with progress("auditing", None):
+        return dict(caller.get(f"/v1/admin/audit{query}", timeout_seconds=AUDIT_SECONDS))
+
+
+def _stopped(data: Path, at_least: int, before: int | None) -> dict[str, Any]:
+    """The report of a data directory that nobody serves."""
     if not (data / "queue").is_dir():
-        raise NotFound(f"there is no log in {data}; name its data directory with --data")
-    holder = find_server(data)
-    if holder is not None:
-        raise Unavailable(f"a node runs on {data} (pid {holder.pid}): ask it (node.audit()), or stop it first")
+        raise NotFound(f"there is no log in {data}; name its data directory with --data, or a server with --url")
     from pixiu.node import audit_stopped
 
     with DataDirectory.open(data), progress("auditing", None) as bar:
-        report = audit_stopped(data, bar.advance_to, at_least=at_least, before=before)
-    if json:
-        print_json(report.as_json())
-    else:
-        rows = [(name, getattr(report, name)) for name in ("accepted", "intended", "acked", "waiting", "expired")]
-        rows += [("dead", report.dead), ("resent", report.resent)]
-        if report.stored:
-            rows.append(("stored only (large groups)", report.stored))
-        print_rows(("what", "count"), rows)
-        for title, found in (("lost", report.lost), ("twice", report.duplicates)):
-            if found:
-                named = [(str(row["message_id"]), _place(row), str(row["reason"])) for row in found]
-                print_rows((title, "where", "why"), named)
-        print("balanced" if report.balanced else "NOT balanced", f"(log through event {report.cut})")
-    if not report.balanced:
-        raise typer.Exit(1)
+        return audit_stopped(data, bar.advance_to, at_least=at_least, before=before).as_json()
+
+
+def _print(report: dict[str, Any]) -> None:
+    rows = [(name, report[name]) for name in _COUNTS]
+    if report["stored"]:
+        rows.append(("stored only (large groups)", report["stored"]))
+    print_rows(("what", "count"), rows)
+    for title, found in (("lost", report["lost"]), ("twice", report["duplicates"])):
+        if found:
+            named = [(str(row["message_id"]), _place(row), str(row["reason"])) for row in found]
+            print_rows((title, "where", "why"), named)
+    print("balanced" if report["balanced"] else "NOT balanced", f"(log through event {report['cut']})")
 
 
 def _place(row: dict[str, object]) -> str:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
+from time import monotonic
 from typing import Annotated, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
@@ -65,21 +66,32 @@ class Caller:
             raise ConfigError(f"--url must begin with http:// or https://, not {self.url!r}")
         if token is None and data is None and url is not None and not _is_here(self.url):
             raise ConfigError(f"give --token: a token of this machine's node is not for {self.url}")
-        self._token = token or _own_token(data or DEFAULT_DATA)
+        self._given = token
+        self._data = data or DEFAULT_DATA
+        self._own, self._own_until = "", 0.0
+        self._bearer()  # what is wrong with it is said before anything is done
 
-    def get(self, path: str) -> Any:
+    def _bearer(self) -> str:
+        """The token that was given, or one of our own, made anew before it ends."""
+        if self._given is not None:
+            return self._given
+        if monotonic() >= self._own_until:
+            self._own, self._own_until = _own_token(self._data), monotonic() + OWN_TOKEN_MS / 2000
+        return self._own
+
+    def get(self, path: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Any:
         """Ask."""
-        return self._call("GET", path, None)
+        return self._call("GET", path, None, timeout_seconds)
 
     def post(self, path: str, content: object) -> Any:
         """Tell."""
-        return self._call("POST", path, json.dumps(content, ensure_ascii=False).encode())
+        return self._call("POST", path, json.dumps(content, ensure_ascii=False).encode(), TIMEOUT_SECONDS)
 
-    def _call(self, method: str, path: str, body: bytes | None) -> Any:
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+    def _call(self, method: str, path: str, body: bytes | None, timeout_seconds: float) -> Any:
+        headers = {"Authorization": f"Bearer {self._bearer()}", "Content-Type": "application/json"}
         request = Request(self.url + path, data=body, headers=headers, method=method)
         try:
-            with build_opener(_NoRedirect).open(request, timeout=TIMEOUT_SECONDS) as answer:
+            with build_opener(_NoRedirect).open(request, timeout=timeout_seconds) as answer:
                 return json.loads(answer.read(ANSWER_BYTES_MAX))
         except HTTPError as error:
             raise _explained(error.code, error.read(ANSWER_BYTES_MAX)) from error

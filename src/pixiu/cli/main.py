@@ -18,7 +18,10 @@ from pixiu.model.version import __version__
 __all__ = ["app", "main"]
 
 # A verb is the typer application `app` of the module pixiu.cli.<verb>, without its hyphen.
-VERBS = ("serve", "queue", "token", "chat", "push", "dead-letters", "audit", "rebuild", "sim", "backup", "restore")
+VERBS = (
+    "serve", "queue", "token", "chat", "push", "top", "dead-letters", "audit", "rebuild", "backup", "restore", "doctor",
+    "sim",
+)  # fmt: skip
 
 HIDDEN = ("gateway",)
 """Verbs that other verbs use."""

@@ -109,9 +109,9 @@ class Pages:
         return found
 
 
-def console_pages(*, is_dev: bool) -> Pages:
-    """The console. ``is_dev``: a name is enough to log in."""
-    return Pages(STATIC, made={"/console.json": {"dev": is_dev, "version": __version__}})
+def console_pages(*, is_dev: bool, node: str = "") -> Pages:
+    """The console. ``is_dev``: a name is enough to log in. ``node`` tells apart what browsers keep of several nodes."""
+    return Pages(STATIC, made={"/console.json": {"dev": is_dev, "version": __version__, "node": node}})
 
 
 def policy_for(index: bytes) -> str:

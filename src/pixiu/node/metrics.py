@@ -9,6 +9,7 @@ from pixiu.queue.metrics import METRICS as QUEUE
 from pixiu.roles.broker.metrics import METRICS as BROKER
 from pixiu.roles.broker.metrics import snapshot as broker_snapshot
 from pixiu.roles.carrier.metrics import METRICS as CARRIER
+from pixiu.roles.carrier.metrics import snapshot as carrier_snapshot
 from pixiu.roles.gateway.metrics import METRICS as GATEWAY
 from pixiu.roles.horn.metrics import METRICS as HORN
 from pixiu.roles.proxy.metrics import METRICS as PROXY
@@ -29,7 +30,7 @@ DECLARED = (*QUEUE, *PROXY, *CARRIER, *RELAY, *HORN, *GATEWAY, *BROKER, *API)
 def add_roles(metrics: Metrics, messaging: Messaging, surfaces: Surfaces) -> None:
     """Export what the roles of messaging and its doors count."""
     metrics.add(PROXY, lambda: proxy_snapshot(messaging.proxy))
-    metrics.add(CARRIER, messaging.carrier.counters.snapshot)
+    metrics.add(CARRIER, lambda: carrier_snapshot(messaging.carrier))
     metrics.add(RELAY, messaging.relay.counters.snapshot)
     metrics.add(HORN, messaging.horn.counters.snapshot)
     metrics.add(GATEWAY, surfaces.gateway_counters.snapshot)

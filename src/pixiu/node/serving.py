@@ -127,7 +127,7 @@ class Node:
         self._links = TcpLinks(loop)
         self._replication = engine.replication = Replication(
             engine,
-            name=settings.replication.name or f"node-{sha256(directory.key.encode()).hexdigest()[:8]}",
+            name=self._name(),
             follow=None if self._follow is None else f"{self._follow[0]}:{self._follow[1]}",
             links=self._links,
             restart=self.wants_restart.set,
@@ -143,6 +143,10 @@ class Node:
         http_address = await self._start_http() if self._with_http else None
         directory.announce(address=queue_address, http=http_address)
         return Running(queue_address, http_address, directory.path)
+
+    def _name(self) -> str:
+        """What others call this node: as its settings say, or after its data."""
+        return self._settings.replication.name or f"node-{sha256(self._directory.key.encode()).hexdigest()[:8]}"
 
     async def _start_http(self) -> str:
         """A follower has health and metrics; a leader has everything."""
@@ -166,7 +170,7 @@ class Node:
         self._host = MessagingHost(engine, scheduler, settings, root, creates_users=self._is_dev)
         self._surfaces = Surfaces(
             self._host, root, settings, engine.clock, scheduler, is_dev=self._is_dev, health=health,
-            connections_max=self._gateway_max,
+            name=self._name(), connections_max=self._gateway_max,
         )  # fmt: skip
         add_roles(metrics, self._host.messaging, self._surfaces)
         port, _ = await self._surfaces.start()

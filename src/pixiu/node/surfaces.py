@@ -79,11 +79,12 @@ class Surfaces:
         *,
         is_dev: bool,
         health: Mapping[str, Handler],
+        name: str = "",
         connections_max: int | None = None,
     ) -> None:
         """``is_dev`` makes a signing key where there is none, and tokens for whoever asks.
 
-        ``connections_max`` is what the system allows here.
+        ``name`` is the node's; ``connections_max`` is what the system allows here.
         """
         messaging = host.messaging
         keys = Keyring(root, clock)
@@ -96,7 +97,7 @@ class Surfaces:
         self.api = HttpApi(
             act=messaging.act, find_user=messaging.proxy.find_user, authentication=authentication,
             administration=NodeAdministration(host, doors), health=health, settings=settings.security, clock=clock,
-            pages=console_pages(is_dev=is_dev), issue_token=tokens.issue if is_dev else None,
+            pages=console_pages(is_dev=is_dev, node=name), issue_token=tokens.issue if is_dev else None,
         )  # fmt: skip
         self._http = HttpServer(
             self.api,

@@ -63,7 +63,7 @@ class TopicViews:
             rows = [self._record_row(record) for record in topic_records(log, name, start, limit)]
         else:
             rows = [_message_row(message) for message in topic_messages(log, start, limit)]
-        return {"name": name, "messages": rows, "last_event_id": str(log.last_event_id)}
+        return {"topic": self._view(topic), "messages": rows}
 
     def _view(self, topic: Topic) -> Answer:
         log = self._engine.topics.log_of(topic)

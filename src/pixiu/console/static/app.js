@@ -26,7 +26,7 @@ function App() {
     logOut(client);
     setClient(null);
   };
-  return html`${client ? html`<${Shell} key=${client.user} client=${client} onLeave=${leave} />` : html`<${LogIn} onClient=${setClient} />`}<${Toasts} />`;
+  return html`${client ? html`<${Shell} key=${client.id} client=${client} onLeave=${leave} />` : html`<${LogIn} onClient=${setClient} />`}<${Toasts} />`;
 }
 
 function LanguageButton({ named }) {
@@ -102,7 +102,7 @@ function Shell({ client, onLeave }) {
     if (!NAMES.has(route.page)) go('chat', [], { replace: true });
   }, [route.page]);
   useEffect(() => {
-    document.title = `${page === 'chat' ? client.user : t(`nav.${page}`)} · Pixiu`;
+    document.title = `${page === 'chat' ? client.id : t(`nav.${page}`)} · Pixiu`;
   });
   return html`<div class="shell">
     <nav class="rail ${isOpen ? 'open' : ''}" aria-label=${t('nav.pages')}>
@@ -111,7 +111,7 @@ function Shell({ client, onLeave }) {
         ${name === 'chat' && html`<div class="rule" role="presentation" />`}`)}
       <div class="push" />
       <${LanguageButton} named /><${ThemeButton} named />
-      <button type="button" class="tool" onClick=${onLeave} aria-label=${`${t('log.out')} (${client.user})`}><${Icon} name="logout" /><span>${t('log.out')}</span></button>
+      <button type="button" class="tool" onClick=${onLeave} aria-label=${`${t('log.out')} (${client.id})`}><${Icon} name="logout" /><span>${t('log.out')}</span></button>
     </nav>
     ${isOpen && html`<button type="button" class="shade" aria-label=${t('menu.close')} onClick=${() => setOpen(false)} />`}
     <div class="stage"><${ConnectionBanner} client=${client} onLeave=${onLeave} /><main><${Opened} key=${page} name=${page} parts=${route.parts} client=${client} /></main></div>

@@ -7,7 +7,7 @@
 import { connect, request } from '/pixiu.js';
 
 const KEPT_AS = 'pixiu.session';
-const facts = await fetch('/console.json').then((answer) => answer.json()).catch(() => ({ dev: false, version: '' }));
+const facts = await fetch('/console.json').then((answer) => answer.json()).catch(() => ({ dev: false, version: '', node: '' }));
 
 /** Was the server started with `--dev`? Then a name is enough. */
 export const isDev = facts.dev;
@@ -77,7 +77,7 @@ function open(session) {
         return token;
       }
     : null;
-  const client = connect({ url: location.origin, token, user: session.user, refreshToken: refresh, store: 'indexeddb' });
+  const client = connect({ url: location.origin, token, user: session.user, refreshToken: refresh, store: 'indexeddb', storeName: `pixiu ${facts.node} ${session.user}` });
   const asUser = client.http.bind(client);
   client.http = async (path, options = {}) => {
     if (!path.startsWith('/v1/admin') && !path.startsWith('/v1/push')) return asUser(path, options);

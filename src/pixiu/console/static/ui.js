@@ -31,7 +31,7 @@ const ICONS = {
   logout: 'M14 4H6v16h8m-4-8h11m-4-4 4 4-4 4',
   menu: 'M4 7h16M4 12h16M4 17h16',
   moon: 'M20 14.5A8.5 8.5 0 0 1 9.5 4a8.5 8.5 0 1 0 10.5 10.5Z',
-  more: 'M5 12h.01M12 12h.01M19 12h.01',
+  more: 'M5.5 12.6a.6.6 0 1 0 0-1.2.6.6 0 0 0 0 1.2Zm6.5 0a.6.6 0 1 0 0-1.2.6.6 0 0 0 0 1.2Zm6.5 0a.6.6 0 1 0 0-1.2.6.6 0 0 0 0 1.2Z',
   pause: 'M9 5v14M15 5v14',
   pipeline: 'M4 20V11m5.3 9V5m5.4 15v-6M20 20V8',
   play: 'M7 4.5v15l12-7.5Z',
@@ -71,7 +71,7 @@ export function Field({ label, hint, as = 'input', children, ...rest }) {
 export function hueOf(id) {
   let hash = 2166136261;
   for (const character of id) hash = Math.imul(hash ^ character.codePointAt(0), 16777619);
-  return Math.abs(hash) % 360;
+  return Math.round(((hash >>> 0) % 1009) * 137.508) % 360;
 }
 
 /** A coloured disc with the first letters of a name; square for groups and rooms. `state`: online, offline or nothing. */

@@ -1,11 +1,19 @@
 """What the carrier counts. Hot paths add to plain numbers; ``/metrics`` reads them."""
 
-from pixiu.model.metric import HOP_SECONDS, Histogram, Metric, Value
+from __future__ import annotations
 
-__all__ = ["METRICS", "CarrierCounters"]
+from typing import TYPE_CHECKING
+
+from pixiu.model.metric import HOP_SECONDS, Histogram, Metric, Snapshot
+
+if TYPE_CHECKING:
+    from pixiu.roles.carrier.consume import Carrier
+
+__all__ = ["METRICS", "CarrierCounters", "snapshot"]
 
 METRICS = (
     Metric("pixiu_carrier_records_total", "counter", "Records of the log that were applied."),
+    Metric("pixiu_carrier_behind", "gauge", "Events of the log that the slowest of the stores has before it."),
     Metric("pixiu_carrier_apply_seconds", "histogram", "From a flush of the log to its records being applied."),
     Metric("pixiu_carrier_entries_total", "counter", "Ids that entered inboxes."),
     Metric("pixiu_carrier_evicted_total", "counter", "Ids that were dropped from full inboxes."),
@@ -18,6 +26,16 @@ METRICS = (
     Metric("pixiu_carrier_replayed_total", "counter", "Dead letters that were given back."),
     Metric("pixiu_carrier_notifications_total", "counter", "Notification tasks that were made."),
 )
+
+
+def snapshot(carrier: Carrier) -> Snapshot:
+    """The present values, by metric name."""
+    counted = {
+        metric.name: getattr(carrier.counters, metric.name.removeprefix("pixiu_carrier_").removesuffix("_total"))
+        for metric in METRICS
+        if metric.name != "pixiu_carrier_behind"
+    }
+    return {**counted, "pixiu_carrier_behind": carrier.behind}
 
 
 class CarrierCounters:
@@ -36,10 +54,3 @@ class CarrierCounters:
         self.dead_letters = 0
         self.replayed = 0
         self.notifications = 0
-
-    def snapshot(self) -> dict[str, Value]:
-        """The present values, by metric name."""
-        return {
-            metric.name: getattr(self, metric.name.removeprefix("pixiu_carrier_").removesuffix("_total"))
-            for metric in METRICS
-        }

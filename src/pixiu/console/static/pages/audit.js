@@ -1,6 +1,83 @@
-/** Placeholder of the page "audit". */
-import { Empty, PageFrame, html } from '/ui.js';
+/** The proof: who should have got what, recomputed from the log, against what the stores hold. */
+import { moment, number } from '/format.js';
+import { addWords } from '/i18n.js';
+import { Button, Card, Empty, ErrorBox, Icon, PageFrame, Table, html, useState } from '/ui.js';
+
+addWords({
+  en: {
+    'audit.text': 'Replays the whole log, recomputes who should have got what, and compares that with what the stores hold.', 'audit.run': 'Take the books', 'audit.again': 'Take them again', 'audit.running': 'Reading the log …', 'audit.first': 'Is everything where it should be?', 'audit.first.how': 'An audit counts every accepted message and every inbox it was meant for. It runs beside the traffic.',
+    'audit.good': 'The books balance', 'audit.good.text': 'Nothing lost, nothing doubled. {n} message, each in its place.|Nothing lost, nothing doubled. {n} messages, each in its place.', 'audit.bad': 'The books do not balance', 'audit.bad.text': '{lost} lost, {twice} doubled.', 'audit.none': 'There is nothing to balance yet: no message was accepted.',
+    'audit.intended': 'Intended', 'audit.acked': 'Acked', 'audit.waiting': 'Waiting', 'audit.expired': 'Expired', 'audit.dead': 'Dead', 'audit.accepted': 'Messages accepted', 'audit.resent': 'Sent again', 'audit.stored': 'Stored only (large groups)', 'audit.undecodable': 'Records that made no sense', 'audit.cut': 'Log through event', 'audit.at': 'Taken',
+    'audit.intended.text': 'inboxes that should get it', 'audit.acked.text': 'devices hold it', 'audit.waiting.text': 'kept for those away', 'audit.expired.text': 'waited too long', 'audit.dead.text': 'not to be kept',
+    'audit.equals': 'equals', 'audit.differs': 'differs from', 'audit.plus': 'plus', 'audit.lost': 'Lost', 'audit.twice': 'Doubled', 'audit.message': 'Message', 'audit.where': 'Where', 'audit.why': 'Why', 'audit.place': 'user {user}, {platform}', 'audit.counts': 'Counts', 'audit.from': 'Accepted from', 'audit.to': 'Accepted before', 'audit.window': 'Only a part of the time',
+  },
+  zh: {
+    'audit.text': '重放整个日志，重新计算谁应收到什么，并与存储中的内容核对。', 'audit.run': '开始对账', 'audit.again': '再次对账', 'audit.running': '正在读取日志……', 'audit.first': '一切都在该在的地方吗？', 'audit.first.how': '审计清点每一条已接收的消息，以及它应到达的每一个收件箱。可与业务同时运行。',
+    'audit.good': '账目平衡', 'audit.good.text': '不丢一条，不重一条。{n} 条消息，各在其位。', 'audit.bad': '账目不平', 'audit.bad.text': '丢失 {lost}，重复 {twice}。', 'audit.none': '还没有可对的账：尚未接收任何消息。',
+    'audit.intended': '应达', 'audit.acked': '已确认', 'audit.waiting': '等待中', 'audit.expired': '已过期', 'audit.dead': '已作废', 'audit.accepted': '已接收消息', 'audit.resent': '重发', 'audit.stored': '仅存储（大群）', 'audit.undecodable': '无法理解的记录', 'audit.cut': '日志至事件', 'audit.at': '对账时间',
+    'audit.intended.text': '应收到的收件箱', 'audit.acked.text': '设备已持有', 'audit.waiting.text': '为离线者保留', 'audit.expired.text': '等待过久', 'audit.dead.text': '无需保留',
+    'audit.equals': '等于', 'audit.differs': '不等于', 'audit.plus': '加', 'audit.lost': '丢失', 'audit.twice': '重复', 'audit.message': '消息', 'audit.where': '位置', 'audit.why': '原因', 'audit.place': '用户 {user}，{platform}', 'audit.counts': '计数', 'audit.from': '接收时间不早于', 'audit.to': '接收时间早于', 'audit.window': '只对一段时间',
+  },
+});
+
+const PARTS = ['acked', 'waiting', 'expired', 'dead'];
+const COLOURS = { acked: '--chart-1', waiting: '--chart-2', expired: '--chart-3', dead: '--chart-4' };
+
+const Term = ({ name, value, t, colour }) => html`<div class="term"><span class="value">${number(value)}</span><b>${colour && html`<i style=${{ background: `var(${colour})` }} />`}${t(`audit.${name}`)}</b><small>${t(`audit.${name}.text`)}</small></div>`;
+
+function Equation({ report, t }) {
+  const sum = PARTS.reduce((total, name) => total + report[name], 0);
+  const fits = sum === report.intended;
+  return html`<div class="equation" role="group" aria-label=${t('audit.counts')}>
+    <${Term} name="intended" value=${report.intended} t=${t} />
+    <span class="sign ${fits ? '' : 'bad'}" aria-label=${t(fits ? 'audit.equals' : 'audit.differs')}>${fits ? '=' : '≠'}</span>
+    ${PARTS.map((name, index) => html`${index > 0 && html`<span class="sign" aria-label=${t('audit.plus')}>+</span>`}<${Term} name=${name} value=${report[name]} t=${t} colour=${COLOURS[name]} />`)}
+  </div>
+  ${sum > 0 && html`<div class="share" aria-hidden="true">${PARTS.filter((name) => report[name] > 0).map((name) => html`<i key=${name} style=${{ flexGrow: report[name], background: `var(${COLOURS[name]})` }} />`)}</div>`}`;
+}
+
+function Named({ title, rows, t }) {
+  const columns = [
+    { key: 'message_id', title: t('audit.message'), show: (row) => html`<span class="mono">${row.message_id}</span>` },
+    { key: 'where', title: t('audit.where'), show: (row) => (row.user === undefined ? '–' : t('audit.place', row)) },
+    { key: 'reason', title: t('audit.why') },
+  ];
+  return html`<${Card} flush title=${title}><${Table} label=${title} columns=${columns} rows=${rows} /><//>`;
+}
+
+function Report({ report, at, t }) {
+  const state = report.balanced ? 'good' : 'bad';
+  const text = report.balanced ? (report.accepted ? t('audit.good.text', { n: number(report.accepted) }) : t('audit.none')) : t('audit.bad.text', { lost: number(report.lost_count ?? report.lost.length), twice: number(report.duplicate_count ?? report.duplicates.length) });
+  const facts = { accepted: number(report.accepted), resent: number(report.resent), stored: report.stored && number(report.stored), undecodable: report.undecodable && number(report.undecodable), cut: number(report.cut), at: moment(at) };
+  return html`<section class="verdict ${state}" role="status"><${Icon} name=${report.balanced ? 'audit' : 'alert'} size=${44} /><div><h2>${t(`audit.${state}`)}</h2><p>${text}</p></div></section>
+    <${Card}><${Equation} report=${report} t=${t} /><//>
+    ${report.lost.length > 0 && html`<${Named} title=${t('audit.lost')} rows=${report.lost} t=${t} />`}
+    ${report.duplicates.length > 0 && html`<${Named} title=${t('audit.twice')} rows=${report.duplicates} t=${t} />`}
+    <${Card}><dl class="facts">${Object.entries(facts).filter(([, value]) => value).map(([name, value]) => html`<dt key=${name}>${t(`audit.${name}`)}</dt><dd>${value}</dd>`)}</dl><//>`;
+}
 
 export default function Page({ client, t }) {
-  return html`<${PageFrame} title=${t('nav.audit')}><${Empty} icon="info" title=${t('soon.title')} /><//>`;
+  const [state, setState] = useState({ report: null, error: null, busy: false, at: 0 });
+  const [from, setFrom] = useState('');
+  const [to, setTo] = useState('');
+  const ms = (text) => (text ? new Date(text).getTime() : undefined);
+  const run = async () => {
+    setState((before) => ({ ...before, busy: true, error: null }));
+    try {
+      const report = await client.http('/v1/admin/audit', { query: { from: ms(from), to: ms(to) } });
+      setState({ report, error: null, busy: false, at: Date.now() });
+    } catch (error) {
+      setState((before) => ({ ...before, error, busy: false }));
+    }
+  };
+  const { report, error, busy, at } = state;
+  const button = html`<${Button} kind="primary" icon="audit" busy=${busy} onClick=${run}>${t(busy ? 'audit.running' : report ? 'audit.again' : 'audit.run')}<//>`;
+  return html`<${PageFrame} title=${t('nav.audit')} text=${t('audit.text')} actions=${report && button}>
+    <details class="window"><summary>${t('audit.window')}</summary><div class="searching">
+      <label class="field"><span>${t('audit.from')}</span><input class="input" type="datetime-local" value=${from} onInput=${(event) => setFrom(event.target.value)} /></label>
+      <label class="field"><span>${t('audit.to')}</span><input class="input" type="datetime-local" value=${to} onInput=${(event) => setTo(event.target.value)} /></label>
+    </div></details>
+    ${error && html`<${ErrorBox} error=${error} onRetry=${run} />`}
+    ${report ? html`<${Report} report=${report} at=${at} t=${t} />` : !error && html`<${Card}><${Empty} icon="audit" title=${t('audit.first')} text=${t('audit.first.how')}>${button}<//><//>`}
+  <//>`;
 }

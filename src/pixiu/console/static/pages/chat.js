@@ -1,6 +1,54 @@
-/** Placeholder of the chat. */
-import { Empty, PageFrame, html } from '/ui.js';
+/** The chat: a list of conversations, and the one that is open. */
+import '/chat/words.js';
+import { go } from '/router.js';
+import { Empty, html, useEffect, useReducer, useState } from '/ui.js';
+import { Chat } from '/chat/model.js';
+import { ConversationList } from '/chat/list.js';
+import { Thread } from '/chat/thread.js';
+import { DetailsDialog, LaterDialog, NewDialog } from '/chat/dialogs.js';
 
-export default function Page({ client, t }) {
-  return html`<${PageFrame} title=${t('nav.chat')}><${Empty} icon="chat" title=${t('soon.title')} /><//>`;
+const KINDS = new Set(['u', 'g', 'r']);
+
+export default function Page({ client, t, parts }) {
+  const [, again] = useReducer((n) => n + 1, 0);
+  const [chat, setChat] = useState(null);
+  const [dialog, setDialog] = useState(null);
+  const [kind, ...rest] = parts;
+  const id = rest.join('/');
+  const current = KINDS.has(kind) && id ? `${kind}:${id}` : null;
+
+  useEffect(() => {
+    const made = new Chat(client);
+    made.whenChanged(again);
+    setChat(made);
+    return () => made.close();
+  }, [client]);
+  useEffect(() => {
+    chat?.open(current);
+    setDialog(null);
+  }, [chat, current]);
+  const unread = chat?.unread() ?? 0;
+  useEffect(() => {
+    document.title = `${unread ? `(${unread}) ` : ''}${client.id} · Pixiu`;
+  }, [unread]);
+  if (!chat) return null;
+
+  const open = (key) => {
+    setDialog(null);
+    go('chat', [key[0], key.slice(2)]);
+  };
+  const back = () => {
+    go('chat', []);
+    requestAnimationFrame(() => document.querySelector(`.list a[data-key="${CSS.escape(current)}"]`)?.focus());
+  };
+  const { thread } = chat;
+  return html`<div class="chat ${current ? 'has-thread' : ''}">
+    <${ConversationList} chat=${chat} current=${current} onNew=${() => setDialog({ kind: 'new' })} />
+    ${thread && thread.key === current
+      ? html`<${Thread} chat=${chat} thread=${thread} onBack=${back} onDetails=${() => setDialog({ kind: 'details' })} onLater=${(text, onScheduled) => setDialog({ kind: 'later', text, onScheduled })} />`
+      : html`<section class="thread vacant"><${Empty} icon="chat" title=${t('chat.pick')} text=${t('chat.pick.how')} /></section>`}
+    ${dialog?.kind === 'new' && html`<${NewDialog} chat=${chat} onOpen=${open} onClose=${() => setDialog(null)} />`}
+    ${dialog?.kind === 'details' && thread && html`<${DetailsDialog} chat=${chat} thread=${thread} onClose=${() => setDialog(null)} onGone=${() => { setDialog(null); back(); }} />`}
+    ${dialog?.kind === 'later' && thread && html`<${LaterDialog} chat=${chat} thread=${thread} text=${dialog.text} onScheduled=${dialog.onScheduled} onClose=${() => setDialog(null)} />`}
+  </div>`;
 }

@@ -1,0 +1,54 @@
+"""``pixiu doctor``: is this machine fit for Pixiu, and what to do where it is not."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pixiu.cli.checks import Check, all_checks
+from pixiu.cli.queue.asking import DEFAULT_DATA
+from pixiu.cli.queue.output import print_json
+from pixiu.cli.serve import Config, read_settings
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+_MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red")}
+
+
+@app.command()
+def doctor(
+    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The data directory to look at.")] = DEFAULT_DATA,
+    config: Config = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Look at Python, Java, ports, limits, memory, clock, disk and data directory; say what to do next.
+
+    Exit code 1: something fails, so that a server would not start, or not work. A warning does not count.
+    """
+    checks: list[Check] = []
+    for check in all_checks(read_settings(config, {}, []), data):
+        checks.append(check)
+        if not json:
+            _show(check)
+    fails = sum(check.state == "fail" for check in checks)
+    if json:
+        print_json({"ok": not fails, "checks": [check._asdict() for check in checks]})
+    else:
+        warns = sum(check.state == "warn" for check in checks)
+        print(f"\n{len(checks) - fails - warns} ok, {warns} to know of, {fails} to mend")
+    if fails:
+        raise typer.Exit(1)
+
+
+def _show(check: Check) -> None:
+    """One line, and what to do below it."""
+    mark, colour = _MARKS[check.state]
+    if not sys.stdout.isatty():
+        print(f"{check.state}\t{check.name}\t{check.text}\t{check.advice}".rstrip())
+        return
+    print(f"{typer.style(mark, fg=colour, bold=True)} {typer.style(f'{check.name:<22}', bold=True)} {check.text}")
+    if check.advice and check.state != "ok":
+        print(typer.style(f"{'':25}→ {check.advice}", fg=colour))

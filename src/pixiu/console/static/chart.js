@@ -1,0 +1,79 @@
+/** Lines over time, drawn by uPlot in the colours of now. */
+import uPlot from 'uplot';
+import { language } from '/i18n.js';
+import { theme } from '/theme.js';
+import { html, useEffect, useRef, useState } from '/ui.js';
+
+const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const TINTS = 24; // how strong the area below the first line is, of 255
+
+const clockOf = (seconds) => {
+  const at = new Date(seconds * 1000);
+  return [at.getHours(), at.getMinutes(), at.getSeconds()].map((each) => String(each).padStart(2, '0')).join(':');
+};
+
+/** One line of the grid for each power of ten: those between say nothing more. */
+function powers(low, high) {
+  const found = [];
+  for (let power = Math.ceil(Math.log10(low) - 0.01); power <= Math.log10(high) + 0.01; power += 1) found.push(10 ** power);
+  return found;
+}
+
+function options({ series, format, log, filled }, width, height, onCursor) {
+  const ink = token('--ink-3');
+  const line = token('--line');
+  const axis = { stroke: ink, font: `11px ${token('--font')}`, grid: { stroke: line, width: 1 }, ticks: { show: false } };
+  return {
+    width, height, legend: { show: false }, padding: [8, 18, 0, 0],
+    cursor: { y: false, points: { size: 7 }, drag: { x: false, y: false } },
+    scales: {
+      x: { time: false },
+      y: log
+        ? { distr: 3, log: 10, range: (_, low, high) => (low === null || !(low > 0) ? [0.1, 100] : uPlot.rangeLog(low, Math.max(high, low * 10), 10, true)) }
+        : { range: (_, low, high) => [0, Math.max((high ?? 0) * 1.15, 4)] },
+    },
+    axes: [
+      { ...axis, size: 26, values: (_, splits) => splits.map(clockOf), space: 90 },
+      { ...axis, size: 58, values: (_, splits) => splits.map(format), ...(log ? { splits: (_, __, low, high) => powers(low, high) } : { space: 36 }) },
+    ],
+    series: [
+      {},
+      ...series.map(({ label, colour }, index) => ({
+        label, stroke: token(colour), width: 2, spanGaps: true, points: { show: false },
+        fill: filled && index === 0 ? token(colour) + TINTS.toString(16) : undefined,
+      })),
+    ],
+    hooks: { setCursor: [(plot) => onCursor(plot.cursor.idx ?? null)] },
+  };
+}
+
+/**
+ * `series` are `{ label, colour }`, colour being a token; `data` is `[seconds, values, values …]` with null for nothing;
+ * `format` makes a text of a value. The legend says the newest values, or those below the pointer.
+ */
+export function Chart({ label, series, data, format, log = false, filled = false, height = 200 }) {
+  const box = useRef(null);
+  const plot = useRef(null);
+  const [at, setAt] = useState(null);
+  const look = `${theme()} ${language()} ${series.length}`;
+  useEffect(() => {
+    const made = new uPlot(options({ series, format, log, filled }, box.current.clientWidth || 300, height, setAt), data, box.current);
+    plot.current = made;
+    const sized = new ResizeObserver(() => made.setSize({ width: Math.max(box.current?.clientWidth ?? 0, 120), height }));
+    sized.observe(box.current);
+    return () => {
+      sized.disconnect();
+      made.destroy();
+      plot.current = null;
+    };
+  }, [look]);
+  useEffect(() => plot.current?.setData(data), [data]);
+  const shown = (values) => {
+    const value = at === null ? values.findLast((each) => each !== null && each !== undefined) : values[at];
+    return value === null || value === undefined ? '–' : format(value);
+  };
+  return html`<figure class="chart" aria-label=${label}>
+    <figcaption>${series.map((each, index) => html`<span key=${each.label} class="key"><i style=${{ background: `var(${each.colour})` }} />${each.label} <b>${shown(data[index + 1] ?? [])}</b></span>`)}</figcaption>
+    <div ref=${box} class="plot" />
+  </figure>`;
+}

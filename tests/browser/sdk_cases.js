@@ -1,0 +1,242 @@
+// What the SDK promises, for browsers and Node alike: one function per promise. It is evaluated, not imported, so that a
+// page may run it under its own policy. `storeOf(name)` gives a store; the same name is the same store, as after a restart.
+(({ sdk, url, storeOf }) => {
+  const { Client, MemoryStore, PixiuError, compareIds, connect } = sdk;
+  const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+  const unique = (name) => `${name}-${Math.random().toString(36).slice(2, 8)}`;
+  const opened = [];
+
+  const check = (is, what) => {
+    if (!is) throw new Error(`not so: ${what}`);
+  };
+  const same = (a, b, what) => check(JSON.stringify(a) === JSON.stringify(b), `${what}: ${JSON.stringify(a)} is not ${JSON.stringify(b)}`);
+  const until = async (condition, what, ms = 10_000) => {
+    for (const end = Date.now() + ms; !(await condition()); await sleep(10)) check(Date.now() < end, `waited for ${what}`);
+  };
+  const post = async (path, body, token) => {
+    const headers = { 'Content-Type': 'application/json', ...(token && { Authorization: `Bearer ${token}` }) };
+    const answer = await fetch(url + path, { method: 'POST', headers, body: JSON.stringify(body) });
+    if (!answer.ok) throw new Error(await answer.text());
+    return answer.json();
+  };
+  const tokenOf = async (user, more = {}) => (await post('/v1/dev/token', { user, ...more })).token;
+  const clientOf = async (user, options = {}) => {
+    const client = connect({ url, token: await tokenOf(user, options.claims), ...options });
+    opened.push(client);
+    client.heard = [];
+    client.on('message', (message) => client.heard.push(message.text ?? message.kind));
+    await client.ready();
+    return client;
+  };
+  const texts = async (client, place) => (await client.local(place, { limit: 1000 })).messages.map((each) => each.text).filter(Boolean).reverse();
+  const range = (name, count) => Array.from({ length: count }, (_, n) => `${name} ${n}`);
+
+  const cases = {
+    async two_talk_and_each_message_is_shown_once() {
+      const [ann, ben] = [unique('ann'), unique('ben')];
+      const a = await clientOf(ann);
+      const b = await clientOf(ben);
+      const iterated = [];
+      const reading = (async () => {
+        for await (const message of b.messages()) {
+          iterated.push(message.text);
+          if (iterated.length === 3) break;
+        }
+      })();
+      for (const text of range('hi', 3)) await a.send({ to: ben, text });
+      await reading;
+      same(iterated, range('hi', 3), 'iterated');
+      await until(() => a.heard.length === 3, 'own messages');
+      await sleep(300);
+      same([a.heard, b.heard], [range('hi', 3), range('hi', 3)], 'heard');
+      const { messages: [last] } = await a.local({ with: ben });
+      await until(async () => (await a.message(last.message_id)).delivered_at, 'the receipt of the delivery');
+      await b.receipt({ message_ids: [last.message_id], kind: 'read' });
+      await until(async () => (await a.message(last.message_id)).read_at, 'the receipt of the reading');
+      await a.recall({ message_id: last.message_id });
+      await until(async () => (await b.message(last.message_id)).recalled, 'the recall');
+      same((await b.message(last.message_id)).text, undefined, 'text of a recalled message');
+    },
+
+    async a_restart_resumes_at_the_cursor_without_repeats() {
+      const [ann, ben] = [unique('ann'), unique('ben')];
+      const a = await clientOf(ann);
+      const first = await clientOf(ben, { store: storeOf(ben) });
+      await a.send({ to: ben, text: 'one' });
+      await until(() => first.heard.length === 1, 'the first');
+      await until(async () => (await first.local({ with: ann })).messages.length === 1, 'the first to be stored');
+      await sleep(100);
+      first.close();
+      for (const text of range('away', 5)) await a.send({ to: ben, text });
+      const second = await clientOf(ben, { store: storeOf(ben) });
+      await until(() => second.heard.length === 5, 'what came meanwhile');
+      await sleep(200);
+      same(second.heard, range('away', 5), 'heard after the restart');
+      same(await texts(second, { with: ann }), ['one', ...range('away', 5)], 'kept');
+    },
+
+    async a_short_private_gap_is_closed_forward_after_a_restart() {
+      const [ann, ben] = [unique('ann'), unique('ben')];
+      const a = await clientOf(ann);
+      const first = await clientOf(ben, { store: storeOf(ben) });
+      await a.send({ to: ben, text: 'one' });
+      await until(() => first.heard.length === 1, 'the first');
+      await sleep(100);
+      first.close();
+      for (const text of range('missed', 60)) await a.send({ to: ben, text }); // the inbox keeps 20
+      const second = await clientOf(ben, { store: storeOf(ben) });
+      await until(() => second.heard.length === 60, 'what was missed');
+      same(await texts(second, { with: ann }), ['one', ...range('missed', 60)], 'kept');
+      same((await second.local({ with: ann })).gaps.filter((gap) => gap.after !== '0'), [], 'gaps');
+    },
+
+    async a_new_device_gets_the_newest_page_and_a_gap() {
+      const [ann, ben] = [unique('ann'), unique('ben')];
+      const a = await clientOf(ann);
+      for (const text of range('old', 70)) await a.send({ to: ben, text });
+      const fresh = await clientOf(ben, { claims: { platform: 'tablet' } });
+      await fresh.catchUp({ with: ann }); // while its inbox is pushed
+      await until(async () => (await fresh.local({ with: ann })).messages.length >= 20, 'the newest');
+      let { gaps } = await fresh.local({ with: ann });
+      same(gaps.length, 1, 'gaps');
+      while (gaps.length) {
+        await fresh.closeGap(gaps[0]);
+        ({ gaps } = await fresh.local({ with: ann }));
+      }
+      same(await texts(fresh, { with: ann }), range('old', 70), 'kept');
+    },
+
+    async a_gap_of_a_group_survives_a_restart_and_is_closed_page_by_page() {
+      const [ann, ben] = [unique('ann'), unique('ben')];
+      const a = await clientOf(ann);
+      const { group } = await a.createGroup({ members: [ben] });
+      const first = await clientOf(ben, { store: storeOf(ben) });
+      await a.gsend({ group, text: 'before' });
+      await until(() => first.heard.includes('before'), 'the first');
+      await sleep(100);
+      first.close();
+      for (const text of range('missed', 130)) await a.gsend({ group, text });
+      const second = await clientOf(ben, { store: storeOf(ben) });
+      const middle = async (client) => (await client.local({ group })).gaps.filter((gap) => gap.after !== '0');
+      await until(async () => (await middle(second)).length === 1 && second.heard.includes('missed 129'), 'the gap');
+      second.close();
+      const third = await clientOf(ben, { store: storeOf(ben) });
+      let left = await middle(third);
+      same(left.length, 1, 'gaps after the restart');
+      const gap = left[0];
+      const [one, two] = await Promise.all([third.closeGap(gap), third.closeGap(gap)]);
+      check(one === two, 'one page at a time');
+      for (left = await middle(third); left.length; left = await middle(third)) await third.closeGap(left[0]);
+      same(await texts(third, { group }), ['before', ...range('missed', 130)], 'kept');
+    },
+
+    async a_send_that_loses_its_answer_is_sent_again_and_said_once() {
+      const [ann, ben] = [unique('ann'), unique('ben')];
+      let breaks = 2;
+      class Breaking extends WebSocket {
+        send(data) {
+          super.send(data);
+          if (breaks > 0 && JSON.parse(data).action === 'send') {
+            breaks -= 1;
+            this.onmessage = null;
+            setTimeout(() => this.close(), 50);
+          }
+        }
+      }
+      const b = await clientOf(ben);
+      const a = await clientOf(ann, { WebSocket: Breaking });
+      const { message_id: id } = await a.send({ to: ben, text: 'once' });
+      same(breaks, 0, 'breaks that are left');
+      await until(() => b.heard.length > 0, 'the message');
+      await sleep(300);
+      same([b.heard, a.heard], [['once'], ['once']], 'heard');
+      same((await a.history({ with: ben })).messages.map((each) => each.message_id), [id], 'history');
+      same(await a.unsent(), [], 'unsent');
+    },
+
+    async what_was_not_sent_is_sent_by_the_next_client_on_the_store() {
+      const [ann, ben] = [unique('ann'), unique('ben')];
+      const b = await clientOf(ben);
+      const store = storeOf(ann);
+      const gone = new Client({ url: 'http://127.0.0.1:9', token: await tokenOf(ann), user: ann, store });
+      const lost = gone.send({ to: ben, text: 'from before' }).catch((error) => error.code);
+      await until(async () => (await gone.unsent()).length === 1, 'the outbox');
+      gone.close();
+      same(await lost, 'unavailable', 'the answer');
+      const a = await clientOf(ann, { store: storeOf(ann) });
+      await until(() => b.heard.includes('from before'), 'the message');
+      await until(async () => (await a.unsent()).length === 0, 'an empty outbox');
+    },
+
+    async an_old_token_is_renewed_once_and_a_refused_one_ends_it() {
+      const ann = unique('ann');
+      let asked = 0;
+      const good = connect({ url, token: 'old', user: ann, refreshToken: async () => ((asked += 1), tokenOf(ann)) });
+      opened.push(good);
+      await good.ready();
+      same(asked, 1, 'times asked');
+      const bad = connect({ url, token: 'old', user: ann, refreshToken: async () => 'also old' });
+      const error = await bad.ready().catch((problem) => problem);
+      same([error.code, bad.state], ['unavailable', { name: 'closed', reason: 'unauthenticated' }], 'the end');
+      same(await bad.send({ to: ann, text: 'x' }).catch((problem) => problem.code), 'unavailable', 'a send after the end');
+    },
+
+    async the_same_device_again_replaces_the_first_which_stays_away() {
+      const ann = unique('ann');
+      const claims = { device: 'd1' };
+      const first = await clientOf(ann, { claims });
+      await clientOf(ann, { claims });
+      await until(() => first.state.name === 'closed', 'the first to end');
+      same(first.state.reason, 'new_session', 'why');
+    },
+
+    async rooms_are_entered_again_after_a_break() {
+      const room = unique('room');
+      const a = await clientOf(unique('ann'));
+      const b = await clientOf(unique('ben'));
+      await a.enter({ room });
+      await b.enter({ room });
+      a.reconnect();
+      await a.ready();
+      await until(async () => (await b.say({ room, text: 'again' })).members === 2, 'both to be there');
+      await until(() => a.heard.includes('again'), 'the talk');
+    },
+
+    async refusals_come_with_their_code_and_bounds_are_kept() {
+      const a = await clientOf(unique('ann'));
+      const refused = await a.send({ to: unique('x') }).catch((error) => error);
+      check(refused instanceof PixiuError && refused.code === 'bad_request', `bad_request, not ${refused.code}`);
+      same(await a.unsent(), [], 'unsent');
+      const late = new Client({ url: 'http://127.0.0.1:9', token: 'x', user: 'x' });
+      const waits = Array.from({ length: 1000 }, () => late.history({ with: 'y' }).catch((error) => error.code));
+      await sleep(50);
+      same(await late.history({ with: 'y' }).catch((error) => error.code), 'busy', 'one more');
+      late.close();
+      same(new Set(await Promise.all(waits)), new Set(['unavailable']), 'the others');
+      check(compareIds('9', '10') < 0 && compareIds('20', '10') > 0 && compareIds('7', '7') === 0, 'order of ids');
+    },
+
+    async a_memory_store_forgets_the_oldest_and_remembers_that() {
+      const store = new MemoryStore();
+      const rows = Array.from({ length: 5_010 }, (_, n) => ({
+        place: 'u:x', key: String(n + 1).padStart(20, '0'), message_id: String(n + 1), message: { message_id: String(n + 1), text: String(n) },
+      }));
+      await store.save(rows);
+      same((await store.page('u:x', { limit: 10_000 })).length, 5_000, 'kept');
+      same(await store.gaps('u:x'), [{ with: 'x', after: '0', before: '11' }], 'gaps');
+    },
+  };
+
+  return (async () => {
+    const wrong = {};
+    for (const [name, run] of Object.entries(cases)) {
+      try {
+        await run();
+      } catch (error) {
+        wrong[name] = String(error.stack ?? error);
+      }
+      for (const client of opened.splice(0)) client.close();
+    }
+    return { ran: Object.keys(cases).length, wrong };
+  })();
+});

@@ -1,0 +1,320 @@
+"""The operator pages in a real browser, over a real server."""
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import websockets
+from playwright.sync_api import Page, expect
+
+from pixiu.config.security import SecuritySettings
+from pixiu.ports.authentication import Identity
+from pixiu.queue.client import BlockingClient
+from pixiu.runtime.clock import SystemClock
+from pixiu.runtime.datadir import find_server
+from pixiu.runtime.keys import Keyring
+from pixiu.runtime.tokens import Tokens
+from tests.browser.world import BrowserWorld, open_world
+from tests.servers import wait_for
+
+PAGES = (
+    "live",
+    "topics",
+    "topics/orders",
+    "topics/pixiu.main",
+    "dead-letters",
+    "sessions",
+    "audit",
+    "cluster",
+    "pipeline",
+)
+
+
+FAILING = {
+    "horn.provider": "webhook", "horn.webhook_url": "http://127.0.0.1:9/", "horn.collapse_ms": "0",
+    "carrier.task_retries_max": "0",
+}  # fmt: skip
+"""Every notification fails at once, so that there are dead letters."""
+
+PHONE = {"width": 360, "height": 780}
+
+
+def token_of(url: str, user: str, **claims: object) -> str:
+    return str(httpx.post(f"{url}/v1/dev/token", json={"user": user, **claims}).json()["token"])
+
+
+def publish(world: BrowserWorld, topic: str, *bodies: bytes) -> None:
+    """Into a topic of the queue, which is made where it is missing."""
+    holder = find_server(world.data)
+    assert holder is not None and holder.address is not None
+    with BlockingClient(holder.address) as client:
+        if topic not in {each.name for each in client.topics()}:
+            client.create_topic(topic)
+        for body in bodies:
+            client.publish(topic, body)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserWorld]:
+    settings = [part for name, value in FAILING.items() for part in ("--set", f"{name}={value}")]
+    with open_world(tmp_path_factory.mktemp("operator"), "--dev", *settings) as world:
+        publish(world, "orders", b'{"order": 1}')
+        yield world
+
+
+@pytest.fixture
+def world(shared: BrowserWorld) -> Iterator[BrowserWorld]:
+    yield shared
+    shared.close_windows()
+
+
+def show(page: Page, url: str, name: str) -> None:
+    page.goto(f"{url}/#/{name}")
+    current = page.locator(f'nav.rail a[aria-current=page][href="#/{name.split("/")[0]}"]')
+    expect(current).to_be_attached()
+    expect(page.locator(".page h1")).to_be_visible()
+    expect(page.locator(".page .spinner")).to_have_count(0)
+
+
+def test_a_topic_is_found_opened_by_keyboard_and_followed_live(world: BrowserWorld) -> None:
+    page = world.log_in("ops")
+    show(page, world.url, "topics")
+    row = page.get_by_role("row").filter(has_text="orders")
+    expect(row).to_contain_text("nobody reads it")
+    expect(page.get_by_role("row").filter(has_text="pixiu.main")).to_contain_text("Pixiu")
+    row.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("orders")
+    tail = page.locator(".tail li")
+    expect(tail.first).to_contain_text('{"order": 1}')
+    publish(world, "orders", b'{"order": 2, "who": "\xe8\xb2\x94\xe8\xb2\x85"}')
+    expect(tail.first).to_contain_text('{"order": 2, "who": "貔貅"}')
+    page.get_by_role("tab", name="Hex").click()
+    expect(tail.first.locator("pre")).to_contain_text("000000  7b 22 6f 72 64 65 72 22 3a 20 32")
+    page.get_by_role("button", name="Pause").click()
+    publish(world, "orders", b"unseen")
+    page.wait_for_timeout(1500)
+    assert tail.count() == 2
+    page.get_by_role("button", name="Go on").click()
+    expect(tail).to_have_count(3)
+    page.get_by_role("button", name="Pause").click()
+    publish(world, "orders", *(b"%d" % number for number in range(400)))
+    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("tab", name="Text").click()
+    expect(tail.first).to_contain_text("399")
+    expect(page.locator(".tail .gap")).to_have_count(1)  # what is too much is passed over, and said
+    page.get_by_role("button", name="All topics").click()
+    expect(page.locator("h1")).to_have_text("Topics")
+
+
+def test_pixius_own_topics_show_who_and_not_what(world: BrowserWorld) -> None:
+    page = world.log_in("ops")
+    show(page, world.url, "topics/pixiu.main")
+    world.act("alice", "send", to="bob", text="a secret")
+    item = page.locator(".tail li").filter(has_text="alice").filter(has_text="bob")
+    expect(item.first).to_contain_text("message")
+    expect(page.get_by_text("What people say is not shown to admins.")).to_be_visible()
+    assert "secret" not in page.content()
+
+
+@pytest.mark.feature("P11")
+def test_dead_letters_are_inspected_and_given_back_one_and_all(world: BrowserWorld) -> None:
+    headers = {"Authorization": f"Bearer {token_of(world.url, 'ops', admin=True)}"}
+
+    def letters() -> list[dict[str, Any]]:
+        return list(httpx.get(f"{world.url}/v1/admin/dead-letters", headers=headers).json()["dead_letters"])
+
+    for number in range(3):
+        world.act("alice", "send", to="somebody-away", text=f"a secret {number}")
+    wait_for(lambda: len(letters()) >= 3, what="three dead letters", timeout_s=20)
+    before = {letter["id"] for letter in letters()}
+    page = world.log_in("ops")
+    show(page, world.url, "dead-letters")
+    first = page.get_by_role("row").filter(has_text="somebody-away").first
+    expect(first).to_contain_text("refused")
+    first.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("notify")
+    assert "secret" not in page.content()
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    first.get_by_role("button", name="Give back").click()
+    dialog.get_by_role("button", name="Cancel").click()
+    assert before <= {letter["id"] for letter in letters()}
+    first.get_by_role("button", name="Give back").click()
+    dialog.get_by_role("button", name="Give back").click()
+    expect(page.locator(".toast")).to_contain_text("1 given back")
+    wait_for(
+        lambda: len(before - {letter["id"] for letter in letters()}) == 1, what="one to be given back", timeout_s=20
+    )
+    page.get_by_role("button", name="Give all back").click()
+    dialog.get_by_role("button", name="Give back").click()
+    expect(page.locator(".toast").filter(has_text=re.compile(r"^[2-9] given back"))).to_be_visible()
+    wait_for(lambda: not before & {letter["id"] for letter in letters()}, what="all to be given back", timeout_s=20)
+
+
+@pytest.mark.feature("P24")
+def test_a_session_is_found_and_kicked_and_the_other_window_is_told(world: BrowserWorld) -> None:
+    page, other = world.log_in("ops"), world.log_in("mallory")
+    expect(other.locator(".banner")).to_have_count(0)
+    show(page, world.url, "sessions")
+    expect(page.get_by_role("row").filter(has_text="ops")).to_contain_text("you")
+    expect(page.get_by_role("row").filter(has_text="mallory")).to_be_visible()
+    page.get_by_role("searchbox").fill("mallory")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"#/sessions/mallory$"))
+    expect(page.get_by_role("row").filter(has_text="ops")).to_have_count(0)
+    page.get_by_role("button", name="Kick mallory").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Reason").fill("spam")
+    dialog.get_by_role("button", name="Kick").click()
+    expect(page.locator(".toast")).to_contain_text("1 session closed")
+    expect(other.locator(".banner")).to_contain_text("spam")
+    expect(page.get_by_text("mallory has no session here")).to_be_visible()
+    world.forgiven = ("404",)
+    show(page, world.url, "sessions/nobody-at-all")
+    expect(page.get_by_text("There is no user nobody-at-all")).to_be_visible()
+
+
+async def talk(url: str) -> None:
+    """Two people in a room, and messages that are acked."""
+    sockets = []
+    for user in ("alice", "bob"):
+        token = await asyncio.to_thread(token_of, url, user)
+        socket = await websockets.connect(f"{url.replace('http', 'ws')}/ws?token={token}")
+        await socket.send(json.dumps({"id": 1, "action": "enter", "params": {"room": "lobby"}}))
+        sockets.append(socket)
+
+    async def acking(socket: Any) -> None:
+        async for frame in socket:
+            message = json.loads(frame)
+            if "cursor" in message:
+                await socket.send(json.dumps({"id": 2, "action": "ack", "params": {"cursor": message["cursor"]}}))
+
+    tasks = [asyncio.create_task(acking(socket)) for socket in sockets]
+    for number in range(40):
+        say = {"id": 3, "action": "say", "params": {"room": "lobby", "text": "hello"}}
+        send = {"id": 4, "action": "send", "params": {"to": "bob", "text": "hello", "send_id": f"talk {number}"}}
+        await sockets[0].send(json.dumps(say))
+        await sockets[0].send(json.dumps(send))
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(1.5)  # a room reports once a second
+    for task, socket in zip(tasks, sockets, strict=True):
+        task.cancel()
+        await socket.close()
+
+
+@contextmanager
+def talking(url: str) -> Iterator[None]:
+    """In a process of its own: playwright's loop is this thread's."""
+    code = f"import asyncio; from tests.browser.test_operator import talk; asyncio.run(talk({url!r}))"
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).resolve().parents[2])
+    yield
+    assert process.wait(30) == 0
+
+
+def test_rates_latencies_and_hot_rooms_are_shown_as_they_happen(world: BrowserWorld) -> None:
+    page = world.log_in("ops")
+    show(page, world.url, "live")
+    expect(page.locator("canvas")).to_have_count(4)
+    with talking(world.url):
+        expect(page.get_by_role("row").filter(has_text="lobby")).to_be_visible(timeout=15_000)
+        for hop in ("accept", "apply", "deliver", "ack"):
+            row = page.get_by_role("row").filter(has=page.locator("b", has_text=re.compile(f"^{hop}$")))
+            expect(row.locator("td").nth(4)).to_contain_text(re.compile(r"\d (µs|ms)"), timeout=15_000)
+        expect(page.locator(".stat").first.locator("dd")).not_to_have_text("0/s")
+
+
+def test_the_audit_shows_the_books_as_an_equation(world: BrowserWorld) -> None:
+    world.act("alice", "send", to="bob", text="one more")
+    page = world.log_in("ops")
+    show(page, world.url, "audit")
+    page.get_by_role("button", name="Take the books").click()
+    expect(page.locator(".verdict.good")).to_contain_text("The books balance")
+    intended, *parts = (int(text.replace(",", "")) for text in page.locator(".term .value").all_inner_texts())
+    assert intended == sum(parts) > 0
+    expect(page.locator(".equation .sign").first).to_have_text("=")
+
+
+def test_books_that_do_not_balance_are_told_in_red_with_what_is_lost(world: BrowserWorld) -> None:
+    page = world.log_in("ops")
+    lost = {"message_id": "77", "user": "5", "platform": "web", "useq": 3, "reason": "not in the inbox"}
+    report = {
+        "accepted": 2, "intended": 4, "acked": 1, "waiting": 2, "expired": 0, "dead": 0, "resent": 0, "stored": 0,
+        "cut": 9, "undecodable": 0, "lost": [lost], "lost_count": 1, "duplicates": [], "duplicate_count": 0,
+        "balanced": False,
+    }  # fmt: skip
+    page.route("**/v1/admin/audit*", lambda route: route.fulfill(json=report))
+    show(page, world.url, "audit")
+    page.get_by_role("button", name="Take the books").click()
+    expect(page.locator(".verdict.bad")).to_contain_text("1 lost")
+    expect(page.locator(".equation .sign").first).to_have_text("≠")
+    expect(page.get_by_role("row").filter(has_text="77")).to_contain_text("not in the inbox")
+
+
+def test_every_page_speaks_both_languages_and_says_what_is_not_there_yet(world: BrowserWorld) -> None:
+    page = world.log_in("ops", locale="zh-CN")
+    for name in PAGES:
+        show(page, world.url, name)
+        shown = page.locator(".page").inner_text()
+        assert re.search(r"[\u4e00-\u9fff]", shown), name
+        assert not re.search(rf"\b{name.split('/')[0]}\.[a-z]+\b(?<!pixiu\.main)", shown), shown
+    missing = page.evaluate("import('/i18n.js').then((module) => module.untranslated())")
+    assert missing == []
+    english = world.log_in("ops")
+    for name in ("cluster", "pipeline"):
+        show(english, world.url, name)
+        expect(english.locator(".empty")).to_contain_text("does not have yet")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_fit_a_phone_in_light_and_dark(world: BrowserWorld, scheme: str) -> None:
+    page = world.log_in("ops", viewport=PHONE, color_scheme=scheme)
+    for name in PAGES:
+        show(page, world.url, name)
+        wide = page.evaluate(
+            "[...document.querySelectorAll('.page, .page .card, .page-head, .page-head *')]"
+            ".filter((each) => each.getBoundingClientRect().right > innerWidth + 1).map((each) => each.className)"
+        )
+        assert wide == [], (name, wide)
+    assert page.evaluate("document.documentElement.dataset.theme") == scheme
+
+
+def test_whoever_is_no_admin_is_told_how_to_become_one(world: BrowserWorld, tmp_path: Path) -> None:
+    plain = BrowserWorld(tmp_path / "data", world._browser, ())
+    plain.forgiven = ("403",)
+
+    plain.start()
+    keys = Keyring(plain.data, SystemClock())
+    keys.create("EdDSA")
+    tokens = Tokens(keys, SystemClock(), SecuritySettings())
+    try:
+        admin = {"Authorization": f"Bearer {tokens.issue(Identity('ops', is_admin=True))}"}
+        asked = {"user": "alice", "name": "alice"}
+        # A running server looks for new keys once a second.
+        wait_for(
+            lambda: httpx.post(f"{plain.url}/v1/actions/create_user", json=asked, headers=admin).status_code == 200,
+            what="the new key to be known", timeout_s=20,
+        )  # fmt: skip
+        for is_admin in (False, True):
+            page = plain.tab(plain.context())
+            page.goto(plain.url)
+            page.locator("textarea[name=token]").fill(tokens.issue(Identity("alice", is_admin=is_admin)))
+            page.locator("button[type=submit]").click()
+            for name in ("live", "topics", "dead-letters", "sessions"):
+                expect(page.locator("nav.rail")).to_be_attached()
+                show(page, plain.url, name)
+                told = page.locator(".empty").filter(has_text="pixiu token NAME --admin")
+                expect(told).to_have_count(0 if is_admin else 1)
+        plain.close_windows()
+    finally:
+        plain.stop()
+        plain.close()
