@@ -103,7 +103,12 @@ def take(world: BrowserWorld, folder: Path) -> None:
     settle(dark)
     dark.screenshot(path=folder / "chat-dark.png")
     dark.goto(f"{world.url}/#/live")
-    settle(dark, 8000)
+    mei.evaluate("pixiu.enter({ room: 'standup' }).then(() => null)")
+    for turn in range(40):  # something to look at
+        for n in range(3 + turn % 7 * 2):
+            world.act(("tomas", "jun", "priya")[n % 3], "send", to="mei", text=f"{turn} {n}")
+            mei.evaluate("pixiu.say({ room: 'standup', text: 'and next' }).then(() => null)")
+        settle(dark, 250)
     dark.screenshot(path=folder / "console-live.png")
     dark.context.close()
 

@@ -190,6 +190,22 @@
       same(first.state.reason, 'new_session', 'why');
     },
 
+    async receipts_that_came_while_away_are_found() {
+      const [ann, ben] = [unique('ann'), unique('ben')];
+      const a = await clientOf(ann, { store: storeOf(ann) });
+      const { message_id: id } = await a.send({ to: ben, text: 'seen?' });
+      await until(() => a.heard.length === 1, 'it to be stored');
+      a.close();
+      const b = await clientOf(ben);
+      await until(() => b.heard.length === 1, 'the message');
+      await b.receipt({ message_ids: [id], kind: 'both' });
+      const again = await clientOf(ann, { store: storeOf(ann) });
+      same((await again.message(id)).read_at, undefined, 'the receipt before');
+      await again.refresh({ with: ben });
+      check((await again.message(id)).read_at > 0, 'the receipt after');
+      same((await again.local({ with: ben })).gaps, [], 'gaps, as the whole of it is here');
+    },
+
     async rooms_are_entered_again_after_a_break() {
       const room = unique('room');
       const a = await clientOf(unique('ann'));

@@ -70,6 +70,21 @@ def test_a_kick_is_told_and_not_undone_by_itself(world: BrowserWorld) -> None:
     expect(page.get_by_label("Your name")).to_be_visible()
 
 
+def test_what_the_system_says_and_what_is_pushed_is_shown(world: BrowserWorld) -> None:
+    page = world.log_in("eva")
+    token = httpx.post(f"{world.url}/v1/dev/token", json={"user": "root", "admin": True}).json()["token"]
+    admin = {"Authorization": f"Bearer {token}"}
+    said = httpx.post(f"{world.url}/v1/actions/system", json={"to": "eva", "text": "maintenance at 9"}, headers=admin)
+    assert said.status_code == 200, said.text
+    pushed = {"uids": ["eva"], "msg_bodies": ["a push"], "msg_options": 7}
+    assert httpx.post(f"{world.url}/v1/push", json=pushed, headers=admin).status_code == 200
+    page.locator(".list nav a", has_text="Pixiu").click()
+    expect(page.locator(".bubble .words")).to_have_text("maintenance at 9")
+    expect(page.get_by_label("Write a message")).to_have_count(0)
+    page.locator("[data-key='u:root']").click()
+    expect(page.locator(".bubble .words")).to_have_text("a push")
+
+
 def test_every_page_opens(world: BrowserWorld) -> None:
     page = world.log_in("al")
     for name in PAGES:

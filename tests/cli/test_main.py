@@ -107,6 +107,9 @@ def test_the_banner_has_ready_to_paste_lines(
     assert "queue listening on 127.0.0.1:12301" in lines
     assert "data in ./pixiu-data" in lines
     assert any(line.endswith("queue create hello") for line in lines)
+    assert "Open http://127.0.0.1:8400 in two windows and chat." in lines
+    print_banner(Running("127.0.0.1:12301", "127.0.0.1:8400", tmp_path / "pixiu-data"), leads=False)
+    assert "two windows" not in capsys.readouterr().out
     print_banner(Running("127.0.0.1:7", None, Path("/elsewhere/data")))
     lines = capsys.readouterr().out.splitlines()
     assert "data in /elsewhere/data" in lines

@@ -57,6 +57,9 @@ def test_the_wheel_has_the_package_and_nothing_else(built: Path) -> None:
     packaged = {name for name in names if name.startswith("pixiu/") and name.endswith(".py")}
     sources = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src/pixiu").rglob("*.py")}
     assert packaged == sources
+    static = ROOT / "src/pixiu/console/static"
+    pages = {path.relative_to(ROOT / "src").as_posix() for path in static.rglob("*") if path.is_file()}
+    assert pages <= set(names) and len(pages) > 20
 
 
 def test_the_sdist_has_all_that_is_needed_to_test_it(built: Path) -> None:

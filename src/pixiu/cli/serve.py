@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -88,7 +89,7 @@ def run_server(
         http=http,
         follow=None if follow is None else parse_address("--follow", follow),
         follow_event=follow_event,
-        on_ready=print_banner,
+        on_ready=partial(print_banner, leads=follow is None),
     )
 
 
@@ -100,13 +101,15 @@ def parse_address(option: str, text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def print_banner(running: "Running") -> None:
-    """Say where everything is, and what to try next."""
+def print_banner(running: "Running", *, leads: bool = True) -> None:
+    """Say where everything is, and what to try next. A follower has no console."""
     command = _command_name()
     lines = [f"Pixiu {__version__}", f"queue listening on {running.queue_address}"]
     if running.http_address:
         lines.append(f"http listening on {running.http_address}")
     lines.append(f"data in {_short_path(running.data)}")
+    if running.http_address and leads:
+        lines += ["", f"Open http://{running.http_address} in two windows and chat."]
     port = running.queue_address.rpartition(":")[2]
     at = "" if port == "12301" else f" --port {port}"
     lines += [

@@ -33,7 +33,7 @@ function LanguageButton({ named }) {
   const next = language() === 'zh' ? 'en' : 'zh';
   const props = { 'aria-label': t('language.label'), onClick: () => setLanguage(next) };
   return named
-    ? html`<button type="button" class="tool" ...${props}><${Icon} name="globe" /><span>${t('language.switch')}</span></button>`
+    ? html`<button type="button" class="tool" ...${props}><${Icon} name="globe" size=${22} /><span>${t('language.switch')}</span></button>`
     : html`<${Button} kind="quiet" icon="globe" ...${props}>${t('language.switch')}<//>`;
 }
 
@@ -42,7 +42,7 @@ function ThemeButton({ named }) {
   const icon = next === 'dark' ? 'moon' : 'sun';
   const props = { 'aria-label': t(`theme.to.${next}`), onClick: () => setTheme(next) };
   return named
-    ? html`<button type="button" class="tool" ...${props}><${Icon} name=${icon} /><span>${t(`theme.${next}`)}</span></button>`
+    ? html`<button type="button" class="tool" ...${props}><${Icon} name=${icon} size=${22} /><span>${t(`theme.${next}`)}</span></button>`
     : html`<${Button} kind="quiet" icon=${icon} label=${t(`theme.to.${next}`)} ...${props} />`;
 }
 
@@ -102,7 +102,7 @@ function Shell({ client, onLeave }) {
     if (!NAMES.has(route.page)) go('chat', [], { replace: true });
   }, [route.page]);
   useEffect(() => {
-    document.title = `${page === 'chat' ? client.id : t(`nav.${page}`)} · Pixiu`;
+    if (page !== 'chat') document.title = `${t(`nav.${page}`)} · Pixiu`; // the chat has a title of its own, with a count
   });
   return html`<div class="shell">
     <nav class="rail ${isOpen ? 'open' : ''}" aria-label=${t('nav.pages')}>
@@ -111,7 +111,7 @@ function Shell({ client, onLeave }) {
         ${name === 'chat' && html`<div class="rule" role="presentation" />`}`)}
       <div class="push" />
       <${LanguageButton} named /><${ThemeButton} named />
-      <button type="button" class="tool" onClick=${onLeave} aria-label=${`${t('log.out')} (${client.id})`}><${Icon} name="logout" /><span>${t('log.out')}</span></button>
+      <button type="button" class="tool" onClick=${onLeave} aria-label=${`${t('log.out')} (${client.id})`}><${Icon} name="logout" size=${22} /><span>${t('log.out')}</span></button>
     </nav>
     ${isOpen && html`<button type="button" class="shade" aria-label=${t('menu.close')} onClick=${() => setOpen(false)} />`}
     <div class="stage"><${ConnectionBanner} client=${client} onLeave=${onLeave} /><main><${Opened} key=${page} name=${page} parts=${route.parts} client=${client} /></main></div>

@@ -804,7 +804,7 @@ export class Client {
       iterator.push(message);
     }
     this._emit('message', message);
-    if (this._sendsReceipts && message.to === this.id && message.from !== this.id && message.kind !== 'system' && message.kind !== 'delete') this._receiptSoon(message.message_id);
+    if (this._sendsReceipts && message.to === this.id && message.from !== this.id && message.from !== '0' && message.kind !== 'system' && message.kind !== 'delete') this._receiptSoon(message.message_id);
   }
 
   _receiptSoon(id) {
@@ -956,6 +956,14 @@ export class Client {
     await (this._isLoaded ??= this._load());
     const [last] = await this._store.page(placeKey(place), { limit: 1 });
     await this._sync([[place, last?.message_id ?? '0']]);
+  }
+
+  /** Reads the newest page of a conversation again: receipts that came while this device was away are in it. */
+  async refresh(place, { limit = PAGE } = {}) {
+    const page = await this.act('history', { ...place, limit });
+    const { added } = await this._store.save(page.messages.map((each) => rowOf(each, this.id)));
+    if (page.min) await this._trim(placeKey(place), page.has_more ? page.min : '0', page.max);
+    for (const { message } of added.sort((a, b) => (a.key < b.key ? -1 : 1))) await this._tell(message);
   }
 
   /**

@@ -4,6 +4,8 @@ import { day, moment } from '/format.js';
 import { Avatar, Badge, Button, Dialog, ErrorBox, Field, Tabs, html, toast, useLoad, useState } from '/ui.js';
 import { Face } from '/chat/list.js';
 
+const nameIn = (chat, user) => chat.rows.get(`u:${user}`)?.name ?? user;
+
 /** Runs a deed; says what went wrong; tells whether it is under way. */
 function useDeed() {
   const [busy, setBusy] = useState(false);
@@ -150,7 +152,7 @@ function GroupDetails({ chat, thread, row, onGone }) {
       <${Button} small kind="primary" onClick=${() => manage(each.user, 'approve')}>${t('group.approve')}<//><${Button} small onClick=${() => manage(each.user, 'refuse')}>${t('group.refuse')}<//></li>`)}</ul></div>`}
     <div><h3>${t('group.members')} <span class="muted number">${group.member_count}</span></h3><ul class="people">${(group.members ?? []).map((each) => {
       const isBelow = rank[mine] > rank[each.role];
-      return html`<li key=${each.user}><${Avatar} id=${each.user} size="s" /><span class="grow cut">${each.user}${each.user === chat.me && html` <span class="muted">(${t('group.you')})</span>`}</span>
+      return html`<li key=${each.user}><${Avatar} id=${each.user} name=${nameIn(chat, each.user)} size="s" /><span class="grow cut">${nameIn(chat, each.user)}${each.user === chat.me && html` <span class="muted">(${t('group.you')})</span>`}</span>
         ${each.role !== 'member' && html`<${Badge} tone=${each.role === 'owner' ? 'gold' : 'accent'}>${t(`group.${each.role}`)}<//>`}${each.is_muted && html`<${Badge} tone="bad">${t('group.muted')}<//>`}
         ${mine === 'owner' && each.user !== chat.me && html`<${Button} kind="quiet" small icon="audit" label=${t(each.role === 'admin' ? 'group.demote' : 'group.promote', { who: each.user })} onClick=${() => manage(each.user, each.role === 'admin' ? 'member' : 'admin')} />`}
         ${isBelow && html`<${Button} kind="quiet" small icon=${each.is_muted ? 'chat' : 'pause'} label=${t(each.is_muted ? 'group.unmute' : 'group.mute', { who: each.user })} onClick=${() => manage(each.user, each.is_muted ? 'unmute' : 'mute')} />
@@ -200,7 +202,7 @@ export function LaterDialog({ chat, thread, text: given, onScheduled, onClose })
     </form>
     <div><h3>${t('later.list')}</h3>
       ${waiting.data && !rows.length && html`<p class="muted small">${t('later.none')}</p>`}
-      <ul class="people waiting">${rows.map((each) => html`<li key=${each.schedule_id}><span class="grow"><span class="cut">${each.text}</span><small class="muted">${moment(each.at)} · ${t('later.to', { name: each.group ?? each.to })}</small></span>
+      <ul class="people waiting">${rows.map((each) => html`<li key=${each.schedule_id}><span class="grow"><span class="cut">${each.text}</span><small class="muted">${moment(each.at)} · ${t('later.to', { name: chat.rows.get(each.group !== undefined ? `g:${each.group}` : `u:${each.to}`)?.name ?? each.group ?? each.to })}</small></span>
         <${Button} kind="quiet" small icon="close" label=${t('later.cancel')} onClick=${() => drop(each.schedule_id)} /></li>`)}</ul></div>
   <//>`;
 }

@@ -14,6 +14,7 @@ export const linkToRow = (key) => linkTo('chat', KINDS[key[0]], key.slice(2));
 export function Face({ row, size = '' }) {
   if (row.place.room !== undefined) return html`<${Avatar} id=${row.key} icon="room" square size=${size} />`;
   if (row.place.group !== undefined) return html`<${Avatar} id=${row.key} name=${row.name} square size=${size} />`;
+  if (row.key === 'u:0') return html`<${Avatar} id=${row.key} icon="audit" size=${size} />`;
   return html`<${Avatar} id=${row.id} name=${row.name} size=${size} state=${row.state} />`;
 }
 

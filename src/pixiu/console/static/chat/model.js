@@ -11,9 +11,12 @@ const ROOM_LINES_MAX = 500;
 const TYPING_MS = 4000;
 const ROOMS_KEPT_AS = 'pixiu.rooms';
 const SETTLE_MS = 1500;
+const SYSTEM = 'u:0'; // what admins say in the system's name, and what is pushed
+/** Is it about a group or a contact, and nobody's words? */
+export const isNotice = (message) => message.kind === 'system' && message.text === undefined;
 const isShown = (message) => message.kind !== 'delete';
-const isBetweenTwo = (message) => message.kind === 'system' && message.group === undefined; // someone added or removed one
-const isSaid = (message) => message.kind !== 'delete' && message.kind !== 'system';
+const isBetweenTwo = (message) => isNotice(message) && message.group === undefined; // someone added or removed one
+const isSaid = (message) => message.kind !== 'delete' && !isNotice(message);
 
 export class Chat {
   constructor(client) {
@@ -76,6 +79,7 @@ export class Chat {
     if (this.client.state.name === 'open') {
       this._list(this.client.contactsNow);
       this._opened();
+      this.client.contacts().catch(() => {}); // what is known may be old
     }
     this._tell();
   }
@@ -99,7 +103,7 @@ export class Chat {
     if (!row) {
       const place = placeOf(key);
       const id = place.with ?? place.group ?? place.room;
-      row = { key, place, id, name: id, unread: 0, last: null, at: 0, state: null, typing: new Map(), isContact: false, members: null };
+      row = { key, place, id, name: key === SYSTEM ? 'Pixiu' : id, unread: 0, last: null, at: 0, state: null, typing: new Map(), isContact: false, members: null };
       this.rows.set(key, row);
     }
     return row;
@@ -119,7 +123,6 @@ export class Chat {
       listed.add(row.key);
     }
     for (const each of others) {
-      if (each.user === '0') continue;
       this._row(`u:${each.user}`).unread = each.unread;
       listed.add(`u:${each.user}`);
     }
@@ -157,7 +160,16 @@ export class Chat {
     this._settledAt = Date.now() + SETTLE_MS;
     clearTimeout(this._settling);
     this._settling = setTimeout(() => this.client.contacts().catch(() => {}), SETTLE_MS);
-    if (this.thread) this._reload();
+    if (this.thread) this._refresh();
+  }
+
+  /** Receipts that came while nobody was here. */
+  async _refresh() {
+    const { thread } = this;
+    if (!thread || thread.row.place.with === undefined) return;
+    const lacks = thread.messages.some((message) => message.from === this.me && isSaid(message) && !message.read_at);
+    if (lacks) await this.client.refresh(thread.row.place).catch(() => {});
+    await this._reload();
   }
 
   _askPresence() {
@@ -205,7 +217,7 @@ export class Chat {
     clearTimeout(row.typing.get(message.from));
     row.typing.delete(message.from);
     if (message.room !== undefined) this._keepRoomLine(key, message);
-    if (message.kind === 'system') this._notice(row);
+    if (isNotice(message)) this._notice(row);
     const isOpen = this.thread?.key === key;
     if (isOpen) {
       if (message.room !== undefined) this.thread.messages = this._roomLines.get(key);
@@ -296,6 +308,7 @@ export class Chat {
     this._findFirstUnread(thread);
     if (row.place.group !== undefined) this.loadGroup();
     this._markRead();
+    this._refresh();
     this._tell();
   }
 
@@ -406,7 +419,7 @@ export class Chat {
     clearTimeout(this._reading);
     this._reading = setTimeout(() => {
       this.client.read(row.place).catch(() => {});
-      if (row.place.with === undefined || row.id === this.me) return;
+      if (row.place.with === undefined || row.id === this.me || row.key === SYSTEM) return;
       const incoming = thread.messages.filter((message) => message.from !== this.me && isSaid(message) && !message.recalled && !message.seen);
       const ids = incoming.slice(-Math.max(count, 50)).map((message) => message.message_id);
       for (const message of incoming) message.seen = true;

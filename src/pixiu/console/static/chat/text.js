@@ -1,5 +1,6 @@
 /** What is shown of a message in words. Texts of people are shown as they are, never as HTML. */
 import { t } from '/i18n.js';
+import { isNotice } from '/chat/model.js';
 
 const name = (user, chat) => (user === chat.me ? t('chat.you') : chat.rows.get(`u:${user}`)?.name ?? user);
 
@@ -20,7 +21,7 @@ export function lineOf(row, chat) {
   const message = row.last;
   if (!message) return row.place.room !== undefined && row.members !== null ? t('chat.listeners', { n: row.members }) : row.id === chat.me ? t('chat.note') : t('chat.empty');
   if (message.recalled) return message.from === chat.me ? t('chat.recalled.mine') : t('chat.recalled', { who: name(message.from, chat) });
-  if (message.kind === 'system') return noticeOf(message, chat);
+  if (isNotice(message)) return noticeOf(message, chat);
   const text = bodyOf(message);
   if (message.from === chat.me) return `${t('chat.you')}: ${text}`;
   return row.place.with === undefined ? `${name(message.from, chat)}: ${text}` : text;

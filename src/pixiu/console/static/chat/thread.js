@@ -3,6 +3,7 @@ import { t } from '/i18n.js';
 import { clock, day, sameDay } from '/format.js';
 import { Avatar, Button, Empty, ErrorBox, Icon, html, toast, useEffect, useLayoutEffect, useRef, useState } from '/ui.js';
 import { Face } from '/chat/list.js';
+import { isNotice } from '/chat/model.js';
 import { bodyOf, nameOf, noticeOf, piecesOf } from '/chat/text.js';
 
 const RUN_MS = 5 * 60_000; // what one says within this time stands together
@@ -24,7 +25,7 @@ export function Thread({ chat, thread, onBack, onDetails, onLater }) {
   return html`<section class="thread" aria-label=${thread.row.name} onKeyDown=${keys}>
     <${Head} chat=${chat} thread=${thread} onBack=${onBack} onDetails=${onDetails} />
     <${Messages} key=${thread.key} chat=${chat} thread=${thread} onReply=${answer} onDone=${() => box.current?.focus()} />
-    <${Composer} key=${`write ${thread.key}`} chat=${chat} thread=${thread} box=${box} reply=${reply} onReplied=${() => setReply(null)} onLater=${onLater} />
+    ${thread.key !== 'u:0' && html`<${Composer} key=${`write ${thread.key}`} chat=${chat} thread=${thread} box=${box} reply=${reply} onReplied=${() => setReply(null)} onLater=${onLater} />`}
   </section>`;
 }
 
@@ -63,7 +64,7 @@ function itemsOf(chat, thread) {
     if (!before || !sameDay(before.at, message.at)) items.push({ kind: 'day', key: `day ${message.message_id}`, at: message.at });
     if (message.message_id === thread.firstUnread) items.push({ kind: 'new', key: 'new' });
     const previous = items[items.length - 1];
-    const isRun = previous?.kind === 'message' && previous.message.kind !== 'system' && message.kind !== 'system' && !message.recalled && !previous.message.recalled
+    const isRun = previous?.kind === 'message' && !isNotice(previous.message) && !isNotice(message) && !message.recalled && !previous.message.recalled
       && previous.message.from === message.from && message.at - previous.message.at < RUN_MS;
     if (isRun) previous.isLast = false;
     items.push({ kind: 'message', key: message.message_id, message, isFirst: !isRun, isLast: true });
@@ -163,7 +164,7 @@ function Item({ item, chat, thread, onReply }) {
     const text = message.from === chat.me ? t('chat.recalled.mine') : t('chat.recalled', { who: nameOf(message.from, chat) });
     return html`<li class="notice-line" data-id=${message.message_id}>${text}</li>`;
   }
-  if (message.kind === 'system') return html`<li class="notice-line" data-id=${message.message_id}>${noticeOf(message, chat)}</li>`;
+  if (isNotice(message)) return html`<li class="notice-line" data-id=${message.message_id}>${noticeOf(message, chat)}</li>`;
   return html`<${Said} item=${item} chat=${chat} thread=${thread} onReply=${onReply} />`;
 }
 
