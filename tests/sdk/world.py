@@ -75,7 +75,9 @@ class World:
     @property
     def gateway(self) -> Gateway:
         assert self._node is not None and self._node._surfaces is not None
-        return self._node._surfaces.gateway
+        gateway = self._node._surfaces.gateway
+        assert gateway is not None, "the connections are in this process"
+        return gateway
 
     def token(self, user: str, *, platform: str = "web", device: str = "", lifetime_ms: int | None = None) -> str:
         clock = SystemClock()

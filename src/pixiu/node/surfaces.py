@@ -121,6 +121,11 @@ class Surfaces:
         doors.gateway, doors.broker, doors.http = self._holder.counters, self.broker, self.api.counters
 
     @property
+    def gateway(self) -> Gateway | None:
+        """The gateway of this process; None if other processes hold the connections."""
+        return self._holder.gateway if isinstance(self._holder, _ThisProcess) else None
+
+    @property
     def gateway_counters(self) -> GatewayCounters:
         """What is counted of clients' connections."""
         return self._holder.counters
