@@ -51,6 +51,9 @@ enum {
     SETTLE_SECONDS = 20,
 };
 
+#define POST_ID 9000000000ull     /* requests from here on are messages for those who are away */
+#define RETRY_NANOS 1000000000ull /* one that is turned away tries again after this */
+
 enum protocol { PIXIU, NATS, RESP, PLAIN };
 enum mode { ROOM, PAIR, HOLD };
 enum state { NEW, CONNECTING, UPGRADING, GREETED, READY };
@@ -87,7 +90,7 @@ static struct connection **waiting; /* those that come back, by the time they ar
 static int waiting_from, waiting_to;
 static struct histogram latency, calm;
 static uint64_t delivered, published, completed, gaps, repeats, disorder, errors, answers, closed_early, connects;
-static uint64_t sent_pairs, received_pairs, resyncs;
+static uint64_t sent_pairs, received_pairs, resyncs, turned_away, posts_taken;
 static uint16_t remaining[RING];
 static bool counting, in_storm;
 static char first_error[200];
@@ -381,6 +384,7 @@ static void pixiu_said(struct connection *c, const char *text, size_t size) {
         answers++;
         if (memmem(text, size < 60 ? size : 60, "\"error\"", 7) != NULL) note_error(text, size);
         else if (c->state == GREETED) become_ready(c);
+        else if (strtoull(text + 6, NULL, 10) >= POST_ID) posts_taken++;
     } else if (STARTS(text, size, "{\"push\":\"contacts\"")) {
         if (c->state == UPGRADING) greet(c);
     } else if (STARTS(text, size, "{\"push\":\"kick\"")) {
@@ -428,7 +432,7 @@ static size_t handshake(struct connection *c, const char *data, size_t size) {
     const char *end = memmem(data, size, "\r\n\r\n", 4);
     if (end == NULL) return 0;
     if (!STARTS(data, size, "HTTP/1.1 101")) {
-        note_error(data, size);
+        if (!c->is_cut) note_error(data, size);
         return size;
     }
     c->state = UPGRADING;
@@ -550,7 +554,21 @@ static void forget(struct connection *c) {
     c->wants_write = c->must_ack = false;
 }
 
+static void wait_until(struct connection *c, uint64_t due_at) {
+    c->due_at = due_at;
+    waiting[waiting_to] = c;
+    waiting_to = (waiting_to + 1) % (count + 1);
+}
+
 static void lose(struct connection *c) {
+    if (c->is_cut && c->state != READY) { /* turned away in the storm: it tries again */
+        turned_away++;
+        opening--;
+        forget(c);
+        c->state = NEW;
+        wait_until(c, nanoseconds() + RETRY_NANOS);
+        return;
+    }
     closed_early++;
     if (!first_error[0]) snprintf(first_error, sizeof first_error, "the server closed connection %d", c->index);
     if (c->state == READY) ready--;
@@ -600,8 +618,10 @@ static void open_some(uint64_t now) {
     for (int begun = 0; begun < OPENINGS && opening < opt.concurrency; begun++) {
         if (next_to_open < count) {
             begin(&all[next_to_open++]);
-        } else if (waiting_from < waiting_to && waiting[waiting_from]->due_at <= now) {
-            begin(waiting[waiting_from++]);
+        } else if (waiting_from != waiting_to && waiting[waiting_from]->due_at <= now) {
+            struct connection *c = waiting[waiting_from];
+            waiting_from = (waiting_from + 1) % (count + 1);
+            begin(c);
         } else {
             break;
         }
@@ -610,7 +630,7 @@ static void open_some(uint64_t now) {
 
 static bool may_open(uint64_t now) {
     return opening < opt.concurrency &&
-           (next_to_open < count || (waiting_from < waiting_to && waiting[waiting_from]->due_at <= now));
+           (next_to_open < count || (waiting_from != waiting_to && waiting[waiting_from]->due_at <= now));
 }
 
 /* ---- time --------------------------------------------------------------------------------------------------- */
@@ -767,19 +787,19 @@ static void storm(uint64_t *due_at, double gap) {
         c->due_at = (uint64_t)opt.spread_ms * 1000000ull * (uint64_t)i / (uint64_t)pair_base;
         ready--;
         away++;
-        waiting[waiting_to++] = c;
     }
     uint64_t cut = nanoseconds();
-    for (int i = 0; i < pair_base; i++) all[i].due_at += cut;
+    opt.concurrency = count;
+    for (int i = 0; i < pair_base; i++) wait_until(&all[i], all[i].due_at + cut);
     struct connection *postman = &all[pair_base];
-    uint64_t limit = cut + 300ull * 1000000000ull, back_at = 0, in_sync_at = 0, notes_at = *due_at;
+    uint64_t limit = cut + 120ull * 1000000000ull, back_at = 0, in_sync_at = 0, notes_at = *due_at;
     while (!in_sync_at && nanoseconds() < limit) {
         uint64_t now = nanoseconds();
         pass_notes(now, &notes_at, gap);
-        for (int batch = 0; batch < 4 && posted < to_post; batch++, posted++) {
+        for (int batch = 0; batch < 4 && posted < to_post && posted < posts_taken + 32; batch++, posted++) {
             struct connection *to = &all[posted * (uint64_t)opt.missed_every];
             put_request(postman, "{\"id\":%llu,\"action\":\"send\",\"params\":{\"to\":\"%s\",\"text\":\"%s\",\"send_id\":\"m%llu\"}}",
-                        9000000000ull + posted, to->user, stamped(0, now), (unsigned long long)posted);
+                        POST_ID + posted, to->user, stamped(0, now), (unsigned long long)posted);
         }
         if (postman->out_to > postman->out_from) flush(postman);
         turn(now + 1000000);
@@ -792,9 +812,10 @@ static void storm(uint64_t *due_at, double gap) {
     }
     uint64_t now = nanoseconds();
     printf("{\"cut_seconds\":%.4f,\"back_seconds\":%.4f,\"in_sync_seconds\":%.4f,\"in_sync\":%s,\"away\":%d,\"missed\":%llu,"
-           "\"resyncs\":%llu,\"cpu_seconds\":%.4f,\"server_cpu_seconds\":%.4f,",
+           "\"resyncs\":%llu,\"turned_away\":%llu,\"cpu_seconds\":%.4f,\"server_cpu_seconds\":%.4f,",
            (double)(cut - began) / 1e9, (double)((back_at ? back_at : now) - cut) / 1e9, (double)(now - cut) / 1e9,
            in_sync_at ? "true" : "false", away, (unsigned long long)to_post, (unsigned long long)resyncs,
+           (unsigned long long)turned_away,
            own_cpu_seconds() - own, watched_cpu_seconds() - theirs);
     report_latency("calm_", &calm);
     report_latency("storm_", &latency);
@@ -899,7 +920,7 @@ int main(int argc, char **argv) {
     case HOLD: count = opt.connections + 2 * opt.pairs; pair_base = opt.connections; break;
     }
     all = allocate((size_t)count * sizeof *all);
-    waiting = allocate((size_t)count * sizeof *waiting);
+    waiting = allocate((size_t)(count + 1) * sizeof *waiting);
     for (int i = 0; i < count; i++) {
         all[i].fd = -1;
         all[i].index = i;

@@ -23,7 +23,14 @@ TOWARDS = 100_000
 CONCURRENCY = 256
 """Connections that are being opened at a time."""
 SETTLE_SECONDS = 2.0
-COLUMNS = ["connections", "connects/s", "RSS KiB per connection", "RSS MB", "server CPU ms per connect", "generator CPU"]
+COLUMNS = [
+    "connections",
+    "connects/s",
+    "RSS KiB per connection",
+    "RSS MB",
+    "server CPU ms per connect",
+    "generator CPU",
+]
 
 
 def measure(bench: Bench) -> Section:
@@ -73,9 +80,7 @@ def _measure(bench: Bench, key: str, connections: int) -> Section:
     cpu_ms = float(found["server_cpu_seconds"]) / connections * 1000
     share = float(found["cpu_seconds"]) / float(found["seconds"])
     memory = f"{empty_mb:.0f} → {full_mb:.0f}"
-    section.rows = [
-        [whole(connections), whole(rate), f"{per_connection:.1f}", memory, f"{cpu_ms:.2f}", f"{share:.0%}"]
-    ]
+    section.rows = [[whole(connections), whole(rate), f"{per_connection:.1f}", memory, f"{cpu_ms:.2f}", f"{share:.0%}"]]
     section.runs.append(found | {"rss_mb_before": empty_mb, "rss_mb": full_mb})
     section.checks = [
         below("RSS per idle connection", per_connection, 20, " KiB"),

@@ -7,7 +7,7 @@ before they try again.
 
 from benchmarks.gateway.bench import Bench
 from benchmarks.gateway.crowd import Held
-from benchmarks.gateway.idle import prepared
+from benchmarks.gateway.idle import CONCURRENCY, prepared
 from benchmarks.queue.bench import load_average
 from benchmarks.queue.section import Check, Section, below, faults_check, milliseconds, whole
 
@@ -16,7 +16,16 @@ RATE = 200
 SPREAD_MS = 1000
 EVENTS = "pixiu_queue_events_total"
 _FAULTS = ("gaps", "repeats", "disorder", "errors", "closed")
-COLUMNS = ["clients", "all back, s", "all in sync, s", "others p50 ms", "p99 ms", "in the storm p50 ms", "p99 ms", "max ms"]
+COLUMNS = [
+    "clients",
+    "all back, s",
+    "all in sync, s",
+    "others p50 ms",
+    "p99 ms",
+    "in the storm p50 ms",
+    "p99 ms",
+    "max ms",
+]
 
 
 def measure(bench: Bench) -> Section:
@@ -26,7 +35,7 @@ def measure(bench: Bench) -> Section:
     section = Section("storm", f"{clients:,} clients cut at once, each coming back with its cursor", COLUMNS)
     before = load_average()
     options: dict[str, int | float | str] = {
-        "connections": clients, "pairs": PAIRS, "class": "live", "rate": RATE, "concurrency": clients,
+        "connections": clients, "pairs": PAIRS, "class": "live", "rate": RATE, "concurrency": CONCURRENCY,
         "spread_ms": SPREAD_MS, "seconds": max(bench.seconds, 3.0), "missed_every": 10,
     }  # fmt: skip
     with prepared(bench, users) as server, Held(server, bench.crowd_cores, users, **options) as held:
@@ -58,7 +67,7 @@ def measure(bench: Bench) -> Section:
     ]
     section.notes.append(f"Load average before: {before:.2f}.")
     section.notes.append(
-        f"{found['missed']:,} clients found a message; {events:,.0f} records were written meanwhile. Sessions are not "
+        f"{found['missed']:,} clients found a message; {found['turned_away']:,} were told to come again; {events:,.0f} records were written meanwhile. Sessions are not "
         "stored one by one: a node has one epoch, which begins when it starts."
     )
     return section

@@ -197,10 +197,11 @@ class WebSocket(WSListener, _Socket):
         """The connection is gone."""
         if self._timer is not None:
             self._timer.cancel()
+        self._ws = None
         self._server.closed(self._socket)
         client, self._client = self._client, None
         if client is not None:
-            client.lost()
+            self._server.pace.run(client.lost)
 
     def pause_writing(self) -> None:
         """The socket is full."""
@@ -212,11 +213,21 @@ class WebSocket(WSListener, _Socket):
         if self._client is not None:
             self._client.resume_writing()
 
-    # What the gateway calls.
+    # What the gateway calls. It may not know yet that the connection is gone.
+
+    def write(self, data: bytes) -> None:
+        """Send frames."""
+        if self._ws is not None:
+            self._socket.write(data)
+
+    def pending(self) -> int:
+        """Bytes that the system has not taken yet."""
+        return self._socket.get_write_buffer_size() if self._ws is not None else 0
 
     def close(self, code: int, reason: str) -> None:
         """Say why, and hang up when the client has answered; or soon."""
-        assert self._ws is not None
+        if self._ws is None:
+            return
         self._ws.send_close(cast("Any", code), reason.encode()[:REASON_BYTES_MAX])
         self.resume_reading()  # for its answer
         if self._timer is None:

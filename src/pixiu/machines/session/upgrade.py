@@ -14,7 +14,17 @@ from urllib.parse import parse_qs, urlsplit
 from pixiu.machines.session.events import read_cursor
 from pixiu.model.errors import RequestError
 
-__all__ = ["HEAD_BYTES_MAX", "HTTP", "MORE", "SUBPROTOCOLS", "BadUpgrade", "Upgrade", "allows_origin", "read_upgrade"]
+__all__ = [
+    "HEAD_BYTES_MAX",
+    "HTTP",
+    "MORE",
+    "SUBPROTOCOLS",
+    "BadUpgrade",
+    "Upgrade",
+    "allows_origin",
+    "is_head_here",
+    "read_upgrade",
+]
 
 HEAD_BYTES_MAX = 16 * 1024
 SUBPROTOCOLS = {"pixiu.json.v1": "json", "pixiu.proto.v1": "proto"}
@@ -65,6 +75,11 @@ class Upgrade(NamedTuple):
     host: str
     size: int
     """Bytes of the head; what follows is the client's first frames."""
+
+
+def is_head_here(data: bytes) -> bool:
+    """Would ``read_upgrade`` say more than ``MORE``?"""
+    return not data.startswith(b"GET "[: len(data)]) or b"\r\n\r\n" in data or len(data) > HEAD_BYTES_MAX
 
 
 def read_upgrade(data: bytes) -> Upgrade | _Word:
