@@ -47,6 +47,7 @@ enum {
     STAMP_BYTES = 25,        /* ~, 8 digits of the sequence, 16 of the time */
     RING = 1 << 16,
     PER_ADDRESS = 8000,      /* connections from one source address */
+    CUTS = 50,               /* connections cut between two looks at the sockets */
     OPENINGS = 16,           /* connections begun between two looks at the sockets */
     SETTLE_SECONDS = 20,
 };
@@ -775,24 +776,28 @@ static void storm(uint64_t *due_at, double gap) {
     struct linger linger = {.l_onoff = 1, .l_linger = 0};
     away = 0;
     waiting_from = waiting_to = 0;
+    uint64_t notes_at = *due_at, cut = 0;
     for (int i = 0; i < pair_base; i++) {
         struct connection *c = &all[i];
+        if (i % CUTS == CUTS - 1) { /* the others talk on */
+            pass_notes(nanoseconds(), &notes_at, gap);
+            turn(nanoseconds());
+        }
         setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
         forget(c);
         c->state = NEW;
         c->is_cut = true;
         c->missed = opt.missed_every && i % opt.missed_every == 0;
         to_post += c->missed;
-        /* Spread evenly, in an order that has nothing to do with that of their first coming. */
-        c->due_at = (uint64_t)opt.spread_ms * 1000000ull * (uint64_t)i / (uint64_t)pair_base;
         ready--;
         away++;
     }
-    uint64_t cut = nanoseconds();
+    cut = nanoseconds();
     opt.concurrency = count;
-    for (int i = 0; i < pair_base; i++) wait_until(&all[i], all[i].due_at + cut);
+    for (int i = 0; i < pair_base; i++)
+        wait_until(&all[i], cut + (uint64_t)opt.spread_ms * 1000000ull * (uint64_t)i / (uint64_t)pair_base);
     struct connection *postman = &all[pair_base];
-    uint64_t limit = cut + 120ull * 1000000000ull, back_at = 0, in_sync_at = 0, notes_at = *due_at;
+    uint64_t limit = cut + 120ull * 1000000000ull, back_at = 0, in_sync_at = 0;
     while (!in_sync_at && nanoseconds() < limit) {
         uint64_t now = nanoseconds();
         pass_notes(now, &notes_at, gap);
