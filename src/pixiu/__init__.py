@@ -5,6 +5,7 @@ Importing this package is cheap: what a program uses is loaded when it is first 
     import pixiu
 
     async with pixiu.Node.embedded("data") as node: ...
+    async with pixiu.connect("ws://127.0.0.1:8400", token) as me: ...
 """
 
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,9 @@ from pixiu.model.version import __version__
 
 if TYPE_CHECKING:
     from pixiu.node import Device, Node
+    from pixiu.sdk import connect, connect_blocking
 
-__all__ = ["Device", "Node", "__version__"]
+__all__ = ["Device", "Node", "__version__", "connect", "connect_blocking"]
 
 
 def __getattr__(name: str) -> Any:
@@ -22,4 +24,8 @@ def __getattr__(name: str) -> Any:
         import pixiu.node
 
         return getattr(pixiu.node, name)
+    if name in ("connect", "connect_blocking"):
+        import pixiu.sdk
+
+        return getattr(pixiu.sdk, name)
     raise AttributeError(f"module 'pixiu' has no attribute {name!r}")
