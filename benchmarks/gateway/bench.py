@@ -15,7 +15,6 @@ from benchmarks.gateway.servers import Pinned
 from benchmarks.queue.generator import SHARE_MAX
 from benchmarks.queue.section import Check, faults_check
 
-
 Kind = TypeVar("Kind", bound=Pinned)
 
 
@@ -62,14 +61,14 @@ class Bench:
     def say_talk(self, round_number: int, label: str, talk: Talk) -> None:
         """One line per run."""
         self.say(
-            f"  round {round_number}/{self.rounds}  {label:<16} {talk.per_second:>11,.0f}/s  p50 {talk.p50_us / 1000:7.2f}"
-            f"  p99 {talk.p99_us / 1000:7.2f} ms  server {talk.server_cpu_seconds / talk.seconds:4.0%}"
-            f"  generator {talk.cpu_share:4.0%}"
+            f"  round {round_number}/{self.rounds}  {label:<20} {talk.per_second:>11,.0f}/s"
+            f"  p50 {talk.p50_us / 1000:7.2f}  p99 {talk.p99_us / 1000:7.2f} ms"
+            f"  server {talk.server_cpu_seconds / talk.seconds:4.0%}  generator {talk.cpu_share:4.0%}"
         )
         if talk.faults:
             self.say(
-                f"    [red]{talk.gaps} gaps, {talk.repeats} repeats, {talk.disorder} out of order, {talk.errors} errors, "
-                f"{talk.closed} closed, {talk.missing} missing[/red] {talk.first_error}"
+                f"    [red]{talk.gaps} gaps, {talk.repeats} repeats, {talk.disorder} out of order, "
+                f"{talk.errors} errors, {talk.closed} closed, {talk.missing} missing[/red] {talk.first_error}"
             )
 
 

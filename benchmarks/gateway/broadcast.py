@@ -1,6 +1,6 @@
 """What a Python user would write first: a `websockets` server that hands each message to everyone.
 
-It is written as that library's documentation advises for many clients: `broadcast`, no compression, no task per message.
+It is written as that library advises for many clients: `broadcast`, no compression, no task per message.
 Run as `python -m benchmarks.gateway.broadcast PORT`.
 """
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
-from benchmarks.gateway.servers import PixiuServe, Pinned, pinning
+from benchmarks.gateway.servers import Pinned, PixiuServe, pinning
 from benchmarks.queue.generator import GeneratorError, compiled
 
 SOURCE = Path(__file__).with_name("crowd.c")

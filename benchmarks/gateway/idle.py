@@ -43,7 +43,7 @@ def measure_max(bench: Bench) -> Section:
     processes = max(PixiuServe.gateways, 1)
     section = _measure(bench, "idle-max", min(TOWARDS, _limit() * processes, _limit()))
     section.notes.append(
-        f"A process may have {_limit() + KEPT_BACK:,} descriptors here (RLIMIT_NOFILE), in the server as in the generator."
+        f"A process may have {_limit() + KEPT_BACK:,} descriptors here (RLIMIT_NOFILE), the server's and the generator's."
     )
     return section
 

@@ -10,7 +10,7 @@ from statistics import median
 from benchmarks.gateway import crowd
 from benchmarks.gateway.bench import Bench, faults_of, notes_of
 from benchmarks.gateway.crowd import Talk
-from benchmarks.gateway.servers import NatsCore, PixiuServe, Pinned, ValkeyPubSub
+from benchmarks.gateway.servers import NatsCore, Pinned, PixiuServe, ValkeyPubSub
 from benchmarks.queue.bench import load_average
 from benchmarks.queue.section import Check, Section, below, milliseconds
 

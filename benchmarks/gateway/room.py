@@ -11,7 +11,7 @@ from statistics import median
 from benchmarks.gateway import crowd
 from benchmarks.gateway.bench import Bench, faults_of, notes_of
 from benchmarks.gateway.crowd import Talk
-from benchmarks.gateway.servers import NatsCore, PixiuServe, Pinned, ValkeyPubSub, Websockets
+from benchmarks.gateway.servers import NatsCore, Pinned, PixiuServe, ValkeyPubSub, Websockets
 from benchmarks.queue.bench import load_average
 from benchmarks.queue.section import Section, below, milliseconds, ratio_check, spread, whole
 

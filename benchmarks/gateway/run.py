@@ -17,7 +17,7 @@ from rich.console import Console
 
 from benchmarks.gateway import crowd, idle, life, pair, room, storm
 from benchmarks.gateway.bench import Bench
-from benchmarks.gateway.servers import PEERS, PixiuServe, Pinned, missing
+from benchmarks.gateway.servers import PEERS, Pinned, PixiuServe, missing
 from benchmarks.queue import generator, machine, report
 from benchmarks.queue.bench import stop_on_terminate
 from benchmarks.queue.generator import GeneratorError

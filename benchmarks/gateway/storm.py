@@ -67,7 +67,8 @@ def measure(bench: Bench) -> Section:
     ]
     section.notes.append(f"Load average before: {before:.2f}.")
     section.notes.append(
-        f"{found['missed']:,} clients found a message; {found['turned_away']:,} were told to come again; {events:,.0f} records were written meanwhile. Sessions are not "
+        f"{found['missed']:,} clients found a message; {found['turned_away']:,} were told to come again; "
+        f"{events:,.0f} records were written meanwhile. Sessions are not "
         "stored one by one: a node has one epoch, which begins when it starts."
     )
     return section

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import pixiu
 from examples.demo.lines import line
 from pixiu.model.errors import PixiuError
+from pixiu.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,7 +52,12 @@ class World:
     """Nobody says anything any more; everyone comes and listens."""
     is_drained: asyncio.Event = field(default_factory=asyncio.Event)
     """Everyone may go."""
+    clock: SystemClock = field(default_factory=SystemClock)
     door: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONNECTS_AT_ONCE))
+
+    def now(self) -> float:
+        """Seconds on the loop's clock."""
+        return asyncio.get_running_loop().time()
 
 
 class Person:
@@ -131,8 +136,8 @@ class Person:
 
     async def _talk(self, me: Client) -> None:
         world, random = self._world, self._world.random
-        leaves_at = time.monotonic() + random.uniform(4, 15) if self._is_restless else float("inf")
-        while not world.is_over.is_set() and time.monotonic() < leaves_at:
+        leaves_at = world.now() + random.uniform(4, 15) if self._is_restless else float("inf")
+        while not world.is_over.is_set() and world.now() < leaves_at:
             await _wait(world.is_over, random.expovariate(1 / world.pace_seconds))
             if world.is_over.is_set():
                 return
@@ -204,12 +209,12 @@ class Person:
 
     async def _schedule(self, me: Client) -> None:
         world = self._world
-        left = world.ends_at - time.monotonic() - 1
+        left = world.ends_at - world.now() - 1
         if left < 1:
             return
         to = self._someone()
         number = world.books.begin({to})
-        at = int((time.time() + world.random.uniform(1, min(left, 8))) * 1000)
+        at = world.clock.now_ms() + int(world.random.uniform(1, min(left, 8)) * 1000)
         try:
             await me.schedule(at, line(self._cast.language, world.random), to=to, fields={TAG: str(number)})
         except BaseException:

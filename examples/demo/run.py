@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -31,6 +30,8 @@ from pixiu.runtime.keys import Keyring
 from pixiu.runtime.tokens import Tokens
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from examples.demo.lines import Cast
 
 DRAIN_SECONDS_MAX = 60.0
@@ -105,18 +106,18 @@ async def _talk(options: argparse.Namespace, folder: Path, url: str) -> Books:
         random=random,
         books=books,
         pace_seconds=options.pace,
-        ends_at=time.monotonic() + options.seconds,
+        ends_at=0.0,
         people=[each.user for each in cast],
         stores=folder / "devices",
     )
     world.stores.mkdir(exist_ok=True)
     await _make_groups(world, cast)
     people = [Person(world, each, is_restless=random.random() < RESTLESS) for each in cast]
-    world.ends_at = time.monotonic() + options.seconds
+    world.ends_at = world.now() + options.seconds
     lives = [asyncio.create_task(person.live()) for person in people]
     telling = asyncio.create_task(_tell(world))
     try:
-        await _until(lambda: time.monotonic() >= world.ends_at, options.seconds + 1, lives)
+        await _until(lambda: world.now() >= world.ends_at, options.seconds + 1, lives)
         world.is_over.set()
         everyone = len(people)
         await _until(lambda: not books.waiting and world.online == everyone, DRAIN_SECONDS_MAX, lives)
@@ -129,10 +130,11 @@ async def _talk(options: argparse.Namespace, folder: Path, url: str) -> Books:
     return books
 
 
-async def _until(is_so: Any, seconds: float, lives: list[asyncio.Task[None]]) -> None:
+async def _until(is_so: Callable[[], bool], seconds: float, lives: list[asyncio.Task[None]]) -> None:
     """Wait for something; a life that ends before its time is an error, and says so."""
-    limit = time.monotonic() + seconds
-    while not is_so() and time.monotonic() < limit:
+    now = asyncio.get_running_loop().time
+    limit = now() + seconds
+    while not is_so() and now() < limit:
         await asyncio.sleep(0.05)
         for life in lives:
             if life.done():
@@ -157,7 +159,7 @@ async def _tell(world: World) -> None:
     is_terminal = sys.stdout.isatty()
     while True:
         await asyncio.sleep(0.5 if is_terminal else LINE_SECONDS)
-        counts, left = world.books.counts, max(world.ends_at - time.monotonic(), 0)
+        counts, left = world.books.counts, max(world.ends_at - world.now(), 0)
         said = counts["private messages"] + counts["group messages"] + counts["said in rooms"]
         text = (
             f"{left:4.0f} s left   {world.online} online   {said:,} said   "

@@ -41,7 +41,7 @@ __all__ = ["TokenRefused", "Tokens", "checked_identity", "remember"]
 TOKEN_BYTES_MAX = 4096
 DEVICE_BYTES_MAX = 64
 REMEMBERED_MAX = 50_000
-"""Tokens whose signature was found right, and need not be checked again: a crowd that comes back does not wait for it."""
+"""Tokens whose signature was found right, and need not be checked again when a crowd comes back."""
 
 Reason = Literal["missing", "malformed", "unknown_key", "bad_signature", "bad_claims", "expired", "early", "refused"]
 
