@@ -41,6 +41,7 @@
 
 enum {
     READ_MAX = 1 << 20,
+    WATCHED_MAX = 32,        /* processes of the server */
     CARRY_MAX = 1 << 18,     /* the longest frame that is not whole */
     EVENTS_MAX = 128,
     BUCKETS = 128 + 64 * 34, /* microseconds exact to 128, then 64 steps per power of two */
@@ -77,9 +78,10 @@ static struct {
     enum protocol protocol;
     enum mode mode;
     const char *host, *tokens, *path;
-    int port, connections, pairs, window, bytes, concurrency, watch_pid, missed_every, spread_ms;
+    int port, connections, pairs, window, bytes, concurrency, missed_every, spread_ms;
     double seconds, warmup, rate;
     bool is_live;
+    int watch_pids[WATCHED_MAX], watched;
 } opt = {
     .protocol = PIXIU, .mode = ROOM, .host = "127.0.0.1", .path = "/ws", .connections = 1000, .window = 128,
     .bytes = 100, .concurrency = 64, .seconds = 3, .warmup = 0.5, .missed_every = 10,
@@ -132,11 +134,14 @@ static double own_cpu_seconds(void) {
 }
 
 static double watched_cpu_seconds(void) {
-    clockid_t clock;
-    struct timespec t;
-    if (opt.watch_pid == 0 || clock_getcpuclockid(opt.watch_pid, &clock) != 0 || clock_gettime(clock, &t) != 0)
-        return 0;
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+    double seconds = 0;
+    for (int i = 0; i < opt.watched; i++) {
+        clockid_t clock;
+        struct timespec t;
+        if (clock_getcpuclockid(opt.watch_pids[i], &clock) == 0 && clock_gettime(clock, &t) == 0)
+            seconds += (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+    }
+    return seconds;
 }
 
 static void *allocate(size_t bytes) {
@@ -896,7 +901,9 @@ static void read_options(int argc, char **argv) {
         case 'w': opt.window = atoi(optarg); break;
         case 'b': opt.bytes = atoi(optarg); break;
         case 'o': opt.concurrency = atoi(optarg); break;
-        case 'i': opt.watch_pid = atoi(optarg); break;
+        case 'i':
+            if (opt.watched < WATCHED_MAX) opt.watch_pids[opt.watched++] = atoi(optarg);
+            break;
         case 'e': opt.missed_every = atoi(optarg); break;
         case 'd': opt.spread_ms = atoi(optarg); break;
         case 's': opt.seconds = atof(optarg); break;

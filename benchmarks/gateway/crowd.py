@@ -56,10 +56,14 @@ class Talk:
         return asdict(self) | {"cpu_per_million": round(self.cpu_per_million, 3)}
 
 
-def command(server: Pinned, cores: str, users: int, **options: int | float | str) -> list[str]:
-    """The words that start a crowd against a server. Options are those of `crowd.c`, with underscores."""
+def command(server: Pinned, cores: str, users: range, **options: int | float | str) -> list[str]:
+    """The words that start a crowd against a server. Options are those of `crowd.c`, with underscores.
+
+    ``users`` are their numbers: several crowds at one server are different people.
+    """
     words = [*pinning(cores), str(compiled(SOURCE)), "--protocol", server.protocol, "--port", str(server.port)]
-    words += ["--watch-pid", str(server.pid)]
+    for pid in server.pids():
+        words += ["--watch-pid", str(pid)]
     if isinstance(server, PixiuServe):
         words += ["--tokens", str(server.tokens(users))]
     elif server.protocol == "plain":
@@ -69,7 +73,7 @@ def command(server: Pinned, cores: str, users: int, **options: int | float | str
     return words
 
 
-def talk(server: Pinned, cores: str, users: int, **options: int | float | str) -> Talk:
+def talk(server: Pinned, cores: str, users: range, **options: int | float | str) -> Talk:
     """Run a crowd to its end."""
     words = command(server, cores, users, **options)
     try:
@@ -85,7 +89,7 @@ def talk(server: Pinned, cores: str, users: int, **options: int | float | str) -
 class Held:
     """A crowd that stays: a context manager. Each `line` is what it said next."""
 
-    def __init__(self, server: Pinned, cores: str, users: int, **options: int | float | str) -> None:
+    def __init__(self, server: Pinned, cores: str, users: range, **options: int | float | str) -> None:
         self._words = command(server, cores, users, mode="hold", **options)
 
     def __enter__(self) -> Self:

@@ -8,7 +8,7 @@ that was used and freed is counted.
 import resource
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from benchmarks.gateway.bench import Bench
 from benchmarks.gateway.crowd import Held
@@ -40,11 +40,8 @@ def measure(bench: Bench) -> Section:
 
 def measure_max(bench: Bench) -> Section:
     """As many as this machine's limits allow."""
-    processes = max(PixiuServe.gateways, 1)
-    section = _measure(bench, "idle-max", min(TOWARDS, _limit() * processes, _limit()))
-    section.notes.append(
-        f"A process may have {_limit() + KEPT_BACK:,} descriptors here (RLIMIT_NOFILE), the server's and the generator's."
-    )
+    section = _measure(bench, "idle-max", min(TOWARDS, _limit() * max(PixiuServe.gateways, 1)))
+    section.notes.append(f"A process may have {_limit() + KEPT_BACK:,} descriptors here (RLIMIT_NOFILE).")
     return section
 
 
@@ -53,12 +50,21 @@ def prepared(bench: Bench, users: int) -> Iterator[PixiuServe]:
     """A server that has just started, on data in which these users have connected once."""
     server = bench.fresh(PixiuServe)
     try:
-        with server, Held(server, bench.crowd_cores, users, connections=users, concurrency=CONCURRENCY) as held:
-            held.line()
+        with server, ExitStack() as stack:
+            for held in _crowds(bench, server, users, stack):
+                held.line()
         with server:
             yield server
     finally:
         bench.remove(server)
+
+
+def _crowds(bench: Bench, server: PixiuServe, users: int, stack: ExitStack) -> Iterator[Held]:
+    """So many clients, in as many generators as it takes; one after the other is started."""
+    for first in range(0, users, _limit()):
+        count = min(users - first, _limit())
+        options = {"connections": count, "concurrency": CONCURRENCY}
+        yield stack.enter_context(Held(server, bench.crowd_cores, range(first, first + count), **options))
 
 
 def _limit() -> int:
@@ -68,24 +74,24 @@ def _limit() -> int:
 def _measure(bench: Bench, key: str, connections: int) -> Section:
     section = Section(key, f"{connections:,} idle connections, without TLS", COLUMNS)
     before = load_average()
-    options = {"connections": connections, "concurrency": CONCURRENCY}
-    with prepared(bench, connections) as server:
-        empty_mb = server.memory_mb()
-        with Held(server, bench.crowd_cores, connections, **options) as held:
-            found = held.line()
-            time.sleep(SETTLE_SECONDS)
-            full_mb = server.memory_mb()
+    with prepared(bench, connections) as server, ExitStack() as stack:
+        empty_mb = server.all_memory_mb()
+        found = [held.line() for held in _crowds(bench, server, connections, stack)]
+        time.sleep(SETTLE_SECONDS)
+        full_mb = server.all_memory_mb()
     per_connection = (full_mb - empty_mb) * 1e6 / connections / 1024
-    rate = float(found["connects_per_second"])
-    cpu_ms = float(found["server_cpu_seconds"]) / connections * 1000
-    share = float(found["cpu_seconds"]) / float(found["seconds"])
+    seconds = sum(each["seconds"] for each in found)
+    rate = connections / seconds
+    cpu_ms = sum(each["server_cpu_seconds"] for each in found) / connections * 1000
+    share = sum(each["cpu_seconds"] for each in found) / seconds
     memory = f"{empty_mb:.0f} → {full_mb:.0f}"
     section.rows = [[whole(connections), whole(rate), f"{per_connection:.1f}", memory, f"{cpu_ms:.2f}", f"{share:.0%}"]]
-    section.runs.append(found | {"rss_mb_before": empty_mb, "rss_mb": full_mb})
+    section.runs += [each | {"rss_mb_before": empty_mb, "rss_mb": full_mb} for each in found]
+    faults = sum(each["errors"] + each["closed"] for each in found)
     section.checks = [
         below("RSS per idle connection", per_connection, 20, " KiB"),
         at_least("connects with token check", rate, 2000, "/s"),
-        faults_check("refused or lost connections", int(found["errors"]) + int(found["closed"]), found["first_error"]),
+        faults_check("refused or lost connections", faults, found[0]["first_error"]),
     ]
     section.notes.append(f"Load average before: {before:.2f}.")
     return section

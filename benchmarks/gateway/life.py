@@ -18,7 +18,7 @@ def measure(bench: Bench) -> Section:
         with bench.running(PixiuServe) as server:
             time.sleep(1)
             starts.append(server.start_seconds)
-            sizes.append(server.memory_mb())
+            sizes.append(server.all_memory_mb())
     section.rows = [[f"{median(starts) * 1000:.0f}", f"{median(sizes):.1f}"]]
     section.runs = [{"start_seconds": start, "rss_mb": size} for start, size in zip(starts, sizes, strict=True)]
     section.checks = [

@@ -42,7 +42,7 @@ def measure(bench: Bench) -> Section:
                 talk = crowd.talk(
                     server,
                     bench.crowd_cores,
-                    2 * PAIRS,
+                    range(2 * PAIRS),
                     mode="pair",
                     pairs=PAIRS,
                     rate=RATE,

@@ -78,7 +78,7 @@ def _run(bench: Bench, server: Pinned, **options: int | float) -> Talk:
     return crowd.talk(
         server,
         bench.crowd_cores,
-        SUBSCRIBERS + 1,
+        range(SUBSCRIBERS + 1),
         mode="room",
         connections=SUBSCRIBERS,
         bytes=PAYLOAD_BYTES,

@@ -41,6 +41,26 @@ class Pinned(Server):
         """The server's own command."""
         raise NotImplementedError
 
+    def pids(self) -> list[int]:
+        """Its process, and those that it has started."""
+        found = [self.pid]
+        for pid in found:
+            children = Path(f"/proc/{pid}/task/{pid}/children")
+            found += [int(child) for child in children.read_text().split()] if children.exists() else []
+        return found
+
+    def all_memory_mb(self) -> float:
+        """Resident memory of all of them, in MB of 1,000,000 bytes; pages that they share count for each."""
+        return sum(memory_mb(pid) for pid in self.pids())
+
+
+def memory_mb(pid: int) -> float:
+    """Resident memory of a process."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    return 0.0
+
 
 def pinning(cores: str) -> list[str]:
     """The words that put a command on these cores."""
@@ -82,12 +102,12 @@ class PixiuServe(Pinned):
         rows = (line.rpartition(" ") for line in text.splitlines() if line.startswith("pixiu_"))
         return {name: float(value) for name, _, value in rows}
 
-    def tokens(self, count: int) -> Path:
+    def tokens(self, users: range) -> Path:
         """A file of users and their tokens, one per line."""
         clock = SystemClock()
         tokens = Tokens(Keyring(self.directory, clock), clock, SecuritySettings())
-        path = self.directory.with_suffix(".tokens")
-        names = [f"user-{number}" for number in range(count)]
+        path = self.directory.with_suffix(f".{users.start}.tokens")
+        names = [f"user-{number}" for number in users]
         path.write_text("".join(f"{name} {tokens.issue(Identity(name, 'web', 'bench'))}\n" for name in names))
         return path
 

@@ -38,7 +38,7 @@ def measure(bench: Bench) -> Section:
         "connections": clients, "pairs": PAIRS, "class": "live", "rate": RATE, "concurrency": CONCURRENCY,
         "spread_ms": SPREAD_MS, "seconds": max(bench.seconds, 3.0), "missed_every": 10,
     }  # fmt: skip
-    with prepared(bench, users) as server, Held(server, bench.crowd_cores, users, **options) as held:
+    with prepared(bench, users) as server, Held(server, bench.crowd_cores, range(users), **options) as held:
         held.line()
         events = server.metrics()[EVENTS]
         held.tell("cut")
