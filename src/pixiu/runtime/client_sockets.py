@@ -31,6 +31,8 @@ READ_BUFFER_BYTES = 2048
 CLOSE_SECONDS = 2.0
 """How long a client may take to take its last bytes."""
 REASON_BYTES_MAX = 120
+EARLY_MAX = 16
+"""Frames of a client that waits for its turn; beyond this nothing is read from it until then."""
 
 
 def _bound_output(transport: asyncio.Transport, mark: int) -> None:
@@ -97,13 +99,16 @@ class _Socket:
     __slots__ = ()
     _socket: asyncio.Transport
 
+    # The gateway may not know yet that the connection is gone.
+
     def write(self, data: bytes) -> None:
         """Send frames."""
-        self._socket.write(data)
+        if not self._socket.is_closing():
+            self._socket.write(data)
 
     def pending(self) -> int:
         """Bytes that the system has not taken yet."""
-        return self._socket.get_write_buffer_size()
+        return 0 if self._socket.is_closing() else self._socket.get_write_buffer_size()
 
     def pause_reading(self) -> None:
         """Take no more."""
@@ -213,16 +218,7 @@ class WebSocket(WSListener, _Socket):
         if self._client is not None:
             self._client.resume_writing()
 
-    # What the gateway calls. It may not know yet that the connection is gone.
-
-    def write(self, data: bytes) -> None:
-        """Send frames."""
-        if self._ws is not None:
-            self._socket.write(data)
-
-    def pending(self) -> int:
-        """Bytes that the system has not taken yet."""
-        return self._socket.get_write_buffer_size() if self._ws is not None else 0
+    # What the gateway calls.
 
     def close(self, code: int, reason: str) -> None:
         """Say why, and hang up when the client has answered; or soon."""
@@ -239,7 +235,8 @@ class TcpSocket(asyncio.Protocol, _Socket):
 
     # fmt: off
     __slots__ = (
-        "_client", "_frames", "_is_closing", "_is_pending", "_is_text", "_loop", "_server", "_socket", "_timer",
+        "_client", "_early", "_frames", "_is_closing", "_is_pending", "_is_text", "_is_waiting", "_loop", "_server",
+        "_socket", "_timer",
     )
     # fmt: on
 
@@ -247,6 +244,8 @@ class TcpSocket(asyncio.Protocol, _Socket):
         self._server = server
         self._loop = loop
         self._frames = LengthPrefixed(server.gateway.frame_bytes_max)
+        self._early: list[bytes] = []  # frames that nobody has read yet
+        self._is_waiting = False  # for its turn
         self._client: ConnectedClient | None = None
         self._is_text = True
         self._is_closing = False
@@ -282,11 +281,33 @@ class TcpSocket(asyncio.Protocol, _Socket):
             else:
                 self._refuse(error)
             return
-        for frame in frames:
+        self._early += frames
+        if self._is_waiting:
+            if len(self._early) > EARLY_MAX:
+                self.pause_reading()
+            return
+        if not self._early:
+            return
+        if self._client is not None:
+            self._read()
+        else:
+            self._is_waiting = True
+            self._said_hello(is_decided=False)
+            self._server.pace.run(self._begin)
+
+    def _begin(self) -> None:
+        """Its turn has come: the first frame is its hello, the others may be requests already."""
+        self._is_waiting = False
+        if not self._is_closing:
+            self.resume_reading()
+            self._hello(self._early.pop(0))
+            self._read()
+
+    def _read(self) -> None:
+        early, self._early = self._early, []
+        for frame in early:
             if self._client is not None:
                 self._client.received(frame, is_text=self._is_text)
-            elif not self._is_closing:
-                self._hello(frame)
 
     def eof_received(self) -> bool:
         """The client says no more: neither do we."""
@@ -299,7 +320,7 @@ class TcpSocket(asyncio.Protocol, _Socket):
         self._server.closed(self._socket)
         client, self._client = self._client, None
         if client is not None:
-            client.lost()
+            self._server.pace.run(client.lost)
 
     def pause_writing(self) -> None:
         """The socket is full."""
@@ -332,8 +353,8 @@ class TcpSocket(asyncio.Protocol, _Socket):
         self.write(LENGTH_PREFIXED.wrap(CODECS["json"].error(None, error)))
         self.close(CloseCode.BAD_REQUEST, error.code)
 
-    def _said_hello(self) -> None:
-        if self._is_pending:
+    def _said_hello(self, *, is_decided: bool = True) -> None:
+        if self._is_pending and is_decided:
             self._is_pending = False
             self._server.decided(self._socket)
         if self._timer is not None:

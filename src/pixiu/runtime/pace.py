@@ -58,8 +58,10 @@ class Pace:
         self._is_near = False
         self._spent = 0.0
         waiting = self._waiting
-        while waiting and self._spent < self._seconds:
+        while waiting:
             self._timed(waiting.popleft())
+            if self._spent >= self._seconds:
+                break
         if waiting:
             self._is_near = True
             self._loop.call_soon(self._next_turn)
