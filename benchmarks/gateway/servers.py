@@ -18,6 +18,7 @@ NO_RATES = {
     "messaging.sends_per_second": 0,
     "gateway.requests_per_user": 0,
     "gateway.connects_per_user": 0,
+    "gateway.requests_in_flight": 1024,
 }
 """A load generator is a few users who talk more than people do."""
 
