@@ -33,7 +33,7 @@ from pixiu.machines.session.upgrade import (
     read_upgrade,
 )
 from pixiu.model.errors import RateLimited, Unavailable
-from pixiu.runtime.client_sockets import CLOSE_SECONDS, TcpSocket, address_of, make_websocket
+from pixiu.runtime.client_sockets import CLOSE_SECONDS, TcpSocket, address_of, bound_output, make_websocket
 from pixiu.runtime.pace import Pace
 from pixiu.runtime.server import BACKLOG
 
@@ -94,10 +94,12 @@ class AppServer:
         options: dict[str, Any] = {"backlog": BACKLOG, "ssl": self._tls, "reuse_port": reuse_port or None}
         front = await loop.create_server(lambda: Front(self, loop), host, port, **options)
         self._servers.append(front)
+        bound_output(front, self.settings.output_mark_bytes)
         found = _port_of(front)
         if tcp_port >= 0:
             raw = await loop.create_server(lambda: TcpSocket(self, loop), host, tcp_port, **options)
             self._servers.append(raw)
+            bound_output(raw, self.settings.output_mark_bytes)
             tcp_port = _port_of(raw)
         return found, tcp_port
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pixiu.ports.clients import ConnectedClient
     from pixiu.runtime.app_server import AppServer
 
-__all__ = ["CLOSE_SECONDS", "TcpSocket", "WebSocket", "address_of", "make_websocket"]
+__all__ = ["CLOSE_SECONDS", "TcpSocket", "WebSocket", "address_of", "bound_output", "make_websocket"]
 
 READ_BUFFER_BYTES = 2048
 """What picows keeps per connection to begin with: 10 KiB of memory per idle client instead of 28."""
@@ -35,12 +35,11 @@ EARLY_MAX = 16
 """Frames of a client that waits for its turn; beyond this nothing is read from it until then."""
 
 
-def _bound_output(transport: asyncio.Transport, mark: int) -> None:
-    """Tell when this much waits; the system itself keeps no more than that for a client that does not read."""
-    transport.set_write_buffer_limits(high=mark, low=mark // 4)
-    found = transport.get_extra_info("socket")
-    if found is not None and hasattr(socket, "TCP_NOTSENT_LOWAT"):
-        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, mark)
+def bound_output(listener: asyncio.Server, mark: int) -> None:
+    """The system keeps no more than this for a client that does not read. Connections have it from their listener."""
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        for found in listener.sockets:
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, mark)
 
 
 def address_of(transport: asyncio.BaseTransport) -> str:
@@ -151,7 +150,8 @@ class WebSocket(WSListener, _Socket):
         assert asked is not None
         self._ws = transport
         self._socket = transport.underlying_transport
-        _bound_output(self._socket, self._server.settings.output_mark_bytes)
+        mark = self._server.settings.output_mark_bytes
+        self._socket.set_write_buffer_limits(high=mark, low=mark // 4)  # tell when this much waits
         self._server.opened(self._socket)
         self._client = self._server.gateway.open(
             self, codec=asked.codec, is_websocket=True, token=asked.token, cursor=asked.cursor, address=self._address
@@ -260,7 +260,8 @@ class TcpSocket(asyncio.Protocol, _Socket):
         self._server.opened(self._socket)
         self._is_pending = True
         is_welcome = self._server.came(self._socket)
-        _bound_output(self._socket, self._server.settings.output_mark_bytes)
+        mark = self._server.settings.output_mark_bytes
+        self._socket.set_write_buffer_limits(high=mark, low=mark // 4)
         error = self._server.gateway.refusal(address_of(transport))
         if error is None and not is_welcome:
             error = Unavailable("too many connections wait; try again", retry_after_ms=1000)
