@@ -19,12 +19,12 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check format test-long fuzz bench bench-queue bench-core lock docs proto clean
+.PHONY: help setup serve test check format test-long fuzz bench bench-queue bench-core bench-gateway demo lock docs proto clean
 
 help: ## list the targets
 	@echo "Pixiu: make TARGET [ARGS='…']"
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(DEV) ## set up .venv with everything that the other targets need
 	@echo "ready: $(BIN)/pixiu --help"
@@ -63,10 +63,16 @@ test-long: $(DEV) ## the long tests: a thousand kills, thousands of seeds, fuzzi
 fuzz: $(FUZZ) ## fuzz the wire parser by coverage (ARGS='-max_total_time=600')
 	@$(BIN)/python tools/fuzz_wire.py $(or $(ARGS),-max_total_time=60)
 
-bench: bench-queue bench-core ## every benchmark
+demo: $(DEV) ## a few hundred simulated people talk, then the books are balanced (ARGS='--seconds 60 --people 300')
+	@$(BIN)/python -m examples.demo $(ARGS)
+
+bench: bench-queue bench-core bench-gateway ## every benchmark
 
 bench-queue: $(DEV) ## the queue beside Valkey Streams and NATS JetStream, with ratios
 	@$(BIN)/python -m benchmarks.queue $(ARGS)
+
+bench-gateway: $(DEV) ## rooms, latency, idle connections, a storm: beside NATS core, Valkey pub/sub and websockets
+	@$(BIN)/python -m benchmarks.gateway $(ARGS)
 
 bench-core: $(DEV) ## the messaging core in one process: rates, memory, rebuilds
 	@$(BIN)/python -m benchmarks.messaging $(ARGS)

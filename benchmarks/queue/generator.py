@@ -91,10 +91,10 @@ def build_directory() -> Path:
     return BUILD
 
 
-def compiled() -> Path:
+def compiled(source: Path = SOURCE) -> Path:
     """The generator's binary, compiled when the source is new."""
-    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:12]
-    binary = build_directory() / f"load-{digest}"
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
+    binary = build_directory() / f"{source.stem}-{digest}"
     if binary.exists():
         return binary
     wanted = os.environ.get("CC")
@@ -103,11 +103,11 @@ def compiled() -> Path:
     if compiler is None:
         raise GeneratorError(NO_COMPILER)
     unfinished = binary.with_suffix(f".{os.getpid()}")
-    command = [compiler, "-O2", "-std=gnu11", "-Wall", "-Wextra", "-o", str(unfinished), str(SOURCE)]
+    command = [compiler, "-O2", "-std=gnu11", "-Wall", "-Wextra", "-o", str(unfinished), str(source)]
     outcome = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if outcome.returncode != 0:
-        raise GeneratorError(f"cannot compile {SOURCE.name} with {compiler}:\n{outcome.stderr}")
-    for old in BUILD.glob("load-*"):
+        raise GeneratorError(f"cannot compile {source.name} with {compiler}:\n{outcome.stderr}")
+    for old in BUILD.glob(f"{source.stem}-*"):
         if old != unfinished:
             old.unlink(missing_ok=True)
     unfinished.replace(binary)

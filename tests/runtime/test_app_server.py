@@ -17,6 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 from websockets.typing import Subprotocol
 
 from pixiu.runtime.certificates import Certificates
+from pixiu.runtime.pace import Pace
 from tests.api.test_tls import Authority
 from tests.roles.gateway.world import TcpClient, eventually, get, on_the_loop_that_serves, world_at
 
@@ -131,6 +132,39 @@ class TestBytes:
             await alice.until(lambda: any(frame.get("id") == 77 for frame in alice.frames))
             await alice.socket.ping(b"still there?")
             assert (await alice.ask("ping"))["at"]
+
+    @pytest.mark.feature("T5")
+    async def test_a_crowd_at_the_door_waits_its_turn_and_loses_nothing(self, tmp_path: Path) -> None:
+        """Each turn of the loop lets one in; what a client said meanwhile is answered, and who went is forgotten."""
+        async with world_at(tmp_path) as world:
+            world.server._pace = Pace(asyncio.get_running_loop(), seconds=0)
+            inside = await world.connect("inside")
+            head = (
+                "GET /ws?token={} HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+            )
+            ping = b'{"id":5,"action":"ping"}'
+            frame = bytes((0x81, 0x80 | len(ping))) + bytes(4) + ping
+            crowd = [await asyncio.open_connection("127.0.0.1", world.port) for _ in range(40)]
+            for number, (_, writer) in enumerate(crowd):
+                writer.write(head.format(f"u{number}").encode() + frame)
+            native = [await world.tcp() for _ in range(10)]
+            for number, client in enumerate(native):
+                client.send({"token": f"n{number}", "codec": "json"})
+                client.send({"id": 5, "action": "ping"})
+            assert (await inside.ask("ping"))["at"]
+            for reader, _ in crowd:
+                await asyncio.wait_for(reader.readuntil(b'{"id":5,"result"'), 10)
+            for client in native:
+                while (await client.frame()).get("id") != 5:
+                    pass
+            assert world.gateway.counters.connections == 51
+            for _, writer in crowd:
+                writer.transport.abort()
+            for client in native:
+                client.writer.transport.abort()
+            await eventually(lambda: world.gateway.counters.connections == 1, 8)
+            assert not world.sessions("u0") and not world.sessions("n0") and (await inside.ask("ping"))["at"]
 
     async def test_who_says_nothing_is_let_go(self, tmp_path: Path) -> None:
         async with world_at(tmp_path, hello_timeout_ms=200) as world:

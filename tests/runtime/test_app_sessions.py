@@ -194,6 +194,7 @@ class TestConversation:
     async def test_typing_and_presence_are_for_contacts(self, tmp_path: Path) -> None:
         async with world_at(tmp_path, presence_delay_ms=20, typing_interval_ms=0) as world:
             alice, bob = await world.connect("alice"), await world.connect("bob")
+            await bob.until(lambda: bob.frames)  # until then nobody knows bob
             assert (await alice.ask("typing", **{"with": "bob"}))["error"]["code"] == "forbidden"
             assert await alice.ask("presence", users=["bob", "nobody"]) == {"states": {}}
             await alice.ask("contact", user="bob")

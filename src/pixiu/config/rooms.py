@@ -31,7 +31,7 @@ class RoomSettings(Section):
     """Rooms that one session may be in."""
 
     batch_ms: Annotated[int, Bounds(0, 1_000)] = 5
-    """What is said waits this long for more, to travel in one frame; 0 sends it in the same turn of the loop."""
+    """Talk in a room of more than 32 sessions waits for more until this long after the last frame; 0: never."""
 
     batch_count: Annotated[int, Bounds(1, 4096)] = 64
     """Or until this many messages for one gateway have gathered."""

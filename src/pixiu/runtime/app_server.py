@@ -22,9 +22,19 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, cast
 
-from pixiu.machines.session.upgrade import HTTP, MORE, BadUpgrade, Upgrade, allows_origin, read_upgrade
+from pixiu.machines.session.upgrade import (
+    HEAD_BYTES_MAX,
+    HTTP,
+    MORE,
+    BadUpgrade,
+    Upgrade,
+    allows_origin,
+    is_head_here,
+    read_upgrade,
+)
 from pixiu.model.errors import RateLimited, Unavailable
-from pixiu.runtime.client_sockets import CLOSE_SECONDS, TcpSocket, address_of, make_websocket
+from pixiu.runtime.client_sockets import CLOSE_SECONDS, TcpSocket, address_of, bound_output, make_websocket
+from pixiu.runtime.pace import Pace
 from pixiu.runtime.server import BACKLOG
 
 if TYPE_CHECKING:
@@ -70,6 +80,14 @@ class AppServer:
         self._transports: set[asyncio.Transport] = set()
         self._is_empty = asyncio.Event()
         self._undecided: dict[asyncio.Transport, None] = {}
+        self._pace: Pace | None = None
+
+    @property
+    def pace(self) -> Pace:
+        """The coming and going of clients, which must not stop those who are there."""
+        if self._pace is None:
+            self._pace = Pace(asyncio.get_running_loop())
+        return self._pace
 
     async def start(self, host: str, port: int, *, tcp_port: int = -1, reuse_port: bool = False) -> tuple[int, int]:
         """Listen. Returns the ports: of HTTP and WebSockets, and of TCP (-1 if it is not served)."""
@@ -80,10 +98,12 @@ class AppServer:
             options["ssl_shutdown_timeout"] = CLOSE_SECONDS
         front = await loop.create_server(lambda: Front(self, loop), host, port, **options)
         self._servers.append(front)
+        bound_output(front, self.settings.output_mark_bytes)
         found = _port_of(front)
         if tcp_port >= 0:
             raw = await loop.create_server(lambda: TcpSocket(self, loop), host, tcp_port, **options)
             self._servers.append(raw)
+            bound_output(raw, self.settings.output_mark_bytes)
             tcp_port = _port_of(raw)
         return found, tcp_port
 
@@ -145,6 +165,8 @@ class Front(asyncio.Protocol):
         self._loop = loop
         self._data = b""
         self._is_done = False
+        self._is_waiting = False  # for its turn
+        self._is_paused = False
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -158,6 +180,22 @@ class Front(asyncio.Protocol):
         if self._is_done:
             return
         self._data += data
+        if self._is_waiting:
+            if len(self._data) > HEAD_BYTES_MAX and not self._is_paused:
+                self._is_paused = True
+                self._transport.pause_reading()
+        elif is_head_here(self._data):
+            self._is_waiting = True
+            self._said_hello()
+            self._server.pace.run(self._decide)
+
+    def _decide(self) -> None:
+        """What does it want? Its first request is here."""
+        self._is_waiting = False
+        if self._is_done or self._transport.is_closing():
+            return
+        if self._is_paused:
+            self._transport.resume_reading()
         try:
             asked = read_upgrade(self._data)
         except BadUpgrade as error:
@@ -178,8 +216,13 @@ class Front(asyncio.Protocol):
         if not self._is_done:
             self._is_done = True
             self._server.decided(self._transport)
-            if self._timer is not None:
-                self._timer.cancel()
+            self._said_hello()
+
+    def _said_hello(self) -> None:
+        """It has said what it wants in time; from here on it waits for us."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _too_late(self) -> None:
         self._transport.abort()

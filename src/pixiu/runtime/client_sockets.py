@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pixiu.ports.clients import ConnectedClient
     from pixiu.runtime.app_server import AppServer
 
-__all__ = ["CLOSE_SECONDS", "TcpSocket", "WebSocket", "address_of", "make_websocket"]
+__all__ = ["CLOSE_SECONDS", "TcpSocket", "WebSocket", "address_of", "bound_output", "make_websocket"]
 
 READ_BUFFER_BYTES = 2048
 """What picows keeps per connection to begin with: 10 KiB of memory per idle client instead of 28."""
@@ -33,14 +33,15 @@ CLOSE_SECONDS = 2.0
 REASON_BYTES_MAX = 120
 HELLO_BYTES_MAX = 8 * 1024
 """The first frame over TCP: a token and a cursor. Of a stranger no more than that is kept."""
+EARLY_MAX = 16
+"""Frames of a client that waits for its turn; beyond this nothing is read from it until then."""
 
 
-def _bound_output(transport: asyncio.Transport, mark: int) -> None:
-    """Tell when this much waits; the system itself keeps no more than that for a client that does not read."""
-    transport.set_write_buffer_limits(high=mark, low=mark // 4)
-    found = transport.get_extra_info("socket")
-    if found is not None and hasattr(socket, "TCP_NOTSENT_LOWAT"):
-        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, mark)
+def bound_output(listener: asyncio.Server, mark: int) -> None:
+    """The system keeps no more than this for a client that does not read. Connections have it from their listener."""
+    if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        for found in listener.sockets:
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, mark)
 
 
 def address_of(transport: asyncio.BaseTransport) -> str:
@@ -99,13 +100,16 @@ class _Socket:
     __slots__ = ()
     _socket: asyncio.Transport
 
+    # The gateway may not know yet that the connection is gone.
+
     def write(self, data: bytes) -> None:
         """Send frames."""
-        self._socket.write(data)
+        if not self._socket.is_closing():
+            self._socket.write(data)
 
     def pending(self) -> int:
         """Bytes that the system has not taken yet."""
-        return self._socket.get_write_buffer_size()
+        return 0 if self._socket.is_closing() else self._socket.get_write_buffer_size()
 
     def pause_reading(self) -> None:
         """Take no more."""
@@ -148,7 +152,8 @@ class WebSocket(WSListener, _Socket):
         assert asked is not None
         self._ws = transport
         self._socket = transport.underlying_transport
-        _bound_output(self._socket, self._server.settings.output_mark_bytes)
+        mark = self._server.settings.output_mark_bytes
+        self._socket.set_write_buffer_limits(high=mark, low=mark // 4)  # tell when this much waits
         self._server.opened(self._socket)
         self._client = self._server.gateway.open(
             self, codec=asked.codec, is_websocket=True, token=asked.token, cursor=asked.cursor, address=self._address
@@ -199,10 +204,11 @@ class WebSocket(WSListener, _Socket):
         """The connection is gone."""
         if self._timer is not None:
             self._timer.cancel()
+        self._ws = None
         self._server.closed(self._socket)
         client, self._client = self._client, None
         if client is not None:
-            client.lost()
+            self._server.pace.run(client.lost)
 
     def pause_writing(self) -> None:
         """The socket is full."""
@@ -218,7 +224,8 @@ class WebSocket(WSListener, _Socket):
 
     def close(self, code: int, reason: str) -> None:
         """Say why, and hang up when the client has answered; or soon."""
-        assert self._ws is not None
+        if self._ws is None:
+            return
         self._ws.send_close(cast("Any", code), reason.encode()[:REASON_BYTES_MAX])
         self.resume_reading()  # for its answer
         if self._timer is None:
@@ -230,7 +237,8 @@ class TcpSocket(asyncio.Protocol, _Socket):
 
     # fmt: off
     __slots__ = (
-        "_client", "_frames", "_is_closing", "_is_pending", "_is_text", "_loop", "_server", "_socket", "_timer",
+        "_client", "_early", "_frames", "_is_closing", "_is_pending", "_is_text", "_is_waiting", "_loop", "_server",
+        "_socket", "_timer",
     )
     # fmt: on
 
@@ -238,6 +246,8 @@ class TcpSocket(asyncio.Protocol, _Socket):
         self._server = server
         self._loop = loop
         self._frames = LengthPrefixed(HELLO_BYTES_MAX, then=server.gateway.frame_bytes_max)
+        self._early: list[bytes] = []  # frames that nobody has read yet
+        self._is_waiting = False  # for its turn
         self._client: ConnectedClient | None = None
         self._is_text = True
         self._is_closing = False
@@ -252,7 +262,8 @@ class TcpSocket(asyncio.Protocol, _Socket):
         self._server.opened(self._socket)
         self._is_pending = True
         self._server.came(self._socket)
-        _bound_output(self._socket, self._server.settings.output_mark_bytes)
+        mark = self._server.settings.output_mark_bytes
+        self._socket.set_write_buffer_limits(high=mark, low=mark // 4)
         error = self._server.gateway.refusal(address_of(transport))
         if error is not None:
             self._refuse(error)
@@ -271,11 +282,33 @@ class TcpSocket(asyncio.Protocol, _Socket):
             else:
                 self._refuse(error)
             return
-        for frame in frames:
+        self._early += frames
+        if self._is_waiting:
+            if len(self._early) > EARLY_MAX:
+                self.pause_reading()
+            return
+        if not self._early:
+            return
+        if self._client is not None:
+            self._read()
+        else:
+            self._is_waiting = True
+            self._said_hello(is_decided=False)
+            self._server.pace.run(self._begin)
+
+    def _begin(self) -> None:
+        """Its turn has come: the first frame is its hello, the others may be requests already."""
+        self._is_waiting = False
+        if not self._is_closing:
+            self.resume_reading()
+            self._hello(self._early.pop(0))
+            self._read()
+
+    def _read(self) -> None:
+        early, self._early = self._early, []
+        for frame in early:
             if self._client is not None:
                 self._client.received(frame, is_text=self._is_text)
-            elif not self._is_closing:
-                self._hello(frame)
 
     def eof_received(self) -> bool:
         """The client says no more: neither do we."""
@@ -288,7 +321,7 @@ class TcpSocket(asyncio.Protocol, _Socket):
         self._server.closed(self._socket)
         client, self._client = self._client, None
         if client is not None:
-            client.lost()
+            self._server.pace.run(client.lost)
 
     def pause_writing(self) -> None:
         """The socket is full."""
@@ -321,8 +354,8 @@ class TcpSocket(asyncio.Protocol, _Socket):
         self.write(LENGTH_PREFIXED.wrap(CODECS["json"].error(None, error)))
         self.close(CloseCode.BAD_REQUEST, error.code)
 
-    def _said_hello(self) -> None:
-        if self._is_pending:
+    def _said_hello(self, *, is_decided: bool = True) -> None:
+        if self._is_pending and is_decided:
             self._is_pending = False
             self._server.decided(self._socket)
         if self._timer is not None:

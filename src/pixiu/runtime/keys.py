@@ -71,6 +71,10 @@ class Keyring:
         self._look_sometimes(LOOK_AGAIN_US)
         return sorted(self._keys.values(), key=lambda key: (key.created_at, key.kid))
 
+    def look_sometimes(self) -> None:
+        """Notice changes of the files, within a second. Whoever trusts ``generation`` asks for this first."""
+        self._look_sometimes(LOOK_AGAIN_US)
+
     def find(self, kid: str) -> Key | None:
         """The key of this id, unless it is unknown or retired."""
         self._look_sometimes(LOOK_AGAIN_US)

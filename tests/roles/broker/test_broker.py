@@ -74,6 +74,29 @@ def test_what_is_said_within_a_few_milliseconds_travels_in_one_frame() -> None:
     assert session.texts == [f"{index}" for index in range(32)]
 
 
+def test_a_large_room_waits_for_more_only_right_after_something_else() -> None:
+    scene = Scene(unlimited(batch_ms=5))
+    crowd = scene.in_room("lobby", broker.FEW + 1)
+    pair = scene.in_room("corner", 2)
+    scene.pass_time(2_000)
+    scene.frames.clear()
+    crowd[0].ask("say", room="lobby", text="first")
+    scene.pass_time(0)
+    assert crowd[-1].texts == ["first"], "after a quiet time nothing waits"
+    crowd[0].ask("say", room="lobby", text="second")
+    crowd[1].ask("say", room="lobby", text="third")
+    scene.pass_time(4)
+    assert len(scene.frames) == 1
+    scene.pass_time(1)
+    assert [len(frame.fans) for _, frame in scene.frames] == [1, 2]
+    crowd[0].ask("say", room="lobby", text="fourth")
+    pair[0].ask("say", room="corner", text="psst")
+    scene.pass_time(0)
+    assert pair[1].texts == ["psst"], "a few never wait"
+    assert crowd[-1].texts == ["first", "second", "third", "fourth"], "and take along what waits"
+    assert len(scene.frames) == 3
+
+
 def test_without_a_batching_time_it_goes_in_the_same_turn() -> None:
     scene = Scene(unlimited(batch_ms=0))
     (session,) = scene.in_room("lobby")

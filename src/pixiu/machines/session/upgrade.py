@@ -14,12 +14,25 @@ from urllib.parse import parse_qs, urlsplit
 from pixiu.machines.session.events import read_cursor
 from pixiu.model.errors import RequestError
 
-__all__ = ["HEAD_BYTES_MAX", "HTTP", "MORE", "SUBPROTOCOLS", "BadUpgrade", "Upgrade", "allows_origin", "read_upgrade"]
+__all__ = [
+    "HEAD_BYTES_MAX",
+    "HTTP",
+    "MORE",
+    "SUBPROTOCOLS",
+    "BadUpgrade",
+    "Upgrade",
+    "allows_origin",
+    "is_head_here",
+    "read_upgrade",
+]
 
 HEAD_BYTES_MAX = 16 * 1024
 SUBPROTOCOLS = {"pixiu.json.v1": "json", "pixiu.proto.v1": "proto"}
 """Names on the wire, and the codecs that they stand for."""
 
+FIELDS_MAX = 32
+_UNUSUAL = re.compile(r"[^A-Za-z0-9_.~=&/-]")
+"""What is written otherwise in a URL than it is meant, or means something there."""
 _IS_UPGRADE = re.compile(rb"\r\nupgrade:[ \t]*websocket[ \t]*\r\n", re.IGNORECASE)
 
 
@@ -62,6 +75,11 @@ class Upgrade(NamedTuple):
     host: str
     size: int
     """Bytes of the head; what follows is the client's first frames."""
+
+
+def is_head_here(data: bytes) -> bool:
+    """Would ``read_upgrade`` say more than ``MORE``?"""
+    return not data.startswith(b"GET "[: len(data)]) or b"\r\n\r\n" in data or len(data) > HEAD_BYTES_MAX
 
 
 def read_upgrade(data: bytes) -> Upgrade | _Word:
@@ -112,16 +130,21 @@ def _headers(lines: list[str]) -> dict[str, str]:
     for line in lines:
         name, colon, value = line.partition(":")
         name, value = name.lower(), value.strip(" \t")
-        if not colon or not name or any(each.isspace() for each in name):
+        if not colon or not name or len(name.split()) != 1 or name != name.strip():
             raise BadUpgrade(400, "a header line is not one of HTTP/1.1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers
 
 
 def _target(target: str) -> tuple[str, dict[str, str]]:
+    path, _, asked = target.partition("?")
+    if path.startswith("/") and not path.startswith("//") and not _UNUSUAL.search(asked):  # as nearly all are
+        pairs = [each.partition("=")[::2] for each in asked.split("&") if each]
+        if len(pairs) <= FIELDS_MAX and not _UNUSUAL.search(path):
+            return path, {name: value for name, value in pairs if value}
     try:
         parts = urlsplit(target)
-        query = parse_qs(parts.query, max_num_fields=32, errors="strict")
+        query = parse_qs(parts.query, max_num_fields=FIELDS_MAX, errors="strict")
     except (ValueError, UnicodeDecodeError):
         raise BadUpgrade(400, "the URL cannot be read") from None
     return parts.path, {name: values[-1] for name, values in query.items()}

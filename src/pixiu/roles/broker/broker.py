@@ -38,6 +38,9 @@ __all__ = ["Broker", "Caller", "Push", "RoomRow", "TalkClass"]
 
 log = logging.getLogger(__name__)
 
+FEW = 32
+"""What is said to so many sessions is not held back for more."""
+
 TalkClass = Literal["live", "reliable"]
 
 Push = Callable[[str, "list[Frame]"], object]
@@ -130,7 +133,9 @@ class Broker:
         self._by_number: dict[int, _OpenRoom] = {}
         self._by_group: dict[int, _OpenRoom] = {}
         self._active: dict[_OpenRoom, None] = {}
-        self._batch_timer: Timer | object | None = None
+        self._batch_timer: Timer | None = None
+        self._is_near = False  # all is flushed at the end of this turn
+        self._flushed_us = 0
         self._resend_timer: Timer | None = None
         self._tick_timer: Timer | None = None
         self._is_stopped = False
@@ -141,7 +146,7 @@ class Broker:
         """Send what has gathered, and nothing more."""
         self._flush_all()
         self._is_stopped = True
-        for timer in (self._resend_timer, self._tick_timer):
+        for timer in (self._batch_timer, self._resend_timer, self._tick_timer):
             if timer is not None:
                 timer.cancel()
 
@@ -203,16 +208,17 @@ class Broker:
         full = rooms.said(number, message_id, sender, body, is_reliable=talk_class == "reliable")
         self.counters.messages[talk_class] += 1
         self._count(to, members, body)
-        self._send(full)
+        self._send(full, members)
         return {"room": room, "message_id": str(message_id), "at": at, "members": members}
 
     def group_said(self, group: int, message_id: int, body: bytes) -> None:
         """A message that a group has stored, for those of its members who listen now. ``body`` is the encoded push."""
         room = self._by_group.get(group)
         if room is not None:
+            members = self.rooms.members(room.number)
             full = self.rooms.said(room.number, message_id, 0, body, is_reliable=False)
-            self._count(room, self.rooms.members(room.number), body)
-            self._send(full)
+            self._count(room, members, body)
+            self._send(full, members)
 
     def session_gone(self, session_id: int) -> None:
         """A connection is gone: it leaves every room."""
@@ -355,19 +361,31 @@ class Broker:
 
     # On their way to the gateways.
 
-    def _send(self, full: Sequence[str]) -> None:
-        """Send full batches now, the others a little later."""
+    def _send(self, full: Sequence[str], members: int = 0) -> None:
+        """Send full batches now, the others at the end of this turn; or a little later, if many would be written to.
+
+        Whoever talks to a few is heard at once: waiting saves nothing there. A large room waits only for what is said
+        soon after something else; a busy loop gathers by itself.
+        """
         for gateway in full:
             self._flush(gateway)
-        if self._batch_timer is None and not self._is_stopped:
-            delay_ms = self._settings.batch_ms
-            if delay_ms:
-                self._batch_timer = self._scheduler.after(delay_ms, self._flush_all)
-            else:
-                self._batch_timer = self._scheduler.soon(self._flush_all) or True
+        if self._is_near or self._is_stopped:
+            return
+        wait_ms = 0.0
+        if members > FEW:
+            wait_ms = self._settings.batch_ms - (self._clock.monotonic_us() - self._flushed_us) / 1000
+        if wait_ms <= 0:
+            if self._batch_timer is not None:
+                self._batch_timer.cancel()
+            self._is_near = True
+            self._scheduler.soon(self._flush_all)
+        elif self._batch_timer is None:
+            self._batch_timer = self._scheduler.after(wait_ms, self._flush_all)
 
     def _flush_all(self) -> None:
         self._batch_timer = None
+        self._is_near = False
+        self._flushed_us = self._clock.monotonic_us()
         for gateway in self.rooms.ready():
             self._flush(gateway)
 
