@@ -186,7 +186,8 @@ class GatewayHub:
         if self.links.get(name) is not link:
             return
         del self.links[name]
-        log.warning("gateway is gone", extra={"gateway": name, "sessions": len(sessions), "reason": reason})
+        level = logging.WARNING if sessions else logging.INFO
+        log.log(level, "gateway is gone", extra={"gateway": name, "sessions": len(sessions), "reason": reason})
         for session in sessions:
             self._gateways.pop(session.number, None)
         self.messaging.gateway_gone(name)
