@@ -197,7 +197,8 @@ class GatewayHub:
         del self.links[name]
         self.counters.connections = self.connections
         self.counters.add({MOST: link.counts.get(MOST, 0)}, {MOST: 0})
-        log.warning("gateway is gone", extra={"gateway": name, "sessions": len(sessions), "reason": reason})
+        level = logging.WARNING if sessions else logging.INFO
+        log.log(level, "gateway is gone", extra={"gateway": name, "sessions": len(sessions), "reason": reason})
         for session in sessions:
             self._gateways.pop(session.number, None)
         self.messaging.gateway_gone(name)

@@ -339,7 +339,8 @@ class HubLink:
         self._seal()
         data = b"".join(self._out)
         self._out.clear()
-        if link.pending() + len(data) > self._hub.settings.link_bytes_max:
+        waiting = link.pending()  # one that has taken everything may get any frame
+        if waiting and waiting + len(data) > self._hub.settings.link_bytes_max:
             self.cut("it does not take what it is told")
         elif data:
             link.write(data)

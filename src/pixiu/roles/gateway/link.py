@@ -459,7 +459,8 @@ class NodeLink:
             first.append(encode(Lives(self._lives)))
             self._lives = []
         data = b"".join(first + out)
-        if link.pending() + len(data) > self._settings.link_bytes_max:
+        waiting = link.pending()
+        if waiting and waiting + len(data) > self._settings.link_bytes_max:
             self._cut("the node does not take what it is told")
         elif data:
             link.write(data)
