@@ -8,6 +8,7 @@ import typer
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import print_json, progress
 from pixiu.model.errors import NotFound, Unavailable
+from pixiu.runtime.collector import spare_the_collector
 from pixiu.runtime.datadir import DataDirectory, find_server
 
 __all__ = ["app"]
@@ -28,6 +29,7 @@ def rebuild(
         raise Unavailable(f"a node runs on {data} (pid {holder.pid}); stop it first")
     from pixiu.node import rebuild_stores
 
+    spare_the_collector()
     with DataDirectory.open(data), progress("rebuilding", None) as bar:
         skipped = rebuild_stores(data, bar.advance_to)
     if json:

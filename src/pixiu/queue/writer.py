@@ -106,8 +106,8 @@ class Writer:
 
     @property
     def is_busy(self) -> bool:
-        """Does anything wait to be written, or for the disk?"""
-        return bool(self._operations) or self._is_flushing
+        """Does anything wait to be written?"""
+        return bool(self._operations)
 
     @property
     def pending_bytes(self) -> int:

@@ -27,7 +27,7 @@ Entry = tuple[Any, ...]
 
 
 class Blocks:
-    """Entries of one shape, under any number of prefixes."""
+    """Entries of one shape, under any number of prefixes, none of which begins with another."""
 
     def __init__(self, overlay: Overlay, entry: Struct) -> None:
         """The first field of ``entry`` is its number, 8 bytes."""
