@@ -1,0 +1,1 @@
+"""What several machines agree on, in ZooKeeper."""

@@ -1,0 +1,171 @@
+"""A ZooKeeper ensemble on this machine, from the jars that PySpark's wheel carries.
+
+For tests and for a cluster on one machine, which then needs nothing but Java and that package. Where an ensemble runs
+already, use that.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pixiu.model.errors import ConfigError, Unavailable
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["Ensemble", "what_zookeeper_needs"]
+
+MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+TICK_MS = 500
+HEAP = "-Xmx128m"
+STOP_SECONDS = 5
+
+
+def what_zookeeper_needs() -> str:
+    """What is missing to start ZooKeeper here, in a sentence; empty if nothing is."""
+    if shutil.which("java") is None:
+        return "Java 17 is not installed; on Debian: apt install openjdk-17-jre-headless"
+    if find_spec("pyspark") is None:
+        return "ZooKeeper's jars come with the package pyspark, which is not installed; try: make setup"
+    return ""
+
+
+class Ensemble:
+    """One server, or three that agree. Each is a process of its own that can be killed and started again."""
+
+    def __init__(self, folder: Path, *, servers: int = 1) -> None:
+        """Raises ``ConfigError`` if this machine cannot run it."""
+        missing = what_zookeeper_needs()
+        if missing:
+            raise ConfigError(missing)
+        self._folder = folder
+        ports = _free_ports(3 * servers)
+        self.client_ports = ports[:servers]
+        self._peers = [(ports[servers + 2 * index], ports[servers + 2 * index + 1]) for index in range(servers)]
+        self._processes: list[subprocess.Popen[bytes] | None] = [None] * servers
+        for index in range(servers):
+            self._configure(index)
+
+    def __enter__(self) -> Ensemble:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def hosts(self) -> str:
+        """Where clients connect."""
+        return ",".join(f"127.0.0.1:{port}" for port in self.client_ports)
+
+    def start(self, timeout_seconds: float = 60) -> None:
+        """Start what is not running, and wait until it serves."""
+        for index, process in enumerate(self._processes):
+            if process is None or process.poll() is not None:
+                self.start_one(index)
+        until = time.monotonic() + timeout_seconds
+        for index in range(len(self._processes)):
+            while not self.is_serving(index):
+                process = self._processes[index]
+                if process is None or process.poll() is not None or time.monotonic() > until:
+                    self.stop()
+                    raise Unavailable(f"ZooKeeper did not start; see {self._folder / str(index) / 'out.txt'}")
+                time.sleep(0.05)
+
+    def start_one(self, index: int) -> None:
+        """Start one server, without waiting."""
+        home = self._folder / str(index)
+        spec = find_spec("pyspark")
+        assert spec is not None and spec.submodule_search_locations is not None
+        jars = Path(spec.submodule_search_locations[0]) / "jars" / "*"
+        with (home / "out.txt").open("ab") as out:
+            self._processes[index] = subprocess.Popen(
+                [
+                    "java", HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.admin.enableServer=false",
+                    "-Dzookeeper.4lw.commands.whitelist=srvr", "-cp", str(jars), MAIN, str(home / "zoo.cfg"),
+                ],
+                stdout=out, stderr=out, stdin=subprocess.DEVNULL, env={**os.environ, "JAVA_TOOL_OPTIONS": ""},
+                start_new_session=True,
+            )  # fmt: skip
+
+    def kill(self, index: int) -> None:
+        """Kill one server."""
+        process = self._processes[index]
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def freeze(self, index: int) -> None:
+        """Let one server stand still."""
+        self._signal(index, signal.SIGSTOP)
+
+    def thaw(self, index: int) -> None:
+        """Let it go on."""
+        self._signal(index, signal.SIGCONT)
+
+    def stop(self) -> None:
+        """Stop all."""
+        running = [process for process in self._processes if process is not None and process.poll() is None]
+        for process in running:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+        for process in running:
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def is_serving(self, index: int) -> bool:
+        """Does a server take part, and answer clients?"""
+        try:
+            with socket.create_connection(("127.0.0.1", self.client_ports[index]), timeout=1) as link:
+                link.settimeout(1)
+                link.sendall(b"srvr")
+                answer = b""
+                while piece := link.recv(4096):
+                    answer += piece
+        except OSError:
+            return False
+        return b"Mode:" in answer
+
+    def _signal(self, index: int, number: signal.Signals) -> None:
+        process = self._processes[index]
+        if process is not None and process.poll() is None:
+            process.send_signal(number)
+
+    def _configure(self, index: int) -> None:
+        home = self._folder / str(index)
+        home.mkdir(parents=True, exist_ok=True)
+        lines = [
+            f"tickTime={TICK_MS}", "initLimit=20", "syncLimit=10", f"dataDir={home / 'data'}",
+            "clientPortAddress=127.0.0.1", f"clientPort={self.client_ports[index]}", "maxClientCnxns=0",
+            "minSessionTimeout=1000", "standaloneEnabled=true",
+        ]  # fmt: skip
+        if len(self._peers) > 1:
+            lines += [f"server.{number}=127.0.0.1:{data}:{vote}" for number, (data, vote) in enumerate(self._peers, 1)]
+        (home / "data").mkdir(exist_ok=True)
+        (home / "data" / "myid").write_text(f"{index + 1}\n")
+        (home / "zoo.cfg").write_text("\n".join(lines) + "\n")
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody has now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
