@@ -1,6 +1,6 @@
-"""Thousands of clients in a process of their own: ``python swarm.py PORT COUNT``, told by lines what to do.
+"""Thousands of clients in a process of their own: ``python swarm.py PORT``, told by lines what to do.
 
-``connect`` opens all of them over several loopback addresses and prints ``ready N`` when each has its contacts;
+``connect N`` opens so many of them over several loopback addresses and prints ``ready N`` when each has its contacts;
 ``cut`` drops all of them at once, without a word; ``texts`` prints how many messages they got since they connected.
 """
 
@@ -49,18 +49,17 @@ class Bee(asyncio.Protocol):
 class Swarm:
     """All of them."""
 
-    def __init__(self, port: int, count: int) -> None:
+    def __init__(self, port: int) -> None:
         self.port = port
-        self.count = count
         self.ready = self.texts = self.lost = 0
         self.bees: list[Bee] = []
 
-    async def connect(self) -> None:
+    async def connect(self, count: int) -> None:
         loop = asyncio.get_running_loop()
         self.ready = self.texts = 0
         self.bees = []
-        for first in range(0, self.count, BATCH):
-            numbers = range(first, min(first + BATCH, self.count))
+        for first in range(0, count, BATCH):
+            numbers = range(first, min(first + BATCH, count))
             made = await asyncio.gather(
                 *(
                     loop.create_connection(
@@ -85,11 +84,12 @@ class Swarm:
 async def main() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    swarm = Swarm(int(sys.argv[1]), int(sys.argv[2]))
+    swarm = Swarm(int(sys.argv[1]))
     loop = asyncio.get_running_loop()
-    while command := (await loop.run_in_executor(None, sys.stdin.readline)).strip():
+    while line := (await loop.run_in_executor(None, sys.stdin.readline)).strip():
+        command, _, count = line.partition(" ")
         if command == "connect":
-            await swarm.connect()
+            await swarm.connect(int(count))
             print("ready", swarm.ready, flush=True)
         elif command == "cut":
             swarm.cut()

@@ -26,7 +26,7 @@ from pixiu.runtime.scheduler import LoopScheduler
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     from pixiu.model.session import Session
@@ -148,6 +148,8 @@ class World:
         self.server = server
         self.port, self.tcp_port = ports
         self._clients: list[Client] = []
+        self.at_end: list[Callable[[], Awaitable[object]]] = []
+        """Done before the clients leave, however the test ends."""
 
     def url(self, token: str, cursor: str = "") -> str:
         return f"ws://127.0.0.1:{self.port}/ws?token={token}" + (f"&cursor={cursor}" if cursor else "")
@@ -169,6 +171,8 @@ class World:
         return self.node.messaging.relay.sessions_of(number) if number is not None else []
 
     async def leave(self) -> None:
+        for call in self.at_end:
+            await call()
         for client in self._clients:
             await client.leave()
 

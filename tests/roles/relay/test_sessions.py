@@ -397,7 +397,7 @@ def test_where_most_sessions_stay_the_others_leave_in_batches() -> None:
     for client in clients[:2_000]:
         scene.relay.disconnect(client.session_id)
     assert table.writes == FEW
-    scene.run(1_100)
+    scene.run(2_100)
     assert table.writes == 2_000 and not table.epochs_begun
     assert [user for user in range(1, 5_001) if table.of(user)] == list(range(2_001, 5_001))
 

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 FEW = 500
 """So many sessions leave at once, per window; so many are written in one turn; so many may be listed again."""
 WINDOW_MS = 1_000
+LOOKS_MAX = 10
+"""While many go on leaving, so many windows are waited for the end of it."""
 
 
 class Leaving:
@@ -51,6 +53,8 @@ class Leaving:
         self._began_us = 0
         self._count = 0
         self._gone: list[tuple[int, int]] = []
+        self._seen = 0  # of them, at the last look
+        self._looks = 0
         self._timer: Timer | None = None
 
     def remove(self, user: int, session_id: int) -> None:
@@ -82,6 +86,7 @@ class Leaving:
 
     def _invalidate(self) -> None:
         count, self._gone = len(self._gone), []
+        self._seen = self._looks = 0
         log.warning("many sessions ended at once: a new epoch", extra={"sessions": count})
         try:
             self._renew()
@@ -94,9 +99,15 @@ class Leaving:
         if len(self._gone) > FEW and self._remaining() <= FEW:
             self._invalidate()
             return
+        if len(self._gone) - self._seen > FEW and self._looks < LOOKS_MAX:
+            self._seen, self._looks = len(self._gone), self._looks + 1
+            self._timer = self._scheduler.after(WINDOW_MS, self._settle)
+            return
+        self._seen = self._looks = 0
         batch, self._gone = self._gone[:FEW], self._gone[FEW:]
         for user, session_id in batch:
             self._unlist(user, session_id)
+        self._seen = len(self._gone)
         if self._gone:
             self._timer = self._scheduler.after(0, self._settle)
 
