@@ -232,6 +232,18 @@
       check(compareIds('9', '10') < 0 && compareIds('20', '10') > 0 && compareIds('7', '7') === 0, 'order of ids');
     },
 
+    async a_store_that_fails_costs_no_message() {
+      const [ann, ben] = [unique('ann'), unique('ben')];
+      const full = Object.assign(new MemoryStore(), { save: async () => { throw new Error('full'); } });
+      const b = await clientOf(ben, { store: full });
+      const a = await clientOf(ann);
+      for (const text of range('kept', 3)) await a.send({ to: ben, text });
+      await until(() => b.heard.length === 3, 'the messages');
+      same(await texts(b, { with: ann }), range('kept', 3), 'kept in memory');
+      await b.send({ to: ann, text: 'fine' });
+      await until(() => a.heard.includes('fine'), 'the answer');
+    },
+
     async a_memory_store_forgets_the_oldest_and_remembers_that() {
       const store = new MemoryStore();
       const rows = Array.from({ length: 5_010 }, (_, n) => ({

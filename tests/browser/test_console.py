@@ -95,6 +95,25 @@ def test_every_page_opens(world: BrowserWorld) -> None:
     expect(page.locator(".rail a[href='#/chat']")).to_have_attribute("aria-current", "page")
 
 
+def test_the_policy_is_enforced_and_its_breaches_would_be_noticed(world: BrowserWorld) -> None:
+    page = world.log_in("al")
+    assert world.complaints == []
+    page.evaluate(
+        """() => {
+          const script = document.createElement('script');
+          script.textContent = 'window.broken = true';
+          document.head.append(script);
+          document.body.insertAdjacentHTML('beforeend', '<p id="styled" style="color: rgb(1, 2, 3)">x</p>');
+          return fetch('https://pixiu.invalid/').catch(() => null);
+        }"""
+    )
+    assert page.evaluate("window.broken") is None
+    assert page.evaluate("getComputedStyle(document.getElementById('styled')).color") != "rgb(1, 2, 3)"
+    for directive in ("script-src", "style-src", "connect-src"):
+        assert any(f"CSP {directive}" in each for each in world.complaints), world.complaints
+    world.complaints.clear()
+
+
 def test_chinese_is_complete_and_remembered(world: BrowserWorld) -> None:
     page = world.log_in("al")
     for name in PAGES:  # each brings its words

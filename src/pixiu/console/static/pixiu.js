@@ -404,6 +404,7 @@ export class Client {
     this._storeName = storeName ?? `pixiu ${this.url} ${this.id}`;
     this._store = typeof store === 'object' ? store : store === 'indexeddb' && globalThis.indexedDB ? new IndexedStore(this._storeName) : new MemoryStore();
     this._isLoaded = null;
+    this._isForsaken = false;
     this._listeners = new Map();
     this._socket = null;
     this._epoch = 0; // of the connection; what belongs to an older one does not count
@@ -720,8 +721,12 @@ export class Client {
       const { to, group, text, body, kind = 'text', ref, fields } = each.params;
       const said = { message_id: result.message_id, from: this.id, at: result.at, kind, send_id: each.send_id };
       for (const [name, value] of Object.entries({ to, group, text, body, ref, fields })) if (value !== undefined) said[name] = value;
-      await this._take([said]);
-      await this._store.dropUnsent(each.send_id);
+      try {
+        await this._take([said]);
+        await this._store.dropUnsent(each.send_id);
+      } catch (error) {
+        this._forsake(error);
+      }
       this._emit('sent', { ...result, send_id: each.send_id });
     }
     each.resolve(result);
@@ -754,7 +759,7 @@ export class Client {
     this._triedToken = false;
     if (this.state.name !== 'open') {
       this._setState({ name: 'open' });
-      for (const [room, more] of this._rooms) this.act('enter', { room, ...more }).catch(() => this._rooms.delete(room));
+      for (const [room, more] of this._rooms) this.act('enter', { room, ...more }).catch((error) => LATER.has(error.code) || this._rooms.delete(room));
       this._pump();
     }
     this._emit('contacts', contacts);
@@ -771,8 +776,14 @@ export class Client {
         const count = this._pushes.findIndex((each) => !isStored(each));
         const batch = this._pushes.splice(0, count < 0 ? this._pushes.length : Math.max(count, 1));
         const cursor = batch.map((each) => each.cursor).filter(Boolean).pop();
-        if (isStored(batch[0])) await this._take(batch.map((each) => each.message), cursor);
-        else await this._event(batch[0]);
+        try {
+          if (isStored(batch[0])) await this._take(batch.map((each) => each.message), cursor);
+          else await this._event(batch[0]);
+        } catch (error) {
+          this._forsake(error);
+          this._pushes.unshift(...batch);
+          continue;
+        }
         if (cursor !== undefined && epoch === this._epoch) this._ack(cursor);
       }
     } catch (error) {
@@ -781,6 +792,14 @@ export class Client {
     } finally {
       this._isTaking = false;
     }
+  }
+
+  /** The store takes nothing any more (a full disk, say): go on in memory. What it lacks is read from the server again. */
+  _forsake(error) {
+    if (this._isForsaken) throw error;
+    console.warn('pixiu: the local store failed, so nothing is kept from now on', error);
+    this._isForsaken = true;
+    this._store = new MemoryStore();
   }
 
   _ack(cursor) {
