@@ -33,7 +33,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         if os.environ.get("CI") == "true" and shutil.which("java") is not None:
             pytest.fail(f"CI has Java, so it must have the rest: {error}")
         pytest.skip(str(error))
-    session = open_session(tmp_path_factory.mktemp("spark"), spark_url="local[2]", partitions=2, memory="1g")
+    folder = tmp_path_factory.mktemp("spark")
+    session = open_session(folder, spark_url="local[2]", partitions=2, memory="1g", for_short_runs=True)
     yield session
     session.stop()
 

@@ -52,7 +52,7 @@ def test_messages_say_what_history_says(data: Path) -> None:
     for message in shown:
         row = rows[int(message["message_id"])]
         if not message.get("recalled"):
-            assert int(row["at"].timestamp() * 1000 + 0.5) == message["at"]
+            assert int(row["accepted_at"].timestamp() * 1000 + 0.5) == message["at"]
             assert row["send_id"] == message.get("send_id")
             assert row["kind"] == message["kind"]
             assert (row["text"] or None) == (message.get("text") or None)

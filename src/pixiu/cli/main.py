@@ -18,7 +18,10 @@ from pixiu.model.version import __version__
 __all__ = ["app", "main"]
 
 # A verb is the typer application `app` of the module pixiu.cli.<verb>, without its hyphen.
-VERBS = ("serve", "queue", "token", "push", "dead-letters", "audit", "rebuild", "sim", "backup", "restore")
+VERBS = (
+    "serve", "queue", "token", "push", "dead-letters", "audit", "rebuild", "pipeline", "sql", "sim", "backup",
+    "restore",
+)  # fmt: skip
 
 
 class Verbs(TyperGroup):

@@ -109,10 +109,10 @@ def _messages(batch: _Batch) -> Any:
     columns = {
         "message_id": batch.message_id[rows],
         "event_id": batch.event_id[rows],
-        "at": pa.array(record.number(1)[rows] * 1000).cast(schema.field("at").type),
+        "accepted_at": pa.array(record.number(1)[rows] * 1000).cast(schema.field("accepted_at").type),
         "written_at": batch.written_at.take(pa.array(rows)),
-        "sender": record.number(2)[rows],
-        "recipient": recipient,
+        "sender_id": record.number(2)[rows],
+        "recipient_id": recipient,
         "group_id": group,
         "kind": _kinds(np.where(chat.is_bad, _UNREADABLE, kinds), chat.number(17)),
         "notice": pa.array(names[what], pa.string(), mask=what == 0),
@@ -199,13 +199,13 @@ def _deliveries(batch: _Batch) -> Any:
             if not is_sound(rows, len(platforms)):
                 continue
             found["event_id"] += [int(batch.event_id[row])] * size
-            found["row"] += range(count, count + size)
-            found["at"] += [parsed.at * 1000] * size
+            found["part"] += range(count, count + size)
+            found["noted_at"] += [parsed.at * 1000] * size
             found["what"] += [what] * size
-            found["user"] += rows.user
+            found["user_id"] += rows.user
             found["platform"] += map(platforms.__getitem__, rows.platform)
-            found["first"] += rows.first
-            found["through"] += rows.through
+            found["first_useq"] += rows.first
+            found["through_useq"] += rows.through
             count += size
     return _built(found, schema)
 
@@ -242,11 +242,11 @@ def _changes(batch: _Batch) -> Any:
             rows = _ROWS[what](parsed, message_id)
         for number, values in enumerate(rows):
             values = {
-                "actor": parsed.actor if parsed is not None else 0,
-                "at": (parsed.at if parsed is not None else 0) * 1000,
+                "actor_id": parsed.actor if parsed is not None else 0,
+                "accepted_at": (parsed.at if parsed is not None else 0) * 1000,
                 "event_id": event_id,
                 "message_id": message_id,
-                "row": number,
+                "part": number,
                 **values,
             }
             for field in schema:
@@ -276,7 +276,7 @@ def _user(parsed: Record, message_id: int) -> Iterator[Row]:
     change = parsed.user
     yield {
         "what": "user",
-        "user": change.user or message_id,
+        "user_id": change.user or message_id,
         "public_id": change.public_id,
         "name": change.name,
     }
@@ -284,12 +284,12 @@ def _user(parsed: Record, message_id: int) -> Iterator[Row]:
 
 def _contact(parsed: Record, _: int) -> Iterator[Row]:
     change = parsed.contact
-    yield {"what": "link" if change.is_linked else "unlink", "user": change.user, "peer": change.peer}
+    yield {"what": "link" if change.is_linked else "unlink", "user_id": change.user, "peer_id": change.peer}
 
 
 def _block(parsed: Record, _: int) -> Iterator[Row]:
     change = parsed.block
-    yield {"what": "block" if change.is_blocked else "unblock", "user": change.user, "peer": change.peer}
+    yield {"what": "block" if change.is_blocked else "unblock", "user_id": change.user, "peer_id": change.peer}
 
 
 def _group_info(parsed: Record, message_id: int) -> Iterator[Row]:
@@ -298,18 +298,18 @@ def _group_info(parsed: Record, message_id: int) -> Iterator[Row]:
     yield {
         "what": "group",
         "group_id": number,
-        "user": change.owner,
+        "user_id": change.owner,
         "public_id": change.public_id,
         "name": change.name,
         "number": int(change.is_large),
     }
     for user in sorted({*change.members, change.owner}):
-        yield {"what": "founder", "group_id": number, "user": user}
+        yield {"what": "founder", "group_id": number, "user_id": user}
 
 
 def _member(parsed: Record, _: int) -> Iterator[Row]:
     change = parsed.member
-    yield {"what": MemberChanged.Op.Name(change.op).lower(), "group_id": change.group, "user": change.user}
+    yield {"what": MemberChanged.Op.Name(change.op).lower(), "group_id": change.group, "user_id": change.user}
 
 
 def _recalled(parsed: Record, _: int) -> Iterator[Row]:
@@ -317,8 +317,8 @@ def _recalled(parsed: Record, _: int) -> Iterator[Row]:
     yield {
         "what": "recalled",
         "about": change.message_id,
-        "user": getattr(change, "from"),
-        "peer": change.to,
+        "user_id": getattr(change, "from"),
+        "peer_id": change.to,
         "group_id": change.group,
     }
 
@@ -329,15 +329,15 @@ def _receipt(parsed: Record, _: int) -> Iterator[Row]:
     for what, is_so in (("delivered", change.is_delivered), ("seen", change.is_read)):
         if is_so:
             for message_id in change.message_ids:
-                yield {"what": what, "about": message_id, "user": sender, "peer": change.peer}
+                yield {"what": what, "about": message_id, "user_id": sender, "peer_id": change.peer}
 
 
 def _read(parsed: Record, _: int) -> Iterator[Row]:
     change = parsed.read
     yield {
         "what": "read",
-        "user": change.user,
-        "peer": change.peer,
+        "user_id": change.user,
+        "peer_id": change.peer,
         "group_id": change.group,
         "about": change.through,
     }
@@ -346,7 +346,7 @@ def _read(parsed: Record, _: int) -> Iterator[Row]:
 def _inbox(parsed: Record, _: int) -> Iterator[Row]:
     change = parsed.inbox
     makes_sense = change.user and change.platform
-    yield {"what": "inbox" if makes_sense else "undecodable", "user": change.user, "platform": change.platform}
+    yield {"what": "inbox" if makes_sense else "undecodable", "user_id": change.user, "platform": change.platform}
 
 
 def _push(parsed: Record, _: int) -> Iterator[Row]:
@@ -362,7 +362,7 @@ def _push(parsed: Record, _: int) -> Iterator[Row]:
             options = own.options if own.has_options else options
         yield {
             "what": "push",
-            "user": user,
+            "user_id": user,
             "platforms": sorted(set(platforms)),
             "without_platforms": sorted(set(without)),
             "options": options,
