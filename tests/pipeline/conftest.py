@@ -15,7 +15,7 @@ import pytest
 from pixiu.model.errors import Unavailable
 from pixiu.pipeline.session import open_session, require_spark
 
-SESSION_SECONDS = 240
+SESSION_SECONDS = 600
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -43,8 +43,9 @@ class Lake:
 
         self.spark = spark
         self.messages, self.deliveries, self.changes = map(table, ("messages", "deliveries", "changes"))
-        entries = job.entries_of(self.messages, self.changes)
-        self.entries = job.departures(entries, self.deliveries, self.changes).cache()
+        self.inboxes = job.inboxes_of(self.changes).cache()
+        meant = job.entries_of(self.messages, self.changes, self.inboxes).cache()
+        self.entries = job.departures(meant, self.deliveries, self.changes, self.inboxes).cache()
 
     def counts(self) -> dict[str, int]:
         by_how = {row["how"]: row["count"] for row in self.entries.groupBy("how").count().collect()}
@@ -59,7 +60,7 @@ class Lake:
 
     def findings(self, cut: Cut) -> set[tuple[Any, ...]]:
         held = self.spark.createDataFrame(rows_of_cut(cut).to_pandas())
-        found = job.findings(self.entries, held, job.inboxes_of(self.changes)).collect()
+        found = job.findings(self.entries, held, self.inboxes).collect()
         assert len(found) == len(set(found))
         return {tuple(row) for row in found}
 
@@ -92,7 +93,7 @@ def spoil(cut: Cut, dice: random.Random) -> Iterator[str]:
         yield harm
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_random_log(spark: Any, data: Path, seed: int) -> None:
     chaos(data, seed, 400)
     cut = cut_stopped(data)
@@ -115,8 +116,8 @@ def test_an_ordinary_log_and_its_books(spark: Any, data: Path) -> None:
     lake = Lake(spark, data)
     assert lake.counts() == {name: getattr(report, name) for name in lake.counts()}
     held = spark.createDataFrame(rows_of_cut(cut).to_pandas())
-    found = job.findings(lake.entries, held, job.inboxes_of(lake.changes))
-    rows = job.books(lake.entries, lake.deliveries, lake.changes, held, found).collect()
+    found = job.findings(lake.entries, held, lake.inboxes)
+    rows = job.books(lake.entries, lake.deliveries, lake.inboxes, held, found).collect()
     assert {(row.user_id, row.platform) for row in rows} <= set(cut.inboxes)
     for name in ("intended", "acked", "waiting", "expired", "dead"):
         assert sum(row[name] for row in rows) == getattr(report, name), name
@@ -145,6 +146,6 @@ def test_swapped_hand_overs_are_found(spark: Any) -> None:
         [(1, "inbox", 1, "ios", None)],
         "event_id BIGINT, what STRING, user_id BIGINT, platform STRING, platforms ARRAY<STRING>",
     )
-    assert job.reordered(rows((1, 3), (4, 4), (5, 9)), changes).count() == 0
-    assert job.reordered(rows((1, 3), (2, 3), (4, 4)), changes).count() == 0, "again is not late"
-    assert [row.useq for row in job.reordered(rows((1, 3), (5, 5), (4, 4)), changes).collect()] == [4]
+    assert job.reordered(rows((1, 3), (4, 4), (5, 9)), job.inboxes_of(changes)).count() == 0
+    assert job.reordered(rows((1, 3), (2, 3), (4, 4)), job.inboxes_of(changes)).count() == 0, "again is not late"
+    assert [row.useq for row in job.reordered(rows((1, 3), (5, 5), (4, 4)), job.inboxes_of(changes)).collect()] == [4]

@@ -52,7 +52,7 @@ def run(
 
     require_spark()
     from pixiu.pipeline.lake.place import Place
-    from pixiu.pipeline.runner import Pipeline
+    from pixiu.pipeline.runner import EVERY_JOBS, Pipeline
 
     stopped = threading.Event()
     if every is not None:
@@ -68,7 +68,7 @@ def run(
             while True:
                 began = time.monotonic()
                 with progress("reading the log", None):
-                    added = pipeline.run(jobs or ())
+                    added = pipeline.run(jobs or (() if once else EVERY_JOBS))
                 seconds = time.monotonic() - began
                 if json:
                     print_json({"added": added, "through": pipeline.held_through(), "seconds": round(seconds, 3)})

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pixiu.model.errors import NotFound, RequestError
 from pixiu.pipeline.lake.place import Place
-from pixiu.pipeline.lake.schema import LAKE_SCHEMAS
+from pixiu.pipeline.lake.schema import AUDIT_SCHEMAS, LAKE_SCHEMAS, MART_SCHEMAS
 from pixiu.pipeline.lake.table import LakeTable
 from pixiu.pipeline.views import VIEWS
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["open_duckdb", "query_duckdb", "query_spark"]
 
+TABLES = LAKE_SCHEMAS | MART_SCHEMAS | AUDIT_SCHEMAS
 Answer = tuple[list[str], list[tuple[Any, ...]]]
 
 
@@ -31,9 +32,7 @@ def tables_of(data: Path) -> dict[str, LakeTable]:
     if not place.lake.is_dir():
         raise NotFound(f"there is no lake in {data} yet; make it with: pixiu pipeline run --once --data {data}")
     return {
-        name: LakeTable(place.lake, name, schema)
-        for name, schema in LAKE_SCHEMAS.items()
-        if (place.lake / name).is_dir()
+        name: LakeTable(place.lake, name, schema) for name, schema in TABLES.items() if (place.lake / name).is_dir()
     }
 
 
@@ -44,7 +43,7 @@ def open_duckdb(data: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("CREATE MACRO unix_millis(moment) AS epoch_ms(moment)")
-        for name, schema in LAKE_SCHEMAS.items():
+        for name, schema in TABLES.items():
             uris = tables[name].uris() if name in tables else []
             if uris:
                 names = ", ".join(f'"{column}"' for column in schema.names)
@@ -78,7 +77,8 @@ def query_spark(spark: SparkSession, data: Path, text: str) -> Answer:
     from pixiu.pipeline.lake.compaction import read_table
 
     tables = tables_of(data)
-    for name, table in tables.items():
+    for name, schema in TABLES.items():
+        table = tables.get(name) or LakeTable(Place(data).lake, name, schema)
         read_table(spark, table).createOrReplaceTempView(f"lake_{name}")
     for name, view in VIEWS.items():
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {view}")

@@ -91,9 +91,55 @@ FROM deliveries WHERE what IN ('expired', 'dead')
 """
 
 _LATENCY = """
-SELECT message_id, conversation, accepted_at, written_at,
-       unix_millis(written_at) - unix_millis(accepted_at) AS write_ms
-FROM lake_messages
+SELECT minute, day, hop, link,
+       sum(messages) AS messages, sum(in_time) AS in_time, sum(in_time) / sum(messages) AS share_in_time,
+       sum(sum_ms) / sum(messages) AS mean_ms, max(max_ms) AS max_ms
+FROM lake_latency GROUP BY minute, day, hop, link
+"""
+
+_HEAT = """
+SELECT minute, day, bucket, conversation, sum(messages) AS messages, sum(bytes) AS bytes
+FROM lake_heat GROUP BY minute, day, bucket, conversation
+"""
+
+_HOT_ROOMS = """
+SELECT day, conversation, sum(messages) AS messages, sum(bytes) AS bytes, max(messages) AS peak_per_minute,
+       sum(messages) / sum(sum(messages)) OVER (PARTITION BY day) AS share
+FROM heat GROUP BY day, conversation
+"""
+
+_USAGE = """
+SELECT day,
+       count(DISTINCT CASE WHEN what <> 'came' THEN user_id END) AS active_users,
+       count(DISTINCT CASE WHEN what = 'sent' THEN user_id END) AS senders,
+       coalesce(sum(CASE WHEN what = 'sent' THEN messages END), 0) AS messages,
+       coalesce(sum(CASE WHEN what = 'sent' THEN bytes END), 0) AS bytes,
+       coalesce(sum(CASE WHEN what = 'received' THEN messages END), 0) AS acked_entries,
+       count(DISTINCT CASE WHEN what = 'received' THEN concat(cast(user_id AS varchar(20)), '/', place) END) AS devices,
+       count(DISTINCT CASE WHEN what = 'came' THEN user_id END) AS new_users
+FROM lake_usage GROUP BY day
+"""
+
+_USAGE_KINDS = """
+SELECT day, kind, sum(messages) AS messages FROM lake_usage WHERE what = 'sent' GROUP BY day, kind
+"""
+
+_RETENTION = """
+WITH days AS (
+    SELECT DISTINCT user_id, day FROM lake_usage WHERE what <> 'came'
+), cohorts AS (
+    SELECT user_id, day, min(day) OVER (PARTITION BY user_id) AS first_day FROM days
+)
+SELECT first_day, day, count(DISTINCT user_id) AS users FROM cohorts GROUP BY first_day, day
+"""
+
+_AUDIT = """
+SELECT a.*, u.public_id AS user_name FROM lake_audit a LEFT JOIN users u ON u.user_id = a.user_id
+"""
+
+_FINDINGS = """
+SELECT f.finding, f.reason, f.user_id, u.public_id AS user_name, f.platform, f.useq, f.message_id
+FROM lake_findings f LEFT JOIN users u ON u.user_id = f.user_id
 """
 
 VIEWS = {
@@ -106,5 +152,12 @@ VIEWS = {
     "deliveries": _DELIVERIES,
     "gaps": _GAPS,
     "latency": _LATENCY,
+    "heat": _HEAT,
+    "hot_rooms": _HOT_ROOMS,
+    "usage": _USAGE,
+    "usage_kinds": _USAGE_KINDS,
+    "retention": _RETENTION,
+    "audit": _AUDIT,
+    "findings": _FINDINGS,
 }
 """By name, in the order in which they depend on each other."""

@@ -18,6 +18,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as sf
 
 from pixiu.model.inbox import FIRST
+from pixiu.pipeline.lake.schema import AUDIT_SCHEMAS
 from pixiu.roles.carrier.reached import Limits
 
 if TYPE_CHECKING:
@@ -100,8 +101,8 @@ def _large(changes: DataFrame) -> DataFrame:
 # Who should have got what.
 
 
-def entries_of(messages: DataFrame, changes: DataFrame) -> DataFrame:
-    """One row per message and inbox that was meant to get it, with its place there."""
+def entries_of(messages: DataFrame, changes: DataFrame, inboxes: DataFrame) -> DataFrame:
+    """One row per message and inbox that was meant to get it, with its place there. Worth to be persisted."""
     said = messages.select("message_id", "event_id", "accepted_at", "sender_id", "recipient_id", "group_id", "notice")
     spoken = said.where("notice IS NULL OR notice IN ('recalled', 'contact', 'block', 'group_info', 'member')")
     private = spoken.where("recipient_id > 0")
@@ -123,7 +124,6 @@ def entries_of(messages: DataFrame, changes: DataFrame) -> DataFrame:
     )
     columns = ["message_id", "event_id", "accepted_at", "user_id"]
     people = people.unionByName(heard.select(*columns)).unionByName(gone.select(*columns)).distinct()
-    inboxes = inboxes_of(changes)
     entered = people.join(inboxes, "user_id").where("opened_event <= event_id").select(*columns, "platform")
     pushed = (
         said.where("notice = 'push'")
@@ -151,32 +151,38 @@ def entries_of(messages: DataFrame, changes: DataFrame) -> DataFrame:
 # What became of it.
 
 
-def departures(entries: DataFrame, deliveries: DataFrame, changes: DataFrame) -> DataFrame:
+def departures(entries: DataFrame, deliveries: DataFrame, changes: DataFrame, inboxes: DataFrame) -> DataFrame:
     """The entries, each with the event by which it left and how (acked, expired, dead); nulls for what waits."""
     ledger = (
         deliveries.where("what IN ('acked', 'expired', 'dead')")
         .withColumnRenamed("platform", "_named")
-        .join(inboxes_of(changes), "user_id")
+        .join(inboxes, "user_id")
         .where((sf.col("opened_event") < sf.col("event_id")) & (_name_at("event_id") == sf.col("_named")))
-        .select(*_INBOX, "event_id", "part", "what", "noted_at", "first_useq", "through_useq")
-    )
-    both = entries.select(
+        .select(
+            *_INBOX, "event_id", "part", "what", "noted_at", "first_useq", "through_useq",
+            sf.lit(None).cast("bigint").alias("message_id"),
+        )
+    )  # fmt: skip
+    added = entries.select(
         *_INBOX, "event_id", sf.lit(-1).alias("part"), sf.lit("added").alias("what"),
         sf.col("accepted_at").alias("noted_at"), sf.col("useq").alias("first_useq"),
-        sf.col("useq").alias("through_useq"),
-    ).unionByName(ledger)  # fmt: skip
+        sf.col("useq").alias("through_useq"), "message_id",
+    )  # fmt: skip
     by_event = Window.partitionBy(*_INBOX).orderBy("event_id", "part").rowsBetween(Window.unboundedPreceding, 0)
     # Nobody can ack, or remove, what is not there yet.
     latest = sf.sum(sf.when(sf.col("what") == "added", 1).otherwise(0)).over(by_event)
-    steps = both.withColumn("_latest", latest).withColumn("through_useq", sf.least("through_useq", "_latest"))
+    steps = added.unionByName(ledger).withColumn("through_useq", sf.least("through_useq", latest))
     event = sf.struct("event_id", "part", sf.col("what").alias("how"), sf.col("noted_at").alias("left_at"))
     by_place = Window.partitionBy(*_INBOX).orderBy(sf.desc("through_useq"), sf.desc("part"))
-    acked = (
+    ack = sf.min(sf.when(sf.col("what") == "acked", event)).over(by_place.rowsBetween(Window.unboundedPreceding, 0))
+    found = (
         steps.where("what IN ('added', 'acked')")
-        .withColumn("_ack", sf.min(sf.when(sf.col("what") == "acked", event)).over(by_place.rowsBetween(
-            Window.unboundedPreceding, 0)))
+        .withColumn("_ack", ack)
         .where("what = 'added'")
-        .select(*_INBOX, sf.col("first_useq").alias("useq"), "_ack")
+        .select(
+            "message_id", "event_id", sf.col("noted_at").alias("accepted_at"), *_INBOX,
+            sf.col("first_useq").alias("useq"), "_ack",
+        )
     )  # fmt: skip
     removed = (
         steps.where("what IN ('expired', 'dead') AND first_useq <= through_useq")
@@ -184,20 +190,19 @@ def departures(entries: DataFrame, deliveries: DataFrame, changes: DataFrame) ->
         .groupBy(*_INBOX, "useq")
         .agg(sf.min(event).alias("_removal"))
     )
-    evicted = _evicted(steps, changes)
-    left = sf.array_min(sf.filter(sf.array("_ack", "_removal", "_eviction"), lambda each: each.isNotNull()))
-    return (
-        entries.join(acked, [*_INBOX, "useq"])
-        .join(removed, [*_INBOX, "useq"], "left")
-        .join(evicted, [*_INBOX, "useq"], "left")
-        .withColumn("_left", left)
-        .select(
-            *entries.columns,
-            sf.col("_left.event_id").alias("left_event"),
-            sf.col("_left.how").alias("how"),
-            sf.col("_left.left_at").alias("left_at"),
-        )
-    )
+    reasons = ["_ack", "_removal"]
+    found = found.join(removed, [*_INBOX, "useq"], "left")
+    evicted = _evicted(steps, entries, changes)
+    if evicted is not None:
+        reasons.append("_eviction")
+        found = found.join(evicted, [*_INBOX, "useq"], "left")
+    left = sf.array_min(sf.filter(sf.array(*reasons), lambda each: each.isNotNull()))
+    return found.withColumn("_left", left).select(
+        "message_id", "event_id", "accepted_at", *_INBOX, "useq",
+        sf.col("_left.event_id").alias("left_event"),
+        sf.col("_left.how").alias("how"),
+        sf.col("_left.left_at").alias("left_at"),
+    )  # fmt: skip
 
 
 _EVICTED = (
@@ -206,7 +211,7 @@ _EVICTED = (
 )
 
 
-def _evicted(steps: DataFrame, changes: DataFrame) -> DataFrame:
+def _evicted(steps: DataFrame, entries: DataFrame, changes: DataFrame) -> DataFrame | None:
     """What left since its inbox was full: not in the log, since it follows from it. Only long inboxes are replayed."""
     rows = changes.where("what = 'limit'").orderBy("event_id").select("event_id", "platform", "number").collect()
     limits: list[tuple[int, dict[str, int]]] = [(0, {"": Limits().offline_max})]
@@ -215,10 +220,10 @@ def _evicted(steps: DataFrame, changes: DataFrame) -> DataFrame:
             limits.append((row.event_id, {}))
         limits[-1][1][row.platform] = row.number
     smallest = min((number for _, each in limits for number in each.values() if number >= 0), default=_FOREVER)
-    whole = Window.partitionBy(*_INBOX)
-    added = sf.sum(sf.when(sf.col("what") == "added", 1).otherwise(0)).over(whole)
-    crowded = steps.withColumn("_added", added).where(sf.col("_added") > smallest)
-    return crowded.groupBy(*_INBOX).applyInArrow(_replay(limits), _EVICTED)
+    crowded = entries.groupBy(*_INBOX).count().where(sf.col("count") > smallest).select(*_INBOX)
+    if crowded.isEmpty():
+        return None
+    return steps.join(crowded, _INBOX, "left_semi").groupBy(*_INBOX).applyInArrow(_replay(limits), _EVICTED)
 
 
 def _replay(limits: list[tuple[int, dict[str, int]]]) -> Callable[[Any], Any]:
@@ -338,13 +343,14 @@ def accepted_twice(messages: DataFrame) -> DataFrame:
 
 
 def books(
-    entries: DataFrame, deliveries: DataFrame, changes: DataFrame, cut: DataFrame | None, found: DataFrame | None
+    entries: DataFrame, deliveries: DataFrame, inboxes: DataFrame, cut: DataFrame | None, found: DataFrame | None
 ) -> DataFrame:
     """One row per hour of acceptance and inbox: what was meant for it, and what became of that.
 
     Without a cut nobody has looked into the stores: ``waiting``, ``lost`` and ``duplicates`` are then null.
     """
     hour = sf.date_trunc("hour", "accepted_at").alias("window_start")
+    newest = entries.agg(sf.max("accepted_at").alias("_newest"))
     known = entries.select(*_INBOX, "useq", "message_id", hour)
     counts = entries.groupBy(hour, *_INBOX).agg(
         sf.count("*").alias("intended"),
@@ -358,15 +364,15 @@ def books(
         ).alias("late"),
     )
     for name, rows in (
-        ("resent", _handed(deliveries, changes, "resent")),
-        ("reordered", reordered(deliveries, changes)),
+        ("resent", _handed(deliveries, inboxes, "resent")),
+        ("reordered", reordered(deliveries, inboxes)),
     ):
         per_inbox = rows.join(known, [*_INBOX, "useq"]).groupBy("window_start", *_INBOX).agg(sf.count("*").alias(name))
         counts = counts.join(per_inbox, ["window_start", *_INBOX], "left").fillna(0, [name])
     if cut is None or found is None:
         for name in ("waiting", "lost", "duplicates"):
             counts = counts.withColumn(name, sf.lit(None).cast("bigint"))
-        return counts
+        return _closed(counts, newest)
     waiting = cut.join(known.drop("message_id"), [*_INBOX, "useq"]).groupBy("window_start", *_INBOX)
     counts = counts.join(waiting.agg(sf.count("*").alias("waiting")), ["window_start", *_INBOX], "left")
     for name, kind in (("lost", "lost"), ("duplicates", "duplicate")):
@@ -374,15 +380,23 @@ def books(
         counts = counts.join(
             here.groupBy("window_start", *_INBOX).agg(sf.count("*").alias(name)), ["window_start", *_INBOX], "left"
         )
-    return counts.fillna(0, ["waiting", "lost", "duplicates"])
+    return _closed(counts.fillna(0, ["waiting", "lost", "duplicates"]), newest)
 
 
-def _handed(deliveries: DataFrame, changes: DataFrame, what: str) -> DataFrame:
+def _closed(counts: DataFrame, newest: DataFrame) -> DataFrame:
+    """A window is closed when the log has come an hour and ten minutes past its beginning."""
+    is_closed = sf.col("window_start") + sf.expr("INTERVAL 70 MINUTES") <= sf.col("_newest")
+    return (
+        counts.crossJoin(sf.broadcast(newest)).withColumn("is_closed", is_closed).select(*AUDIT_SCHEMAS["audit"].names)
+    )
+
+
+def _handed(deliveries: DataFrame, inboxes: DataFrame, what: str) -> DataFrame:
     """The entries that rows of the ledger speak of, one by one: user_id, platform, useq, event_id, part."""
     return (
         deliveries.where(sf.col("what") == what)
         .withColumnRenamed("platform", "_named")
-        .join(inboxes_of(changes), "user_id")
+        .join(inboxes, "user_id")
         .where(_name_at("event_id") == sf.col("_named"))
         .select(
             *_INBOX, "event_id", "part", "noted_at", sf.explode(sf.sequence("first_useq", "through_useq")).alias("useq")
@@ -390,10 +404,10 @@ def _handed(deliveries: DataFrame, changes: DataFrame, what: str) -> DataFrame:
     )
 
 
-def reordered(deliveries: DataFrame, changes: DataFrame) -> DataFrame:
+def reordered(deliveries: DataFrame, inboxes: DataFrame) -> DataFrame:
     """Entries that were handed over for the first time behind a later one of the same inbox."""
     handed = (
-        _handed(deliveries, changes, "handed")
+        _handed(deliveries, inboxes, "handed")
         .groupBy(*_INBOX, "useq")
         .agg(sf.min(sf.struct("event_id", "part")).alias("_first"))
     )

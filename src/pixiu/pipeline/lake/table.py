@@ -58,6 +58,7 @@ class DataFile(NamedTuple):
     day_max: date | None
     message_min: int | None
     message_max: int | None
+    event_max: int | None
 
 
 class LakeTable:
@@ -112,6 +113,7 @@ class LakeTable:
                 row.get("max.day"),
                 row.get("min.message_id"),
                 row.get("max.message_id"),
+                row.get("max.event_id"),
             )
             for row in actions
         ]
