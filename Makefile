@@ -13,6 +13,7 @@ hash = $(shell { echo '$(CURDIR)'; cat $(1) 2>/dev/null; } | sha256sum | cut -c1
 BASE_FILES := requirements/base.txt requirements/build.txt pyproject.toml
 BASE := $(VENV)/.base-$(call hash,$(BASE_FILES))
 DEV := $(VENV)/.dev-$(call hash,$(BASE_FILES) requirements/dev.txt)
+PIPELINE := $(VENV)/.pipeline-$(call hash,requirements/pipeline.txt)
 FUZZ := $(VENV)/.fuzz-$(call hash,$(BASE_FILES) requirements/fuzz.txt)
 
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
@@ -26,13 +27,13 @@ help: ## list the targets
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(DEV) ## set up .venv with everything that the other targets need
+setup: $(DEV) $(PIPELINE) ## set up .venv with everything that the other targets need
 	@echo "ready: $(BIN)/pixiu --help"
 
 serve: $(BASE) ## set up, then start Pixiu on this machine (ARGS='--port 8400 --data DIR')
 	@exec $(BIN)/pixiu serve --dev $(ARGS)
 
-test: $(DEV) ## lint, types, layer rules and all tests but the long ones (what CI runs)
+test: $(DEV) $(PIPELINE) ## lint, types, layer rules and all tests but the long ones (what CI runs)
 	@$(MAKE) check
 	@tools/get_browser.sh
 	@echo "== tests, two at a time"
@@ -41,7 +42,7 @@ test: $(DEV) ## lint, types, layer rules and all tests but the long ones (what C
 	@$(PYTEST) -q -m "(crash or serial) and not long" $(ARGS)
 	@echo "== all green: lint, types, layers, tests"
 
-check: $(DEV) ## lint, format, types and layer rules, without tests
+check: $(DEV) $(PIPELINE) ## lint, format, types and layer rules, without tests
 	@echo "== lint"
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check . || { echo "not formatted; run: make format"; exit 1; }
@@ -88,7 +89,7 @@ LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generat
 	--no-emit-index-url --no-emit-find-links
 
 lock: $(DEV) ## renew the hash-pinned requirements/*.txt from the *.in files
-	@cd requirements && for name in base build dev fuzz; do \
+	@cd requirements && for name in base build dev fuzz pipeline; do \
 		echo "locking $$name"; ../$(LOCK) --upgrade $$name.in -o $$name.txt || exit 1; done
 	@! grep -nE 'https?://' requirements/*.txt
 
@@ -108,6 +109,12 @@ $(DEV): $(BASE)
 	@echo "installing what the tests need (once; about half a minute)"
 	@$(PIP) install --require-hashes -r requirements/dev.txt
 	@rm -f $(VENV)/.dev-*
+	@touch $@
+
+$(PIPELINE): $(BASE)
+	@echo "installing what the pipeline needs: Spark and its company, 1 GB (once; a minute or two)"
+	@$(PIP) install --no-deps --require-hashes -r requirements/pipeline.txt
+	@rm -f $(VENV)/.pipeline-*
 	@touch $@
 
 $(FUZZ): $(DEV)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pixiu.node.embedded import EmbeddedNode
     from pixiu.node.serving import Node, Running, run_node
     from pixiu.node.stopped import open_store, rebuild, stopped_snapshot
-    from pixiu.node.stores import audit_stopped, rebuild_stores
+    from pixiu.node.stores import audit_stopped, cut_stopped, rebuild_stores
 
 __all__ = [
     "Device",
@@ -19,6 +19,7 @@ __all__ = [
     "Node",
     "Running",
     "audit_stopped",
+    "cut_stopped",
     "open_store",
     "rebuild",
     "rebuild_stores",
@@ -32,6 +33,7 @@ _HOMES = {
     "Node": "serving",
     "Running": "serving",
     "audit_stopped": "stores",
+    "cut_stopped": "stores",
     "open_store": "stopped",
     "rebuild": "stopped",
     "rebuild_stores": "stores",

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pixiu.roles.carrier.audit import AuditReport
+    from pixiu.roles.carrier.audit import AuditReport, Cut
 
-__all__ = ["audit_stopped", "open_stores", "ready_stores", "rebuild_stores"]
+__all__ = ["audit_stopped", "cut_stopped", "open_stores", "ready_stores", "rebuild_stores"]
 
 STORES_FOLDER = "stores"
 _LAYOUT = META + b"layout"
@@ -136,6 +136,13 @@ def audit_stopped(
             if progress is not None and records:
                 progress(records[-1].event_id, cut.event_id)
         return audit.close(cut)
+
+
+def cut_stopped(root: Path, progress: Callable[[int, int], object] | None = None) -> Cut:
+    """What waits in the stores of a node that does not run, brought up to the end of its log first."""
+    with _stopped_messaging(root) as (log, stores):
+        rebuild_from_log(log, stores, progress)
+        return take_cut(stores, log.committed)
 
 
 @contextmanager

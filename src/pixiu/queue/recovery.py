@@ -123,7 +123,7 @@ def _resume_at(tail: Segment, applied: int) -> tuple[int, int]:
 
 def _refuse_rot(tail: Segment, damage: Damage, expected: int) -> None:
     """Raise if a whole frame behind the damage proves that the damaged bytes had been flushed."""
-    witness = _whole_frame_after(tail, damage.position + 1, expected)
+    witness = whole_frame_after(tail, damage.position + 1, expected)
     if witness is not None and witness.flushed_through >= expected:
         raise CorruptData(
             f"{tail.path} byte {damage.position}: {damage.reason}; event {expected} was on disk and is damaged. "
@@ -131,7 +131,7 @@ def _refuse_rot(tail: Segment, damage: Damage, expected: int) -> None:
         )
 
 
-def _whole_frame_after(tail: Segment, position: int, expected: int) -> Frame | None:
+def whole_frame_after(tail: Segment, position: int, expected: int) -> Frame | None:
     """The last whole frame that can be found behind ``position``: the best witness of what had been flushed."""
     witness: Frame | None = None
     behind = 0

@@ -1,0 +1,1 @@
+"""The jobs: DataFrames in, DataFrames out. Where rows come from and go to is not their concern."""

@@ -1,0 +1,415 @@
+"""Who should have got what, and what became of it: recomputed from the archive, compared with what the stores hold.
+
+An *entry* is a message in an inbox, with the place that the carrier gave it (``useq``). Entries are made again from
+messages, inboxes and memberships as of each message's event id; the ledger says which of them left, and how. What waits
+is never computed by subtraction: it is counted in the stores at a cut, and then compared entry by entry.
+
+Everything here is DataFrames in, DataFrames out. ``pixiu audit`` does the same by replaying the log into empty stores,
+and pixiu.pipeline.checker by SQL of its own; tests hold the three against each other.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import Window
+from pyspark.sql import functions as sf
+
+from pixiu.model.inbox import FIRST
+from pixiu.pipeline.lake.schema import AUDIT_SCHEMAS
+from pixiu.roles.carrier.reached import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["accepted_twice", "books", "departures", "entries_of", "findings", "inboxes_of", "members_of"]
+
+_INBOX = ["user_id", "platform"]
+_FOREVER = 2**62
+
+
+# The state of things, as of an event.
+
+
+def inboxes_of(changes: DataFrame) -> DataFrame:
+    """Every inbox: since which event it is open, and since which it has its name.
+
+    A user's first inbox is called ``first`` until a platform takes it over, with all that is in it.
+    """
+    named = changes.where("what = 'push' AND size(platforms) > 0").select(
+        "user_id", "event_id", sf.explode("platforms").alias("platform")
+    )
+    opened = (
+        changes.where("what = 'user'")
+        .select("user_id", "event_id", sf.lit(FIRST).alias("platform"))
+        .unionByName(changes.where("what = 'inbox'").select("user_id", "event_id", "platform"))
+        .unionByName(named)
+    )
+    of_user = Window.partitionBy("user_id")
+    first_named = sf.min(sf.when(sf.col("platform") != FIRST, sf.struct("event_id", "platform"))).over(of_user)
+    return (
+        opened.groupBy("user_id", "platform")
+        .agg(sf.min("event_id").alias("event_id"))
+        .withColumn("_first_event", sf.min("event_id").over(of_user))
+        .withColumn("_takes_over", first_named)
+        .where((sf.col("platform") != FIRST) | sf.col("_takes_over").isNull())
+        .withColumn(
+            "opened_event",
+            sf.when(
+                sf.col("_takes_over").isNull() | (sf.col("_takes_over.platform") == sf.col("platform")),
+                sf.col("_first_event"),
+            ).otherwise(sf.col("event_id")),
+        )
+        .select("user_id", "platform", "opened_event", sf.col("event_id").alias("named_event"))
+    )
+
+
+def _name_at(event: str) -> Column:
+    """What an inbox was called at an event."""
+    return sf.when(sf.col(event) < sf.col("named_event"), sf.lit(FIRST)).otherwise(sf.col("platform"))
+
+
+def members_of(changes: DataFrame) -> DataFrame:
+    """Who was a member where, from which event to before which."""
+    created = changes.where("what = 'group'").groupBy("group_id").agg(sf.min("event_id").alias("created_event"))
+    steps = (
+        changes.where("what IN ('join', 'quit', 'founder')")
+        .join(created, "group_id")
+        .where("what != 'founder' OR event_id = created_event")
+        .select("group_id", "user_id", "event_id", (sf.col("what") != "quit").alias("is_in"))
+    )
+    order = Window.partitionBy("group_id", "user_id").orderBy("event_id")
+    return (
+        steps.withColumn("_was_in", sf.coalesce(sf.lag("is_in").over(order), sf.lit(False)))
+        .where("is_in != _was_in")
+        .withColumn("left_event", sf.coalesce(sf.lead("event_id").over(order), sf.lit(_FOREVER)))
+        .where("is_in")
+        .select("group_id", "user_id", sf.col("event_id").alias("joined_event"), "left_event")
+    )
+
+
+def _large(changes: DataFrame) -> DataFrame:
+    return (
+        changes.where("what = 'group' AND number = 1").groupBy("group_id").agg(sf.min("event_id").alias("large_event"))
+    )
+
+
+# Who should have got what.
+
+
+def entries_of(messages: DataFrame, changes: DataFrame, inboxes: DataFrame) -> DataFrame:
+    """One row per message and inbox that was meant to get it, with its place there. Worth to be persisted."""
+    said = messages.select("message_id", "event_id", "accepted_at", "sender_id", "recipient_id", "group_id", "notice")
+    spoken = said.where("notice IS NULL OR notice IN ('recalled', 'contact', 'block', 'group_info', 'member')")
+    private = spoken.where("recipient_id > 0")
+    people = private.select(
+        "message_id", "event_id", "accepted_at", sf.col("recipient_id").alias("user_id")
+    ).unionByName(
+        private.where("sender_id != 0 AND sender_id != recipient_id").select(
+            "message_id", "event_id", "accepted_at", sf.col("sender_id").alias("user_id")
+        )
+    )
+    in_groups = (
+        spoken.where("recipient_id = 0 AND group_id > 0")
+        .join(_large(changes), "group_id", "left")
+        .where("large_event IS NULL OR large_event > event_id")
+    )
+    heard = in_groups.join(members_of(changes), "group_id").where("joined_event <= event_id AND event_id < left_event")
+    gone = in_groups.where("notice = 'member'").join(
+        changes.where("what = 'quit'").select("event_id", "user_id"), "event_id"
+    )
+    columns = ["message_id", "event_id", "accepted_at", "user_id"]
+    people = people.unionByName(heard.select(*columns)).unionByName(gone.select(*columns)).distinct()
+    entered = people.join(inboxes, "user_id").where("opened_event <= event_id").select(*columns, "platform")
+    pushed = (
+        said.where("notice = 'push'")
+        .select("message_id", "event_id", "accepted_at")
+        .join(
+            changes.where("what = 'push'").select(
+                "event_id", "user_id", sf.col("platforms").alias("_only"), sf.col("without_platforms").alias("_without")
+            ),
+            "event_id",
+        )
+        .join(inboxes, "user_id")
+        .where("opened_event <= event_id")
+        .withColumn("_name", _name_at("event_id"))
+        .where(
+            sf.when(sf.size("_only") > 0, sf.array_contains("_only", sf.col("_name"))).otherwise(
+                ~sf.array_contains("_without", sf.col("_name"))
+            )
+        )
+        .select(*columns, "platform")
+    )
+    place = sf.row_number().over(Window.partitionBy(*_INBOX).orderBy("event_id"))
+    return entered.unionByName(pushed).withColumn("useq", place.cast("bigint"))
+
+
+# What became of it.
+
+
+def departures(entries: DataFrame, deliveries: DataFrame, changes: DataFrame, inboxes: DataFrame) -> DataFrame:
+    """The entries, each with the event by which it left and how (acked, expired, dead); nulls for what waits."""
+    ledger = (
+        deliveries.where("what IN ('acked', 'expired', 'dead')")
+        .withColumnRenamed("platform", "_named")
+        .join(inboxes, "user_id")
+        .where((sf.col("opened_event") < sf.col("event_id")) & (_name_at("event_id") == sf.col("_named")))
+        .select(
+            *_INBOX, "event_id", "part", "what", "noted_at", "first_useq", "through_useq",
+            sf.lit(None).cast("bigint").alias("message_id"),
+        )
+    )  # fmt: skip
+    added = entries.select(
+        *_INBOX, "event_id", sf.lit(-1).alias("part"), sf.lit("added").alias("what"),
+        sf.col("accepted_at").alias("noted_at"), sf.col("useq").alias("first_useq"),
+        sf.col("useq").alias("through_useq"), "message_id",
+    )  # fmt: skip
+    by_event = Window.partitionBy(*_INBOX).orderBy("event_id", "part").rowsBetween(Window.unboundedPreceding, 0)
+    # Nobody can ack, or remove, what is not there yet.
+    latest = sf.sum(sf.when(sf.col("what") == "added", 1).otherwise(0)).over(by_event)
+    steps = added.unionByName(ledger).withColumn("through_useq", sf.least("through_useq", latest))
+    event = sf.struct("event_id", "part", sf.col("what").alias("how"), sf.col("noted_at").alias("left_at"))
+    by_place = Window.partitionBy(*_INBOX).orderBy(sf.desc("through_useq"), sf.desc("part"))
+    ack = sf.min(sf.when(sf.col("what") == "acked", event)).over(by_place.rowsBetween(Window.unboundedPreceding, 0))
+    found = (
+        steps.where("what IN ('added', 'acked')")
+        .withColumn("_ack", ack)
+        .where("what = 'added'")
+        .select(
+            "message_id", "event_id", sf.col("noted_at").alias("accepted_at"), *_INBOX,
+            sf.col("first_useq").alias("useq"), "_ack",
+        )
+    )  # fmt: skip
+    removed = (
+        steps.where("what IN ('expired', 'dead') AND first_useq <= through_useq")
+        .withColumn("useq", sf.explode(sf.sequence("first_useq", "through_useq")))
+        .groupBy(*_INBOX, "useq")
+        .agg(sf.min(event).alias("_removal"))
+    )
+    reasons = ["_ack", "_removal"]
+    found = found.join(removed, [*_INBOX, "useq"], "left")
+    evicted = _evicted(steps, entries, changes)
+    if evicted is not None:
+        reasons.append("_eviction")
+        found = found.join(evicted, [*_INBOX, "useq"], "left")
+    left = sf.array_min(sf.filter(sf.array(*reasons), lambda each: each.isNotNull()))
+    return found.withColumn("_left", left).select(
+        "message_id", "event_id", "accepted_at", *_INBOX, "useq",
+        sf.col("_left.event_id").alias("left_event"),
+        sf.col("_left.how").alias("how"),
+        sf.col("_left.left_at").alias("left_at"),
+    )  # fmt: skip
+
+
+_EVICTED = (
+    "user_id BIGINT, platform STRING, useq BIGINT, "
+    "_eviction STRUCT<event_id: BIGINT, part: INT, how: STRING, left_at: TIMESTAMP>"
+)
+
+
+def _evicted(steps: DataFrame, entries: DataFrame, changes: DataFrame) -> DataFrame | None:
+    """What left since its inbox was full: not in the log, since it follows from it. Only long inboxes are replayed."""
+    rows = changes.where("what = 'limit'").orderBy("event_id").select("event_id", "platform", "number").collect()
+    limits: list[tuple[int, dict[str, int]]] = [(0, {"": Limits().offline_max})]
+    for row in rows:
+        if row.event_id != limits[-1][0]:
+            limits.append((row.event_id, {}))
+        limits[-1][1][row.platform] = row.number
+    smallest = min((number for _, each in limits for number in each.values() if number >= 0), default=_FOREVER)
+    crowded = entries.groupBy(*_INBOX).count().where(sf.col("count") > smallest).select(*_INBOX)
+    if crowded.isEmpty():
+        return None
+    return steps.join(crowded, _INBOX, "left_semi").groupBy(*_INBOX).applyInArrow(_replay(limits), _EVICTED)
+
+
+def _replay(limits: list[tuple[int, dict[str, int]]]) -> Callable[[Any], Any]:
+    """For one inbox: what each addition pushed out."""
+
+    def replay(table: Any) -> Any:
+        rows = sorted(table.to_pylist(), key=lambda row: (row["event_id"], row["part"]))
+        user, platform = rows[0]["user_id"], rows[0]["platform"]
+        found = list(evictions(rows, lambda event_id: _limit_at(limits, platform, event_id)))
+        moment = pa.timestamp("us", tz="UTC")
+        eviction = pa.struct(
+            [("event_id", pa.int64()), ("part", pa.int32()), ("how", pa.string()), ("left_at", moment)]
+        )
+        return pa.table(
+            {
+                "user_id": pa.array([user] * len(found), pa.int64()),
+                "platform": pa.array([platform] * len(found), pa.string()),
+                "useq": pa.array([useq for useq, _ in found], pa.int64()),
+                "_eviction": pa.array(
+                    [
+                        {"event_id": row["event_id"], "part": -1, "how": "expired", "left_at": row["noted_at"]}
+                        for _, row in found
+                    ],
+                    eviction,
+                ),
+            }
+        )
+
+    return replay
+
+
+def _limit_at(limits: list[tuple[int, dict[str, int]]], platform: str, event_id: int) -> int:
+    _, found = max(((event, each) for event, each in limits if event <= event_id), key=lambda pair: pair[0])
+    return found.get(platform, found[""])
+
+
+def evictions(rows: Iterable[dict[str, Any]], limit_at: Callable[[int], int]) -> Iterable[tuple[int, dict[str, Any]]]:
+    """Which entries an inbox had no room for, each with the addition that pushed it out."""
+    waiting: deque[int] = deque()
+    for row in rows:
+        what, first, through = row["what"], row["first_useq"], row["through_useq"]
+        if what == "added":
+            waiting.append(first)
+            limit = limit_at(row["event_id"])
+            while 0 <= limit < len(waiting):
+                yield waiting.popleft(), row
+        elif what == "acked":
+            while waiting and waiting[0] <= through:
+                waiting.popleft()
+        else:
+            waiting = deque(useq for useq in waiting if not first <= useq <= through)
+
+
+# The comparison with the stores.
+
+
+def findings(entries: DataFrame, cut: DataFrame, inboxes: DataFrame) -> DataFrame:
+    """What does not fit: rows of (finding: lost or duplicate, reason, user_id, platform, useq, message_id).
+
+    ``entries`` come from ``departures``; ``cut`` is what waits in the stores: user_id, platform, useq, message_id,
+    has_body; ``inboxes`` are those that the log knows.
+    """
+    waits = entries.where("left_event IS NULL").select(*_INBOX, "useq", sf.col("message_id").alias("_wanted"))
+    known = inboxes.select(*_INBOX).withColumn("_is_known", sf.lit(True))
+    met = Window.partitionBy(*_INBOX, "message_id").orderBy("useq")
+    held = cut.withColumn("_times", sf.row_number().over(met)).join(known, _INBOX, "left")
+    both = waits.join(held, [*_INBOX, "useq"], "full")
+    is_absent = sf.col("message_id").isNull()
+    verdict = (
+        sf.when(is_absent, _finding("lost", "not in the inbox"))
+        .when(
+            sf.col("_wanted").isNull() & sf.col("_is_known").isNull(),
+            _finding("duplicate", "the log knows no such inbox"),
+        )
+        .when(sf.col("_wanted").isNull(), _finding("duplicate", "waits, though the log says that it has left"))
+        .when(sf.col("_wanted") != sf.col("message_id"), _finding("lost", "another message has its place"))
+        .when(~sf.col("has_body"), _finding("lost", "its body is missing"))
+    )
+    shown = sf.when(sf.col("_verdict.finding") == "lost", sf.col("_wanted")).otherwise(sf.col("message_id"))
+    columns = ["finding", "reason", *_INBOX, "useq", "message_id"]
+    found = (
+        both.withColumn("_verdict", verdict)
+        .where("_verdict IS NOT NULL")
+        .withColumn("message_id", shown)
+        .select("_verdict.finding", "_verdict.reason", *_INBOX, "useq", "message_id")
+    )
+    twice = held.where("_times > 1 AND _is_known").select(
+        sf.lit("duplicate").alias("finding"),
+        sf.lit("twice in one inbox").alias("reason"),
+        *_INBOX,
+        "useq",
+        "message_id",
+    )
+    return found.unionByName(twice).select(*columns)
+
+
+def _finding(kind: str, reason: str) -> Column:
+    return sf.struct(sf.lit(kind).alias("finding"), sf.lit(reason).alias("reason"))
+
+
+def accepted_twice(messages: DataFrame) -> DataFrame:
+    """Messages that repeat what the same user sent under the same send_id before: there must be none."""
+    order = Window.partitionBy("sender_id", "send_id").orderBy("event_id")
+    return (
+        messages.where("send_id IS NOT NULL AND send_id != ''")
+        .withColumn("_times", sf.row_number().over(order))
+        .where("_times > 1")
+        .select(
+            sf.lit("duplicate").alias("finding"), sf.lit("accepted twice").alias("reason"),
+            sf.lit(None).cast("bigint").alias("user_id"), sf.lit(None).cast("string").alias("platform"),
+            sf.lit(None).cast("bigint").alias("useq"), "message_id",
+        )
+    )  # fmt: skip
+
+
+# The books.
+
+
+def books(
+    entries: DataFrame, deliveries: DataFrame, inboxes: DataFrame, cut: DataFrame | None, found: DataFrame | None
+) -> DataFrame:
+    """One row per hour of acceptance and inbox: what was meant for it, and what became of that.
+
+    Without a cut nobody has looked into the stores: ``waiting``, ``lost`` and ``duplicates`` are then null.
+    """
+    hour = sf.date_trunc("hour", "accepted_at").alias("window_start")
+    newest = entries.agg(sf.max("accepted_at").alias("_newest"))
+    known = entries.select(*_INBOX, "useq", "message_id", hour)
+    counts = entries.groupBy(hour, *_INBOX).agg(
+        sf.count("*").alias("intended"),
+        *(sf.count(sf.when(sf.col("how") == how, 1)).alias(how) for how in ("acked", "expired", "dead")),
+        sf.count(sf.when(sf.col("left_event").isNull(), 1)).alias("expected_waiting"),
+        sf.count(
+            sf.when(
+                (sf.col("how") == "acked") & (sf.col("left_at") > sf.col("accepted_at") + sf.expr("INTERVAL 1 HOUR")),
+                1,
+            )
+        ).alias("late"),
+    )
+    for name, rows in (
+        ("resent", _handed(deliveries, inboxes, "resent")),
+        ("reordered", reordered(deliveries, inboxes)),
+    ):
+        per_inbox = rows.join(known, [*_INBOX, "useq"]).groupBy("window_start", *_INBOX).agg(sf.count("*").alias(name))
+        counts = counts.join(per_inbox, ["window_start", *_INBOX], "left").fillna(0, [name])
+    if cut is None or found is None:
+        for name in ("waiting", "lost", "duplicates"):
+            counts = counts.withColumn(name, sf.lit(None).cast("bigint"))
+        return _closed(counts, newest)
+    waiting = cut.join(known.drop("message_id"), [*_INBOX, "useq"]).groupBy("window_start", *_INBOX)
+    counts = counts.join(waiting.agg(sf.count("*").alias("waiting")), ["window_start", *_INBOX], "left")
+    for name, kind in (("lost", "lost"), ("duplicates", "duplicate")):
+        here = found.where(sf.col("finding") == kind).drop("message_id").join(known, [*_INBOX, "useq"])
+        counts = counts.join(
+            here.groupBy("window_start", *_INBOX).agg(sf.count("*").alias(name)), ["window_start", *_INBOX], "left"
+        )
+    return _closed(counts.fillna(0, ["waiting", "lost", "duplicates"]), newest)
+
+
+def _closed(counts: DataFrame, newest: DataFrame) -> DataFrame:
+    """A window is closed when the log has come an hour and ten minutes past its beginning."""
+    is_closed = sf.col("window_start") + sf.expr("INTERVAL 70 MINUTES") <= sf.col("_newest")
+    return (
+        counts.crossJoin(sf.broadcast(newest)).withColumn("is_closed", is_closed).select(*AUDIT_SCHEMAS["audit"].names)
+    )
+
+
+def _handed(deliveries: DataFrame, inboxes: DataFrame, what: str) -> DataFrame:
+    """The entries that rows of the ledger speak of, one by one: user_id, platform, useq, event_id, part."""
+    return (
+        deliveries.where(sf.col("what") == what)
+        .withColumnRenamed("platform", "_named")
+        .join(inboxes, "user_id")
+        .where(_name_at("event_id") == sf.col("_named"))
+        .select(
+            *_INBOX, "event_id", "part", "noted_at", sf.explode(sf.sequence("first_useq", "through_useq")).alias("useq")
+        )
+    )
+
+
+def reordered(deliveries: DataFrame, inboxes: DataFrame) -> DataFrame:
+    """Entries that were handed over for the first time behind a later one of the same inbox."""
+    handed = (
+        _handed(deliveries, inboxes, "handed")
+        .groupBy(*_INBOX, "useq")
+        .agg(sf.min(sf.struct("event_id", "part")).alias("_first"))
+    )
+    before = Window.partitionBy(*_INBOX).orderBy("_first", "useq").rowsBetween(Window.unboundedPreceding, -1)
+    return handed.withColumn("_highest", sf.max("useq").over(before)).where("useq < _highest").select(*_INBOX, "useq")

@@ -1,0 +1,1 @@
+"""The lake: tables of Parquet files under Delta logs, and how rows get into them exactly once."""

@@ -1,0 +1,53 @@
+"""Where the pipeline keeps what it makes: one folder beside the log.
+
+::
+
+    pixiu-data/pipeline/
+    ├── LOCK            the pipeline that runs now
+    ├── lake/           one Delta table per folder
+    ├── checkpoints/    what Spark remembers of each stream; may be lost, is then said and made again
+    ├── index/          indexes of segments that had none that answered; may be removed at any time
+    └── work/           Spark's scratch files; may be removed when nothing runs
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Place"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The pipeline's folder of a data directory."""
+
+    data: Path
+
+    @property
+    def folder(self) -> Path:
+        """All of it."""
+        return self.data / "pipeline"
+
+    @property
+    def lake(self) -> Path:
+        """The tables."""
+        return self.folder / "lake"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Spark's memory."""
+        return self.folder / "checkpoints"
+
+    @property
+    def index(self) -> Path:
+        """Indexes of our own."""
+        return self.folder / "index"
+
+    @property
+    def work(self) -> Path:
+        """Scratch files."""
+        return self.folder / "work"

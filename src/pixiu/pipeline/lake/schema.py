@@ -1,0 +1,108 @@
+"""The tables of the archive, as they are stored."""
+
+import pyarrow as pa
+
+from pixiu.pipeline.records.schema import SCHEMAS
+
+__all__ = ["AUDIT_SCHEMAS", "BUCKETS", "LAKE_SCHEMAS", "MART_SCHEMAS", "ORDER"]
+
+BUCKETS = 16
+"""A day's conversations are spread over this many."""
+
+_MOMENT = pa.timestamp("us", tz="UTC")
+_DAY = pa.field("day", pa.date32())
+
+LAKE_SCHEMAS = {
+    "messages": pa.schema(
+        [
+            *SCHEMAS["messages"],
+            pa.field("conversation", pa.string()),
+            _DAY,
+            pa.field("bucket", pa.int32()),
+            pa.field("recalled_at", _MOMENT),
+            pa.field("recalled_by", pa.int64()),
+            pa.field("delivered_at", _MOMENT),
+            pa.field("read_at", _MOMENT),
+        ]
+    ),
+    "deliveries": pa.schema([*SCHEMAS["deliveries"], _DAY]),
+    "changes": pa.schema([*SCHEMAS["changes"], _DAY]),
+}
+
+ORDER = {
+    "messages": ["day", "bucket", "conversation", "message_id"],
+    "deliveries": ["day", "user_id", "platform", "event_id", "part"],
+    "changes": ["event_id", "part"],
+}
+"""How the files of a table are sorted."""
+
+MART_SCHEMAS = {
+    "usage": pa.schema(
+        [
+            _DAY,
+            ("user_id", pa.int64()),
+            ("what", pa.string()),
+            ("place", pa.string()),
+            ("kind", pa.string()),
+            ("messages", pa.int64()),
+            ("bytes", pa.int64()),
+        ]
+    ),
+    "heat": pa.schema(
+        [
+            _DAY,
+            ("minute", _MOMENT),
+            ("bucket", pa.int32()),
+            ("conversation", pa.string()),
+            ("messages", pa.int64()),
+            ("bytes", pa.int64()),
+        ]
+    ),
+    "latency": pa.schema(
+        [
+            _DAY,
+            ("minute", _MOMENT),
+            ("hop", pa.string()),
+            ("link", pa.string()),
+            ("messages", pa.int64()),
+            ("in_time", pa.int64()),
+            ("sum_ms", pa.int64()),
+            ("max_ms", pa.int64()),
+            ("sketch", pa.binary()),
+        ]
+    ),
+}
+"""Partial sums: rows of the same day or minute add up."""
+
+AUDIT_SCHEMAS = {
+    "audit": pa.schema(
+        [
+            ("window_start", _MOMENT),
+            ("user_id", pa.int64()),
+            ("platform", pa.string()),
+            ("is_closed", pa.bool_()),
+            ("intended", pa.int64()),
+            ("acked", pa.int64()),
+            ("waiting", pa.int64()),
+            ("expired", pa.int64()),
+            ("dead", pa.int64()),
+            ("resent", pa.int64()),
+            ("reordered", pa.int64()),
+            ("late", pa.int64()),
+            ("lost", pa.int64()),
+            ("duplicates", pa.int64()),
+            ("expected_waiting", pa.int64()),
+        ]
+    ),
+    "findings": pa.schema(
+        [
+            ("finding", pa.string()),
+            ("reason", pa.string()),
+            ("user_id", pa.int64()),
+            ("platform", pa.string()),
+            ("useq", pa.int64()),
+            ("message_id", pa.int64()),
+        ]
+    ),
+}
+"""The newest audit; each run replaces them."""

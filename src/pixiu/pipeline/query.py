@@ -1,0 +1,92 @@
+"""SQL over the lake, by DuckDB in this process or by Spark: the same views, the same rows."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+
+from pixiu.model.errors import NotFound, RequestError
+from pixiu.pipeline.lake.place import Place
+from pixiu.pipeline.lake.schema import AUDIT_SCHEMAS, LAKE_SCHEMAS, MART_SCHEMAS
+from pixiu.pipeline.lake.table import LakeTable
+from pixiu.pipeline.views import VIEWS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["open_duckdb", "query_duckdb", "query_spark"]
+
+TABLES = LAKE_SCHEMAS | MART_SCHEMAS | AUDIT_SCHEMAS
+Answer = tuple[list[str], list[tuple[Any, ...]]]
+
+
+def tables_of(data: Path) -> dict[str, LakeTable]:
+    """The tables of a lake that is there."""
+    place = Place(data)
+    if not place.lake.is_dir():
+        raise NotFound(f"there is no lake in {data} yet; make it with: pixiu pipeline run --once --data {data}")
+    return {
+        name: LakeTable(place.lake, name, schema) for name, schema in TABLES.items() if (place.lake / name).is_dir()
+    }
+
+
+@contextmanager
+def open_duckdb(data: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection with all views. It may read the lake, and nothing else, and writes nothing."""
+    tables = tables_of(data)
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("CREATE MACRO unix_millis(moment) AS epoch_ms(moment)")
+        for name, schema in TABLES.items():
+            uris = tables[name].uris() if name in tables else []
+            if uris:
+                names = ", ".join(f'"{column}"' for column in schema.names)
+                files = ", ".join("'" + uri.replace("'", "''") + "'" for uri in uris)
+                connection.execute(f"CREATE VIEW lake_{name} AS SELECT {names} FROM read_parquet([{files}])")
+            else:
+                connection.register(f"lake_{name}", schema.empty_table())
+        for name, text in VIEWS.items():
+            connection.execute(f"CREATE VIEW {name} AS {text}")
+        lake = str(Place(data).lake).replace("'", "''")
+        connection.execute(f"SET allowed_directories = ['{lake}']")
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+        yield connection
+
+
+def query_duckdb(data: Path, text: str) -> Answer:
+    """Names of columns, and rows."""
+    with open_duckdb(data) as connection:
+        try:
+            found = connection.execute(text)
+            return [column[0] for column in found.description or []], found.fetchall()
+        except duckdb.Error as error:
+            raise RequestError(str(error)) from error
+
+
+def query_spark(spark: SparkSession, data: Path, text: str) -> Answer:
+    """The same by Spark."""
+    from pyspark.errors import PySparkException
+
+    from pixiu.pipeline.lake.compaction import read_table
+
+    tables = tables_of(data)
+    for name, schema in TABLES.items():
+        table = tables.get(name) or LakeTable(Place(data).lake, name, schema)
+        read_table(spark, table).createOrReplaceTempView(f"lake_{name}")
+    for name, view in VIEWS.items():
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {view}")
+    try:
+        found = spark.sql(text)
+        return found.columns, [tuple(row) for row in found.collect()]
+    except PySparkException as error:
+        raise RequestError(str(error).split("\n\nJVM", 1)[0]) from error
+
+
+assert pa  # DuckDB registers Arrow tables by it

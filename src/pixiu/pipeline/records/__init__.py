@@ -1,0 +1,1 @@
+"""What the records of ``pixiu.main`` say, as rows of tables."""

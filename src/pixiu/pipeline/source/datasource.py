@@ -1,0 +1,223 @@
+"""``format("pixiu")``: the log for Spark, as a batch and as a stream.
+
+::
+
+    spark.dataSource.register(PixiuDataSource)
+    spark.read.format("pixiu").option("columns", "header").load("pixiu-data")
+    spark.readStream.format("pixiu").option("topics", "pixiu.main").load("pixiu-data")
+
+An offset is ``{"event_id": N}``: everything through N has been read. The source deletes nothing, whatever is committed.
+Classes here are pickled by Spark, so they hold plain values only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from pixiu.model.errors import ConfigError
+from pixiu.pipeline.records.schema import DDL
+from pixiu.pipeline.source.decode import Wanted, decode
+from pixiu.pipeline.source.journal import SLICE_ROWS, JournalFolder, Slice
+from pixiu.pipeline.source.remote import RemoteLog, RemoteSlice, decode_remote
+from pixiu.pipeline.source.schema import FULL_DDL, HEADER_DDL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql.types import StructType
+
+__all__ = ["PixiuDataSource", "SourceOptions"]
+
+OPTIONS = (
+    "path", "server", "nodeKey", "topics", "columns", "startingEventId", "startingTime", "endingEventId",
+    "maxRowsPerTrigger", "rowsPerPartition", "indexFolder",
+)  # fmt: skip
+
+COLUMNS = {"header": HEADER_DDL, "full": FULL_DDL, **DDL}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What ``.option(…)`` may say, checked."""
+
+    path: str | None
+    server: str | None
+    node_key: str | None
+    wanted: Wanted
+    starting_event_id: int | None
+    starting_time_ms: int | None
+    ending_event_id: int | None
+    rows_per_trigger: int | None
+    rows_per_partition: int
+    index_folder: str | None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> SourceOptions:
+        """Read the options; raise ``ConfigError`` for what is unknown or makes no sense."""
+        known = {name.lower(): name for name in OPTIONS}
+        given = {known.get(name.lower(), name): value for name, value in options.items()}
+        unknown = sorted(set(given) - set(OPTIONS))
+        if unknown:
+            raise ConfigError(f"format pixiu has no option {unknown[0]!r}; it has {', '.join(OPTIONS)}")
+        if ("path" in given) == ("server" in given):
+            raise ConfigError(
+                "format pixiu reads one log: give load() a data directory, or the option server=HOST:PORT"
+            )
+        columns = given.get("columns", "full")
+        if columns not in COLUMNS:
+            raise ConfigError(f"option columns is header or full, or a table ({', '.join(DDL)}), not {columns!r}")
+        if "startingEventId" in given and "startingTime" in given:
+            raise ConfigError("give startingEventId or startingTime, not both")
+        topics = [name for name in (part.strip() for part in given.get("topics", "").split(",")) if name]
+        starting_time = _number(given, "startingTime", 0)
+        wanted = Wanted(columns == "full", frozenset(topics) if topics else None, starting_time or 0)
+        if columns in DDL:
+            if topics:
+                raise ConfigError(f"the table {columns} is made from one topic: leave out the option topics")
+            wanted = Wanted.rows_of(columns, starting_time or 0)
+        return cls(
+            path=given.get("path"),
+            server=given.get("server"),
+            node_key=given.get("nodeKey"),
+            wanted=wanted,
+            starting_event_id=_number(given, "startingEventId", 1),
+            starting_time_ms=starting_time,
+            ending_event_id=_number(given, "endingEventId", 0),
+            rows_per_trigger=_number(given, "maxRowsPerTrigger", 1),
+            rows_per_partition=_number(given, "rowsPerPartition", 1) or SLICE_ROWS,
+            index_folder=given.get("indexFolder"),
+        )
+
+    def log(self) -> JournalFolder | RemoteLog:
+        """The log that is to be read."""
+        if self.server is not None:
+            return RemoteLog(self.server, self.node_key)
+        assert self.path is not None
+        return JournalFolder(Path(self.path), index_folder=Path(self.index_folder) if self.index_folder else None)
+
+    def first_offset(self, log: JournalFolder | RemoteLog) -> int:
+        """Behind which event reading begins."""
+        if self.starting_event_id is not None:
+            return self.starting_event_id - 1
+        if self.starting_time_ms is not None:
+            return log.event_before(self.starting_time_ms)
+        return log.first_event_id() - 1
+
+    def last_offset(self, log: JournalFolder | RemoteLog) -> int:
+        """How far may be read now."""
+        end = log.end().event_id
+        return end if self.ending_event_id is None else min(end, self.ending_event_id)
+
+
+def _number(options: Mapping[str, str], name: str, least: int) -> int | None:
+    if name not in options:
+        return None
+    text = options[name].strip()
+    if not text.isdecimal() or int(text) < least:
+        raise ConfigError(f"option {name} is a whole number from {least} on, not {options[name]!r}")
+    return int(text)
+
+
+class SlicePartition(InputPartition):
+    """One partition: some events of one segment, or of a server's log."""
+
+    def __init__(self, part: Slice | RemoteSlice) -> None:
+        super().__init__(part)
+        self.part = part
+
+
+def _read(partition: InputPartition | None, wanted: Wanted) -> Iterator[Any]:
+    if not isinstance(partition, SlicePartition):
+        return iter(())  # where nothing was planned, Spark asks all the same, with None
+    part = partition.part
+    return decode(part, wanted) if isinstance(part, Slice) else decode_remote(part, wanted)
+
+
+class PixiuDataSource(DataSource):
+    """The log of a Pixiu server."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What ``format`` takes."""
+        return "pixiu"
+
+    def schema(self) -> str:
+        """Depends on the option ``columns``."""
+        wanted = SourceOptions.of(self.options).wanted
+        return COLUMNS[wanted.table or ("full" if wanted.is_full else "header")]
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For ``spark.read``."""
+        return PixiuReader(SourceOptions.of(self.options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """For ``spark.readStream``."""
+        return PixiuStreamReader(SourceOptions.of(self.options))
+
+
+class PixiuReader(DataSourceReader):
+    """Everything that is committed when the query is planned."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """By segment, and by rows within a long one."""
+        log = self._options.log()
+        after, through = self._options.first_offset(log), self._options.last_offset(log)
+        rows = self._options.rows_per_partition
+        return [SlicePartition(part) for part in log.plan(after, through, rows_max=rows)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The batches of one partition."""
+        return _read(partition, self._options.wanted)
+
+
+class PixiuStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The log as it grows. Admission is by events: ``maxRowsPerTrigger`` of them at most."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._target: int | None = None
+        """With AvailableNow, where this run ends."""
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Where a new query begins."""
+        return {"event_id": self._options.first_offset(self._options.log())}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """As the option says."""
+        rows = self._options.rows_per_trigger
+        return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """What comes later is for the next run."""
+        self._target = self._end()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """How far the next batch goes."""
+        end = self._end() if self._target is None else self._target
+        if isinstance(limit, ReadMaxRows):
+            end = min(end, start["event_id"] + limit.max_rows)
+        return {"event_id": max(end, start["event_id"])}
+
+    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """For the lag in a query's progress."""
+        return {"event_id": self._end()}
+
+    def _end(self) -> int:
+        return self._options.last_offset(self._options.log())
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        """The slices between two offsets."""
+        log, rows = self._options.log(), self._options.rows_per_partition
+        return [SlicePartition(part) for part in log.plan(start["event_id"], end["event_id"], rows_max=rows)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The batches of one partition."""
+        return _read(partition, self._options.wanted)

@@ -1,0 +1,167 @@
+"""The log of a server that runs elsewhere, read by the queue's protocol.
+
+The reader asks to follow, as a follower does, and gets journal frames as they are on the server's disk. It never says
+that it has made anything durable, so the leader counts on it for nothing: it joins no in-sync set and holds up neither
+commits nor retention. Only what the leader has committed is decoded, and every frame is checked against its CRC.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pixiu.machines.queue_wire.follow import FollowReader, FramesSent, StateTold, TooFarBehind, TruncateTold
+from pixiu.machines.queue_wire.requests import encode_follow
+from pixiu.machines.queue_wire.streams import Refused
+from pixiu.model.errors import ConfigError, CorruptData, Gone, Unavailable
+from pixiu.pipeline.source.decode import Wanted, decode_lines
+from pixiu.pipeline.source.journal import SLICE_ROWS, End
+from pixiu.pipeline.source.schema import ENTRY
+from pixiu.queue.client import BlockingClient
+from pixiu.queue.record import decode_block, read_frames
+from pixiu.queue.segment import entries_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["RemoteLog", "RemoteSlice", "decode_remote"]
+
+SILENCE_SECONDS = 30.0
+RECEIVE_BYTES = 2**20
+RECORD_EVENTS = 4096
+"""A record has this many event ids, or fewer, as a rule. Reading from inside one begins this much earlier."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSlice:
+    """Some event ids of a server's log: what one partition reads."""
+
+    server: str
+    node_key: str | None
+    after: int
+    through: int
+    epoch: int
+
+
+class RemoteLog:
+    """The log of the leader at ``HOST:PORT``."""
+
+    def __init__(self, server: str, node_key: str | None) -> None:
+        host, _, port = server.rpartition(":")
+        if not host or not port.isdecimal():
+            raise ConfigError(f"option server is HOST:PORT of a queue, not {server!r}")
+        self._server = server
+        self._node_key = node_key
+
+    def end(self) -> End:
+        """How far the leader has committed."""
+        return End(self._hello()[0], 0)
+
+    def _hello(self) -> tuple[int, int]:
+        with BlockingClient(self._server, pool=1, patience_s=0.0) as client:
+            hello = client.hello()
+        return hello.commit_event_id, hello.epoch
+
+    def first_event_id(self) -> int:
+        """The oldest event id that the leader still has."""
+        commit, epoch = self._hello()
+        if not commit:
+            return 1
+        try:
+            for _, frame in read_frames(next(_frames(self._server, 0, epoch, commit))):
+                return frame.event_id
+        except Gone as error:
+            return int(str(error).rsplit(" ", 1)[1])
+        return 1
+
+    def event_before(self, unix_ms: int) -> int:
+        """Not by this way: the protocol finds places by event id."""
+        raise ConfigError("startingTime needs a data directory; over a server, begin with startingEventId")
+
+    def plan(self, after: int, through: int, *, rows_max: int = SLICE_ROWS) -> list[RemoteSlice]:
+        """The slices that hold every event behind ``after``, through ``through``."""
+        if through <= after:
+            return []
+        epoch = self._hello()[1]
+        return [
+            RemoteSlice(self._server, self._node_key, start, min(start + rows_max, through), epoch)
+            for start in range(after, through, rows_max)
+        ]
+
+
+def decode_remote(part: RemoteSlice, wanted: Wanted) -> Iterator[Any]:
+    """The messages of a slice in the order of their event ids."""
+    begin, step = part.after, RECORD_EVENTS
+    while True:
+        expected: int | None = None
+        for frames in _frames(part.server, begin, part.epoch, part.through):
+            lines = _lines(frames)
+            first = int(lines["event_id"][0])
+            if expected is None and first > part.after + 1:
+                break  # ``begin`` lies inside a record, whose rest is wanted: begin before it
+            if expected is not None and first != expected:
+                raise CorruptData(f"{part.server} sent event {first} where {expected} should be")
+            expected = int(lines["event_id"][-1]) + 1
+            inside = (lines["event_id"] > part.after) & (lines["event_id"] <= part.through)
+            if inside.any():
+                yield from decode_lines(lines[inside], frames, wanted, part.server)
+        else:
+            return
+        if begin == 0:
+            raise Gone(f"events {part.after + 1} to {first - 1} are no longer in the log of {part.server}")
+        begin, step = max(0, begin - step), step * 4
+
+
+def _lines(frames: bytes) -> Any:
+    """The index of frames, which the protocol does not carry."""
+    topics: dict[bytes, int] = {}
+    entries = []
+    for position, frame in read_frames(frames):
+        record = decode_block(frame.block)
+        number = topics.setdefault(record.topic, len(topics) + 1)
+        entries.append(entries_of(record, frame, position, number))
+    return np.frombuffer(b"".join(entries), ENTRY)
+
+
+def _frames(server: str, after: int, epoch: int, through: int) -> Iterator[bytes]:
+    """Whole frames behind the record of ``after``, in pieces, until ``through`` is in one of them."""
+    host, _, port = server.rpartition(":")
+    while True:
+        known = epoch
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=SILENCE_SECONDS) as connection:
+                name = f"pipeline-{os.getpid()}-{after}".encode()
+                request = encode_follow(name, last_event_id=after, last_epoch=epoch if after else 0, highest_epoch=0)
+                connection.sendall(request)
+                reader = FollowReader()
+                while data := connection.recv(RECEIVE_BYTES):
+                    for event in reader.receive(data):
+                        if isinstance(event, FramesSent) and event.frames:
+                            yield event.frames
+                            if _last_event_id(event.frames) >= through:
+                                return
+                        elif isinstance(event, TruncateTold) and event.event_id == after and event.epoch != epoch:
+                            epoch = event.epoch
+                        elif isinstance(event, TooFarBehind):
+                            raise Gone(f"{server} has dropped what came before event {event.oldest_event_id}")
+                        elif isinstance(event, Refused):
+                            raise Unavailable(f"{server} does not let us follow: {event.text}")
+                        elif not isinstance(event, StateTold | FramesSent):
+                            raise Unavailable(f"{server} has another history than this reader: {event}")
+                    if epoch != known:
+                        break
+        except OSError as error:
+            raise Unavailable(f"cannot read the log of {server}: {error}") from error
+        if epoch == known:
+            raise Unavailable(f"{server} closed the connection before event {through}")
+
+
+def _last_event_id(frames: bytes) -> int:
+    last = 0
+    for _, frame in read_frames(frames):
+        last = frame.last_event_id
+    return last

@@ -1,0 +1,113 @@
+"""``pixiu pipeline`` and ``pixiu sql`` as people use them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("duckdb")
+
+from pixiu.pipeline.lake.lock import LakeLock
+from pixiu.pipeline.lake.place import Place
+from tests.pipeline.lakes import make_lake
+from tests.pipeline.logs import talk, with_node
+
+
+def pixiu(*arguments: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "pixiu", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env=os.environ | (env or {}),
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sql") / "data"
+    with_node(path, talk)
+    make_lake(path)
+    return path
+
+
+def test_sql(data: Path) -> None:
+    code, out, _ = pixiu(
+        "sql", "SELECT count(*) AS n FROM messages WHERE sender = 'carol'", "--data", str(data), "--json"
+    )
+    assert (code, json.loads(out)) == (0, [{"n": 5}])
+    code, out, _ = pixiu("sql", "SELECT user_id, name FROM users ORDER BY name LIMIT 1", "--data", str(data), "--json")
+    (row,) = json.loads(out)
+    assert isinstance(row["user_id"], str)
+    assert row["name"] == "Alice"
+    code, out, _ = pixiu("sql", "SELECT name FROM users ORDER BY name", "--data", str(data))
+    assert out.split() == ["Alice", "Bob", "Carol", "Dave"]
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("SELEC 1", "syntax error"),
+        ("SELECT * FROM nothing", "nothing"),
+        ("SELECT * FROM read_csv('/etc/passwd')", "disabled by configuration"),
+        ("COPY users TO '/tmp/pixiu-sql-test'", "disabled by configuration"),
+    ],
+)
+def test_sql_refuses_in_one_line_what_it_cannot_do(data: Path, query: str, words: str) -> None:
+    code, _, error = pixiu("sql", query, "--data", str(data))
+    assert code == 1
+    assert words in error
+    assert "Traceback" not in error
+
+
+def test_status(data: Path) -> None:
+    code, out, _ = pixiu("pipeline", "status", "--data", str(data), "--json")
+    found: dict[str, Any] = json.loads(out)
+    assert code == 0
+    assert found["pid"] is None
+    assert {each["table"]: each["lag"] for each in found["tables"]} == {"messages": 0, "deliveries": 0, "changes": 0}
+    assert all(each["rows"] > 0 for each in found["tables"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["pipeline", "run", "--once", "--data", "nowhere"], 1, "there is no log in nowhere"),
+        (["pipeline", "run", "--data", "nowhere"], 2, "say --once, or --every"),
+        (["pipeline", "run", "--once", "--every", "1m"], 2, "say --once, or --every"),
+        (["sql", "SELECT 1", "--data", "nowhere"], 1, "there is no lake in nowhere"),
+    ],
+)
+def test_wrong_usage_is_one_line(arguments: list[str], code: int, words: str) -> None:
+    got, _, error = pixiu(*arguments)
+    assert (got, words in error) == (code, True), error
+    assert error.count("\n") == 1
+
+
+def test_a_second_pipeline_is_refused_at_once(data: Path) -> None:
+    with LakeLock(Place(data).folder):
+        code, _, error = pixiu("pipeline", "run", "--once", "--data", str(data))
+    assert code == 1
+    assert "another pipeline runs" in error
+
+
+def test_without_java_it_says_what_to_do(data: Path) -> None:
+    code, _, error = pixiu("pipeline", "run", "--once", "--data", str(data), env={"PATH": "", "JAVA_HOME": ""})
+    assert code == 1
+    assert error.startswith("pixiu: the pipeline needs Java 17")
+    assert error.count("\n") == 1
+
+
+def test_nothing_of_it_is_loaded_by_a_server() -> None:
+    check = (
+        "import sys, pixiu.cli.main, pixiu.cli.serve, pixiu.cli.pipeline, pixiu.cli.sql, pixiu.node.serving;"
+        "heavy = {'pyspark', 'pyarrow', 'duckdb', 'deltalake', 'numpy'};"
+        "sys.exit(bool(heavy & {name.split('.')[0] for name in sys.modules}))"
+    )
+    assert subprocess.run([sys.executable, "-c", check], timeout=60, check=False).returncode == 0

@@ -1,0 +1,60 @@
+"""DuckDB's books against ``pixiu audit``, on ordinary logs and on random ones. Without Spark."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("duckdb")
+
+from pixiu.node import audit_stopped
+from pixiu.pipeline.checker import check_audit
+from pixiu.pipeline.query import query_duckdb
+from tests.pipeline.chaos import chaos
+from tests.pipeline.lakes import make_lake
+from tests.pipeline.logs import talk, with_node
+
+
+def agree(data: Path, **window: Any) -> dict[str, Any]:
+    report = audit_stopped(data, **window)
+    assert report.lost_count == report.duplicate_count == report.undecodable == 0
+    checked = check_audit(data, report.cut, **window)
+    assert checked == {
+        "accepted": report.accepted,
+        "intended": report.intended,
+        "acked": report.acked,
+        "expired": report.expired,
+        "dead": report.dead,
+        "expected_waiting": report.waiting,
+    }
+    return checked
+
+
+def test_an_ordinary_log(data: Path) -> None:
+    with_node(data, talk)
+    make_lake(data)
+    counts = agree(data)
+    assert counts["acked"] > 10
+    assert counts["dead"] > 0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_random_log(data: Path, seed: int) -> None:
+    chaos(data, seed, 400)
+    make_lake(data)
+    counts = agree(data)
+    assert counts["expired"] > 0
+    agree(data, at_least=1_800_000_000_000 + 100_000, before=1_800_000_000_000 + 250_000)
+
+
+def test_every_view_answers(data: Path) -> None:
+    with_node(data, talk)
+    make_lake(data)
+    for view in ("users", "chat_groups", "members", "messages", "receipts", "deliveries", "gaps", "latency"):
+        names, rows = query_duckdb(data, f"SELECT * FROM {view}")
+        assert names
+        assert rows or view in ("gaps", "latency")
+    _, rows = query_duckdb(data, "SELECT user_name, left_event IS NULL FROM members ORDER BY user_name")
+    assert rows == [("alice", True), ("bob", True), ("carol", False)]
+    _, rows = query_duckdb(data, "SELECT sender, recipient, text IS NULL FROM messages WHERE recalled_at IS NOT NULL")
+    assert rows == [("alice", "bob", True)]

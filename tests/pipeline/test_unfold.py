@@ -1,0 +1,113 @@
+"""Records as rows, against protobuf and against what the node itself says."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+
+from pixiu.model.pixiu_pb2 import IMAGE, MsgChat, Record
+from pixiu.pipeline.records.schema import SCHEMAS
+from pixiu.pipeline.records.unfold import unfold
+from pixiu.pipeline.source.decode import Wanted, decode
+from pixiu.pipeline.source.journal import JournalFolder
+from pixiu.pipeline.source.schema import FULL
+from tests.pipeline.logs import small_segments, talk, with_node
+
+
+def rows_of(data: Path, table: str) -> list[dict[str, Any]]:
+    folder = JournalFolder(data)
+    wanted = Wanted.rows_of(table)
+    batches = [batch for part in folder.plan(0, folder.end().event_id) for batch in decode(part, wanted)]
+    rows: list[dict[str, Any]] = pa.Table.from_batches(batches, schema=SCHEMAS[table]).to_pylist()
+    return rows
+
+
+def batch_of(*payloads: tuple[int, bytes]) -> Any:
+    """Source rows with these message ids and payloads."""
+    count = len(payloads)
+    columns = [
+        list(range(1, count + 1)), [number for number, _ in payloads], ["pixiu.main"] * count, [129] * count,
+        [0] * count, [0] * count, [len(payload) for _, payload in payloads], [b""] * count,
+        [payload for _, payload in payloads],
+    ]  # fmt: skip
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, field.type) for values, field in zip(columns, FULL, strict=True)], schema=FULL
+    )
+
+
+def test_messages_say_what_history_says(data: Path) -> None:
+    async def work(node: Any) -> list[dict[str, Any]]:
+        await talk(node)
+        shown = (await node.history("bob", with_="alice", limit=100))["messages"]
+        shown += (await node.history("bob", group="team", limit=100))["messages"]
+        assert isinstance(shown, list)
+        return shown
+
+    shown = with_node(data, work, settings=small_segments())
+    rows = {row["message_id"]: row for row in rows_of(data, "messages")}
+    for message in shown:
+        row = rows[int(message["message_id"])]
+        if not message.get("recalled"):
+            assert int(row["accepted_at"].timestamp() * 1000 + 0.5) == message["at"]
+            assert row["send_id"] == message.get("send_id")
+            assert row["kind"] == message["kind"]
+            assert (row["text"] or None) == (message.get("text") or None)
+    assert sum(row["notice"] == "push" for row in rows.values()) == 2
+
+
+def test_every_record_is_accounted_for(data: Path) -> None:
+    with_node(data, talk)
+    folder = JournalFolder(data)
+    messages, changes, deliveries = (rows_of(data, name) for name in ("messages", "changes", "deliveries"))
+    for part in folder.plan(0, folder.end().event_id):
+        for batch in decode(part, Wanted(topics=frozenset({"pixiu.main"}))):
+            for event_id, message_id, payload in zip(
+                *(batch.column(name).to_pylist() for name in ("event_id", "message_id", "payload")), strict=True
+            ):
+                record = Record.FromString(payload)
+                what = record.WhichOneof("what")
+                said = [row for row in messages if row["event_id"] == event_id]
+                assert [row["message_id"] for row in said] == ([message_id] if record.chat else [])
+                ledger = sum(len(rows.user) for _, rows in record.ledger.ListFields() if hasattr(rows, "user"))
+                assert sum(row["event_id"] == event_id for row in deliveries) == ledger
+                assert any(row["event_id"] == event_id for row in changes) == (what not in (None, "ledger"))
+    assert {row["what"] for row in changes} >= {
+        "user", "group", "founder", "inbox", "recalled", "seen", "delivered", "quit", "push",
+    }  # fmt: skip
+
+
+def test_what_nobody_can_read_is_a_row() -> None:
+    good = Record(at=5, actor=1, to=2, chat=MsgChat(data=b"hi").SerializeToString()).SerializeToString()
+    batch = batch_of((7, good), (8, b"\xff\xff"), (0, good), (9, good[:-1]))
+    assert unfold(batch, "messages").column("message_id").to_pylist() == [7]
+    rows = unfold(batch, "changes").to_pylist()
+    assert [(row["event_id"], row["what"]) for row in rows] == [
+        (2, "undecodable"),
+        (3, "undecodable"),
+        (4, "undecodable"),
+    ]
+
+
+def test_a_chat_that_nobody_can_read_is_kept_as_it_is() -> None:
+    record = Record(at=5, actor=1, to=2, chat=b"\xff\xff").SerializeToString()
+    fine = Record(
+        at=5, actor=1, to=2, chat=MsgChat(data=b"\xff", msgType=IMAGE).SerializeToString()
+    ).SerializeToString()
+    text = Record(at=5, actor=1, to=2, chat=MsgChat(data=b"caf\xff").SerializeToString()).SerializeToString()
+    rows = unfold(batch_of((1, fine), (2, record), (3, text)), "messages").to_pylist()
+    assert [(row["kind"], row["text"], row["body"]) for row in rows] == [
+        ("image", None, b"\xff"),
+        ("unreadable", None, b"\xff\xff"),
+        ("text", "caf\ufffd", None),
+    ]
+
+
+def test_an_empty_batch_is_an_empty_batch() -> None:
+    for table, schema in SCHEMAS.items():
+        empty = unfold(batch_of(), table)
+        assert empty.num_rows == 0
+        assert empty.schema == schema
