@@ -72,11 +72,11 @@ bench: bench-queue bench-core bench-gateway ## every benchmark
 bench-queue: $(DEV) ## the queue beside Valkey Streams and NATS JetStream, with ratios
 	@$(BIN)/python -m benchmarks.queue $(ARGS)
 
-bench-gateway: $(DEV) ## rooms, latency, idle connections, a storm: beside NATS core, Valkey pub/sub and websockets
-	@$(BIN)/python -m benchmarks.gateway $(ARGS)
-
 bench-core: $(DEV) ## the messaging core in one process: rates, memory, rebuilds
 	@$(BIN)/python -m benchmarks.messaging $(ARGS)
+
+bench-gateway: $(DEV) ## rooms, latency, idle connections, a storm: beside NATS core, Valkey pub/sub and websockets
+	@$(BIN)/python -m benchmarks.gateway $(ARGS)
 
 docs: $(DEV) ## write the generated files: examples/pixiu.toml, tables in docs/, docs/features.md
 	@$(BIN)/python -m tools.make_reference
