@@ -25,11 +25,7 @@ SMSS_KEYS = (
 )
 TARGETS = (
     "help", "setup", "serve", "test", "check", "format", "test-long", "fuzz", "demo", "bench", "bench-queue",
-<<<<<<< HEAD
-    "bench-gateway", "bench-core", "docs", "proto", "lock", "clean",
-=======
     "bench-core", "bench-gateway", "docs", "proto", "lock", "clean",
->>>>>>> bench
 )
 # fmt: on
 NAMES_PATHS = (

@@ -14,7 +14,6 @@ import duckdb
 
 from pixiu.model.errors import Conflict
 from pixiu.pipeline.lake.compaction import retain
-from pixiu.pipeline.lake.feed import CRASH_POINTS
 from pixiu.pipeline.lake.table import LakeTable
 from pixiu.pipeline.runner import Pipeline
 from pixiu.pipeline.source.decode import Wanted, decode
@@ -86,25 +85,6 @@ def test_archive(pipeline_of: Callable[..., Pipeline], data: Path) -> None:
         assert retain(table, date(2021, 1, 1)) == 0
         assert retain(table, date(2121, 1, 1)) == 1
         assert table.through == pipeline.log.end().event_id, "what left by age is not read again"
-
-
-@pytest.mark.parametrize("point", [*CRASH_POINTS, "during-compaction"])
-def test_a_run_that_ends_anywhere_is_taken_up(pipeline_of: Callable[..., Pipeline], data: Path, point: str) -> None:
-    with_node(data, talk)
-    count = 0
-
-    def fail(reached: str) -> None:
-        nonlocal count
-        count += reached == point
-        if reached == point and count == 2 - (point == "during-compaction"):
-            raise RuntimeError("the end")
-
-    with pipeline_of(data, rows_per_trigger=40, reached=fail) as pipeline, pytest.raises(Exception, match="the end"):
-        pipeline.run()
-        pipeline.compact()
-    with pipeline_of(data, rows_per_trigger=40) as pipeline:
-        pipeline.run()
-        assert lake_ids(pipeline) == log_ids(data)
 
 
 def test_a_lost_checkpoint_is_said_and_costs_nothing(pipeline_of: Callable[..., Pipeline], data: Path) -> None:

@@ -24,6 +24,17 @@ PACKAGES = ("pyarrow", "numpy", "deltalake", "duckdb")
 INSTALL = "python -m pip install --require-hashes --no-deps -r requirements/pipeline.txt"
 JOB_MEMORY = "2g"
 
+_LOG4J = """\
+status = error
+rootLogger.level = error
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = spark: %p %c{1}: %m%n
+"""
+
 
 def require_packages(*names: str) -> None:
     """Raise ``Unavailable`` with what to do if one of these packages is not here."""
@@ -86,9 +97,10 @@ def open_session(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.streaming.metricsEnabled": "false",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_quiet_log(work).as_uri()}",
     }
     if for_short_runs:
-        settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        settings["spark.driver.extraJavaOptions"] += " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         settings["spark.sql.codegen.wholeStage"] = "false"
     if not is_local:
         del settings["spark.driver.host"], settings["spark.driver.bindAddress"]
@@ -99,3 +111,10 @@ def open_session(
     spark.sparkContext.setLogLevel("ERROR")
     spark.dataSource.register(PixiuDataSource)
     return spark
+
+
+def _quiet_log(work: Path) -> Path:
+    """Spark's own log: errors alone, on stderr."""
+    path = work / "log4j2.properties"
+    path.write_text(_LOG4J, encoding="utf-8")
+    return path

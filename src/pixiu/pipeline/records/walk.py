@@ -53,15 +53,23 @@ class Walked:
 
 def walk(buffer: Any, start: Any, end: Any) -> Walked:
     """Walk the messages at ``start`` to ``end`` in a buffer of bytes that is padded; ``start`` must be above 0."""
-    words: Any = np.ndarray(shape=(max(len(buffer) - 7, 0),), dtype="<u8", buffer=buffer, strides=(1,))
+    words: Any = buffer[: len(buffer) // 8 * 8].view("<u8")
     walked = Walked(len(start))
     rows = np.flatnonzero(start < end)
     cursor, stop = start[rows].astype(np.int64), end[rows].astype(np.int64)
     for _ in range(_STEPS_MAX):
         if not len(rows):
             return walked
+        following = _step_together(walked, buffer, words, rows, cursor, stop)
+        if following is not None:
+            more = following < stop
+            if more.all():
+                cursor = following
+            else:
+                rows, cursor, stop = rows[more], following[more], stop[more]
+            continue
         tag, cursor = _varints(buffer, words, cursor)
-        value, behind = _varints(buffer, words, np.minimum(cursor, len(words) - 9))
+        value, behind = _varints(buffer, words, np.minimum(cursor, len(buffer) - PADDING))
         wire, field = tag & 7, tag >> 3
         is_bytes = wire == _BYTES
         following = np.where(wire == _VARINT, behind, cursor + np.where(wire == _I64, 8, 4))
@@ -87,12 +95,34 @@ def walk(buffer: Any, start: Any, end: Any) -> Walked:
     return walked
 
 
+def _step_together(walked: Walked, buffer: Any, words: Any, rows: Any, cursor: Any, stop: Any) -> Any | None:
+    """One step where all messages have the same field next, which is the rule; None where they have not."""
+    tags = buffer[cursor]
+    tag = int(tags[0])
+    wire, field = tag & 7, tag >> 3
+    if tag >= 128 or not field or wire not in (_VARINT, _BYTES) or not (tags == tag).all():
+        return None
+    value, behind = _varints(buffer, words, cursor + 1)
+    following = behind if wire == _VARINT else behind + value
+    if (following > stop).any() or (wire == _BYTES and (value < 0).any()):
+        return None
+    walked.seen.add(field)
+    if wire == _VARINT:
+        walked.number(field)[rows] = value
+    else:
+        begins, ends = walked.span(field)
+        begins[rows], ends[rows] = behind, following
+    return following
+
+
 def _varints(buffer: Any, words: Any, at: Any) -> tuple[Any, Any]:
     """The varints at these bytes as int64, and where each ends."""
     first = buffer[at]
+    long = np.flatnonzero(first >= 128)
+    if len(long) == len(at):
+        return _long_varints(buffer, words, at)
     value = first.astype(np.int64)
     behind = at + 1
-    long = np.flatnonzero(first >= 128)
     if len(long):
         value[long], behind[long] = _long_varints(buffer, words, at[long])
     return value, behind
@@ -100,7 +130,9 @@ def _varints(buffer: Any, words: Any, at: Any) -> tuple[Any, Any]:
 
 def _long_varints(buffer: Any, words: Any, at: Any) -> tuple[Any, Any]:
     """The same for varints of two to ten bytes: eight bytes at a time, folded without a loop."""
-    word = words[at]
+    # Two aligned words hold the eight bytes; gathering them unaligned would make numpy copy the whole buffer.
+    place, shift = at >> 3, ((at & 7) << 3).astype(np.uint64)
+    word = (words[place] >> shift) | (words[place + 1] << (np.uint64(63) - shift) << np.uint64(1))
     ends = ~word & _HIGH
     # The lowest set bit of ``ends`` is the top bit of the last byte; what lies above it is not ours.
     last = ends & (~ends + np.uint64(1))

@@ -1,0 +1,83 @@
+"""All jobs over one log, twice: marts that add up, an audit that balances, views that both engines answer alike."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("duckdb")
+pytest.importorskip("pyspark")
+
+from pixiu.model.errors import ConfigError
+from pixiu.node import audit_stopped
+from pixiu.pipeline.query import query_duckdb, query_spark
+from pixiu.pipeline.runner import Pipeline
+from pixiu.pipeline.views import VIEWS
+from tests.pipeline.logs import say, talk, with_node
+
+
+def one(data: Path, query: str) -> tuple[Any, ...]:
+    _, (row,) = query_duckdb(data, query)
+    return row
+
+
+def test_all_jobs(spark: Any, data: Path) -> None:
+    with_node(data, talk)
+    with Pipeline(data, lambda: spark) as pipeline:
+        with pytest.raises(ConfigError, match="there is no job"):
+            pipeline.run(["archives"])
+        pipeline.run()
+        with_node(data, lambda node: say(node, 7, begin=500))
+        added = pipeline.run()
+        assert added["messages"] == 7
+        assert pipeline.run(["usage", "heat", "latency"]) == {"usage": 0, "heat": 0, "latency": 0}
+    check_marts(data)
+    check_audit(data)
+    check_engines(spark, data)
+
+
+def check_marts(data: Path) -> None:
+    """What two runs have added up to is what one look at the whole archive says."""
+    assert one(data, "SELECT sum(messages), sum(bytes) FROM heat") == one(
+        data, "SELECT count(*), sum(bytes) FROM lake_messages"
+    )
+    assert one(data, "SELECT sum(messages), sum(senders), sum(new_users) FROM usage") == (
+        *one(
+            data, "SELECT count(*), count(DISTINCT sender_id) FROM lake_messages WHERE notice IS NULL AND sender_id > 0"
+        ),
+        4,
+    )
+    assert one(data, "SELECT sum(messages) FROM usage_kinds") == one(data, "SELECT sum(messages) FROM usage")
+    assert one(data, "SELECT sum(messages), max(max_ms) FROM latency WHERE hop = 'write'") == one(
+        data, "SELECT count(*), max(unix_millis(written_at) - unix_millis(accepted_at)) FROM lake_messages"
+    )
+    assert one(data, "SELECT sum(messages) FROM latency WHERE hop = 'ack'")[0] > 10
+
+
+def check_audit(data: Path) -> None:
+    """Equal to the local audit; nothing is found where nothing is wrong."""
+    report = audit_stopped(data)
+    names = ("intended", "acked", "waiting", "expired", "dead", "resent")
+    counted = one(data, f"SELECT {', '.join(f'sum({name})' for name in names)} FROM audit")
+    assert dict(zip(names, map(int, counted), strict=True)) == {name: getattr(report, name) for name in names}
+    assert query_duckdb(data, "SELECT * FROM findings")[1] == []
+
+
+def check_engines(spark: Any, data: Path) -> None:
+    """DuckDB and Spark give the same rows for every view."""
+    for view in VIEWS:
+        names, rows = query_duckdb(data, f"SELECT * FROM {view}")
+        spark_names, spark_rows = query_spark(spark, data, f"SELECT * FROM {view}")
+        assert names == spark_names
+        assert sorted(map(plain, rows)) == sorted(map(plain, spark_rows)), view
+
+
+def plain(row: tuple[Any, ...]) -> list[str]:
+    """A row in a form that does not depend on who made it."""
+    return [
+        str(value.timestamp()) if hasattr(value, "timestamp")
+        else f"{float(value):.9g}" if isinstance(value, float) or type(value).__name__ == "Decimal"
+        else str(bytes(value)) if isinstance(value, bytes | bytearray)
+        else str(value)
+        for value in row
+    ]  # fmt: skip
