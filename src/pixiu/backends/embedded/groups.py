@@ -5,10 +5,11 @@ the members of a busy group for as long as the cache has room. Members of very l
 their messages enter no inboxes, so nobody asks often.
 """
 
-import json
 from collections.abc import Iterator
 from operator import attrgetter
 from struct import Struct
+
+import msgspec
 
 from pixiu.backends.embedded.cache import Cache
 from pixiu.backends.embedded.layout import (
@@ -35,7 +36,8 @@ CACHED_MEMBERS_MAX = 5_000
 """Members of one group that are held decoded; a larger group is read each time."""
 
 _group = Struct(">QBqQQQ")
-_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_encode = msgspec.json.encode
+_decode = msgspec.json.decode
 _NEEDS_APPROVAL = 1
 _IS_LARGE = 2
 _stay = Struct(">BBQqQQ")
@@ -241,12 +243,12 @@ def _encoded(group: Group) -> bytes:
     numbers = _group.pack(
         group.owner, flags, group.created_at, group.message_count, group.last_message_id, group.large_since
     )
-    return numbers + _json([group.public_id, group.name, group.avatar, group.fields]).encode()
+    return numbers + _encode([group.public_id, group.name, group.avatar, group.fields])
 
 
 def _decoded(group: int, value: bytes) -> Group:
     owner, flags, created_at, message_count, last_message_id, large_since = _group.unpack_from(value)
-    public_id, name, avatar, fields = json.loads(value[_group.size :])
+    public_id, name, avatar, fields = _decode(value[_group.size :])
     return Group(
         group,
         public_id,

@@ -1,7 +1,8 @@
 """``Users`` on the overlay, with the profiles and public ids of the busy ones decoded."""
 
-import json
 from struct import Struct
+
+import msgspec
 
 from pixiu.backends.embedded.cache import Cache
 from pixiu.backends.embedded.layout import USER, USER_NAME, key1, number, range_of
@@ -11,7 +12,8 @@ from pixiu.model.user import Profile
 __all__ = ["EmbeddedUsers"]
 
 _row = Struct(">q")
-_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_encode = msgspec.json.encode
+_decode = msgspec.json.decode
 
 
 class EmbeddedUsers:
@@ -59,9 +61,9 @@ class EmbeddedUsers:
 
 def _encoded(profile: Profile) -> bytes:
     words = [profile.public_id, profile.name, profile.avatar, profile.fields]
-    return _row.pack(profile.created_at) + _json(words).encode()
+    return _row.pack(profile.created_at) + _encode(words)
 
 
 def _decoded(user: int, value: bytes) -> Profile:
-    public_id, name, avatar, fields = json.loads(value[_row.size :])
+    public_id, name, avatar, fields = _decode(value[_row.size :])
     return Profile(user, public_id, name, avatar, fields, _row.unpack_from(value)[0])
