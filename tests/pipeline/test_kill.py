@@ -30,7 +30,7 @@ def test_killed(spark: Any, data: Path, point: str) -> None:
     child = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=200, check=False)
     assert child.returncode == -signal.SIGKILL, child.stderr.decode()[-2000:]
     with_node(data, lambda node: say(node, 5, begin=200))
-    with Pipeline(data, lambda: spark, rows_per_trigger=40) as pipeline:
+    with Pipeline(data, lambda: spark) as pipeline:
         pipeline.run()
         assert lake_ids(pipeline) == log_ids(data)
         for name in ("deliveries", "changes"):
