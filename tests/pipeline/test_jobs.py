@@ -12,6 +12,7 @@ from pixiu.model.errors import ConfigError
 from pixiu.node import audit_stopped
 from pixiu.pipeline.query import query_duckdb, query_spark
 from pixiu.pipeline.runner import Pipeline
+from pixiu.pipeline.status import audit_of
 from pixiu.pipeline.views import VIEWS
 from tests.pipeline.logs import say, talk, with_node
 
@@ -61,6 +62,7 @@ def check_audit(data: Path) -> None:
     counted = one(data, f"SELECT {', '.join(f'sum({name})' for name in names)} FROM audit")
     assert dict(zip(names, map(int, counted), strict=True)) == {name: getattr(report, name) for name in names}
     assert query_duckdb(data, "SELECT * FROM findings")[1] == []
+    assert audit_of(data)["balanced"] is True
 
 
 def check_engines(spark: Any, data: Path) -> None:

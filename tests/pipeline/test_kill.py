@@ -20,9 +20,16 @@ from tests.pipeline.test_archive import lake_ids, log_ids, rows
 
 ROOT = Path(__file__).resolve().parents[2]
 
+# Nothing is written between these and the points before them: each costs twenty seconds, so they are for test-long.
+SAME_AS_THE_ONE_BEFORE = ("before-commit", "before-spark-commit")
+POINTS = [
+    pytest.param(point, marks=pytest.mark.long) if point in SAME_AS_THE_ONE_BEFORE else point
+    for point in (*CRASH_POINTS, "during-compaction")
+]
+
 
 @pytest.mark.crash
-@pytest.mark.parametrize("point", [*CRASH_POINTS, "during-compaction"])
+@pytest.mark.parametrize("point", POINTS)
 def test_killed(spark: Any, data: Path, point: str) -> None:
     with_node(data, talk)
     times = "1" if point == "during-compaction" else "2"
@@ -30,7 +37,7 @@ def test_killed(spark: Any, data: Path, point: str) -> None:
     child = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=200, check=False)
     assert child.returncode == -signal.SIGKILL, child.stderr.decode()[-2000:]
     with_node(data, lambda node: say(node, 5, begin=200))
-    with Pipeline(data, lambda: spark, rows_per_trigger=40) as pipeline:
+    with Pipeline(data, lambda: spark) as pipeline:
         pipeline.run()
         assert lake_ids(pipeline) == log_ids(data)
         for name in ("deliveries", "changes"):

@@ -53,6 +53,7 @@ def run(
     require_spark()
     from pixiu.pipeline.lake.place import Place
     from pixiu.pipeline.runner import EVERY_JOBS, Pipeline
+    from pixiu.pipeline.status import audit_of
 
     stopped = threading.Event()
     if every is not None:
@@ -71,9 +72,12 @@ def run(
                     added = pipeline.run(jobs or (() if once else EVERY_JOBS))
                 seconds = time.monotonic() - began
                 if json:
-                    print_json({"added": added, "through": pipeline.held_through(), "seconds": round(seconds, 3)})
+                    told = {"added": added, "through": pipeline.held_through(), "seconds": round(seconds, 3)}
+                    print_json(told | ({"audit": audit_of(data)} if "audit" in added else {}))
                 else:
                     print(_summary(added, pipeline.held_through(), seconds), flush=True)
+                    if "audit" in added:
+                        print(_books(audit_of(data)), flush=True)
                 if once or stopped.wait(max(0.0, pause_ms / 1000 - seconds)):
                     return
         finally:
@@ -105,6 +109,15 @@ def _tell_json(done: "Progress") -> None:
 def _summary(added: dict[str, int], through: int, seconds: float) -> str:
     rows = ", ".join(f"{count} {name}" for name, count in added.items() if count) or "nothing new"
     return f"through event {through}: {rows} ({seconds:.1f} s)"
+
+
+def _books(found: dict[str, Any]) -> str:
+    if found["balanced"] is None:
+        counts = "intended {intended}, acked {acked}, should wait {expected_waiting}, expired {expired}, dead {dead}"
+        return f"audit: {counts.format_map(found)}; nobody has looked into the stores"
+    verdict = "balanced" if found["balanced"] else "NOT balanced: SELECT * FROM findings"
+    counts = "intended {intended} = acked {acked} + waiting {waiting} + expired {expired} + dead {dead}"
+    return f"audit: {counts.format_map(found)}; {verdict}"
 
 
 @app.command()

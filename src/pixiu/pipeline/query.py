@@ -28,7 +28,7 @@ Answer = tuple[list[str], list[tuple[Any, ...]]]
 
 def tables_of(data: Path) -> dict[str, LakeTable]:
     """The tables of a lake that is there."""
-    place = Place(data)
+    place = Place(data.resolve())
     if not place.lake.is_dir():
         raise NotFound(f"there is no lake in {data} yet; make it with: pixiu pipeline run --once --data {data}")
     return {
@@ -53,7 +53,7 @@ def open_duckdb(data: Path) -> Iterator[duckdb.DuckDBPyConnection]:
                 connection.register(f"lake_{name}", schema.empty_table())
         for name, text in VIEWS.items():
             connection.execute(f"CREATE VIEW {name} AS {text}")
-        lake = str(Place(data).lake).replace("'", "''")
+        lake = str(Place(data.resolve()).lake).replace("'", "''")
         connection.execute(f"SET allowed_directories = ['{lake}']")
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
@@ -78,7 +78,7 @@ def query_spark(spark: SparkSession, data: Path, text: str) -> Answer:
 
     tables = tables_of(data)
     for name, schema in TABLES.items():
-        table = tables.get(name) or LakeTable(Place(data).lake, name, schema)
+        table = tables.get(name) or LakeTable(Place(data.resolve()).lake, name, schema)
         read_table(spark, table).createOrReplaceTempView(f"lake_{name}")
     for name, view in VIEWS.items():
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {view}")

@@ -54,8 +54,9 @@ class Pipeline:
         rows_per_trigger: int = ROWS_PER_TRIGGER,
     ) -> None:
         """``spark`` is called once, when it is first needed: a lake that is in use is refused before Spark starts."""
-        self.place = Place(data)
-        self.log = JournalFolder(data, index_folder=self.place.index)
+        # Spark's own processes need not share our working directory.
+        self.place = Place(data.resolve())
+        self.log = JournalFolder(self.place.data, index_folder=self.place.index)
         self._lock = LakeLock(self.place.folder)
         self._open_spark = spark
         self._spark: SparkSession | None = None

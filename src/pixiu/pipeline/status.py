@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from pixiu.pipeline.lake.lock import holder_of
 from pixiu.pipeline.lake.place import Place
-from pixiu.pipeline.query import tables_of
+from pixiu.pipeline.query import query_duckdb, tables_of
 from pixiu.pipeline.source.journal import JournalFolder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["status_of"]
+__all__ = ["audit_of", "status_of"]
 
 
 def status_of(data: Path) -> dict[str, Any]:
@@ -34,3 +34,21 @@ def status_of(data: Path) -> dict[str, Any]:
             }
         )
     return {"log": end, "pid": holder_of(place.folder), "tables": tables}
+
+
+def audit_of(data: Path) -> dict[str, Any]:
+    """The newest audit in one line: its sums, what it found, and whether the books balance (None: no cut was taken)."""
+    names = ("intended", "acked", "waiting", "expired", "dead", "resent", "expected_waiting")
+    _, (sums,) = query_duckdb(data, f"SELECT {', '.join(f'sum({name})' for name in names)} FROM lake_audit")
+    _, ((lost, duplicates),) = query_duckdb(
+        data,
+        "SELECT count(*) FILTER (finding = 'lost'), count(*) FILTER (finding = 'duplicate') FROM lake_findings",
+    )
+    books: dict[str, Any] = {
+        name: None if value is None else int(value) for name, value in zip(names, sums, strict=True)
+    }
+    balanced = None
+    if books["waiting"] is not None:
+        accounted = sum(books[name] for name in ("acked", "waiting", "expired", "dead"))
+        balanced = books["intended"] == accounted and not lost and not duplicates
+    return {**books, "lost": lost, "duplicates": duplicates, "balanced": balanced}

@@ -1,0 +1,1 @@
+"""The pipeline beside Spark's own Parquet: ``python -m benchmarks.pipeline``."""

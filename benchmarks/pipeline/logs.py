@@ -1,0 +1,69 @@
+"""A long log of private messages, made by the real writer's own classes without a server around them."""
+
+import json
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from pixiu.model.ids import SNOWFLAKE_EPOCH_MS, Snowflakes
+from pixiu.model.pixiu_pb2 import Record, UserChanged
+from pixiu.model.plain_record import plain_record
+from pixiu.queue.batch import Batch
+from pixiu.queue.journal import Journal
+from pixiu.queue.messages import key_digest, numbered
+from pixiu.queue.record import Kind
+from pixiu.runtime.files import SystemFiles
+
+__all__ = ["make_log"]
+
+USERS = 10_000
+BEGAN_MS = SNOWFLAKE_EPOCH_MS + 216_864_000_000
+PER_COMMIT = 256
+SEGMENT_BYTES = 256 * 2**20
+
+
+def make_log(data: Path, count: int) -> None:
+    """Write ``count`` messages of about 300 bytes, unless the folder has them already."""
+    note = data / "made.json"
+    if note.exists() and json.loads(note.read_text())["count"] == count:
+        return
+    dice = random.Random(7)
+    ids = Snowflakes(1)
+    data.mkdir(parents=True, exist_ok=True)
+    journal = Journal(SystemFiles(data), segment_bytes=SEGMENT_BYTES)
+    topic: Any = SimpleNamespace(name=b"pixiu.main", create_event_id=1)
+    next_event_id, now_ms, made = 1, BEGAN_MS, 0
+    text = b"A message of a length that people write, more or less; this one has a few more words than most have. "
+    users = [
+        Record(at=BEGAN_MS, user=UserChanged(user=n, public_id=f"u{n}")).SerializeToString() for n in range(1, USERS)
+    ]
+    while made < count or users:
+        batch = Batch(
+            next_event_id=next_event_id, position=journal.begin(next_event_id), epoch=1,
+            flushed_through=next_event_id - 1, now_ms=now_ms,
+        )  # fmt: skip
+        if next_event_id == 1:
+            batch.change(Kind.CREATE, b"pixiu.main", bytes(8))
+        for _ in range(PER_COMMIT):
+            if users:
+                body, key = users.pop(), b""
+            else:
+                sender = dice.randrange(1, USERS)
+                to = min(int(dice.paretovariate(0.9)), USERS - 1)
+                body = plain_record(
+                    text[: dice.randrange(60, 100)] + text[: dice.randrange(100)], b"%d" % made, now_ms, sender, to, 0,
+                    "phone", 7, 1,
+                )  # fmt: skip
+                key = b"%d/%d" % (sender, made)
+                made += 1
+            message_id = ids.next(now_ms)
+            batch.append(
+                topic, numbered(0, body, message_id, key), message_id, key, key_digest(key) if key else b"", body
+            )
+        batch.close_run()
+        journal.append(batch.frames(), batch.entries(), batch.last_event_id)
+        next_event_id = batch.last_event_id + 1
+        now_ms += 3
+    journal.close()
+    note.write_text(json.dumps({"count": count, "events": next_event_id - 1}))
