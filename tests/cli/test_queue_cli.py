@@ -129,6 +129,11 @@ class TestWhere:
         assert run_plain("nosuch").code == 2
 
 
+def hears_interrupts() -> None:
+    """Also where this suite runs in the background of a shell, which ignores them for it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class TestPubAndSub:
     def test_messages_headers_and_json(self, run: Run, topic: str) -> None:
         assert run("pub", topic, "héllo", "--header", "k=v=w").out.startswith("published event ")
@@ -198,7 +203,10 @@ class TestPubAndSub:
     def test_follow_waits_for_more_until_interrupted(self, queue: QueueProcess, topic: str) -> None:
         command = [sys.executable, "-m", "pixiu", "queue", "sub", topic, "--from-now", "--json"]
         with subprocess.Popen(
-            [*command, "--name", "watcher", "--url", queue.address], stdout=subprocess.PIPE, text=True
+            [*command, "--name", "watcher", "--url", queue.address],
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=hears_interrupts,
         ) as process:
             lines: list[str] = []
             assert process.stdout is not None
@@ -206,8 +214,11 @@ class TestPubAndSub:
             reader.start()
             # Publish until one arrives: the subscription begins somewhere in between.
             wait_for(lambda: bool(publish_once(queue.address, topic, b"tick") and lines), timeout_s=30)
-            process.send_signal(signal.SIGINT)
-            assert process.wait(10) == 130
+            try:
+                process.send_signal(signal.SIGINT)
+                assert process.wait(10) == 130
+            finally:
+                process.kill()
             reader.join(5)
         assert json.loads(lines[0])["body"] == "tick"
 

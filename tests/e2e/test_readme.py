@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.test_surfaces import Served
 from tests.servers import QueueProcess
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -52,11 +53,20 @@ def test_the_commands_work_as_they_are_shown(queue: QueueProcess) -> None:
     assert "good morning" in first_line([*pixiu, *subscribe, *at])
 
 
-def test_the_program_works_as_it_is_shown(queue: QueueProcess) -> None:
-    imports, _, body = readme_block("python", "Client").partition("\n\n")
-    body = body.replace("127.0.0.1:12301", queue.address).replace("delivery.text)", "delivery.text, flush=True)")
-    program = f"import asyncio\n{imports}\nasync def main():\n{textwrap.indent(body, '    ')}\nasyncio.run(main())"
-    assert first_line([sys.executable, "-c", program]).endswith("good morning\n")
+def test_the_client_works_as_it_is_shown(tmp_path: Path) -> None:
+    served = Served(tmp_path / "data")
+    served.start()
+    try:
+        served.act(served.token("bob"), "send", to="alice", text="good morning")
+        imports, _, body = readme_block("python", "pixiu.connect").partition("\n\n")
+        body = body.replace("127.0.0.1:8400", f"127.0.0.1:{served.port}").replace("text)", "text, flush=True)")
+        program = f"import asyncio\n{imports}\ntoken = {served.token('alice')!r}\n"
+        program += f"async def main():\n{textwrap.indent(body, '    ')}\nasyncio.run(main())"
+        assert first_line([sys.executable, "-c", program]) == "bob good morning\n"
+        said = served.act(served.token("bob"), "history", **{"with": "alice"})["messages"]
+        assert [each["text"] for each in said if each["kind"] == "text"] == ["hello", "good morning"], "newest first"
+    finally:
+        served.stop()
 
 
 def test_the_node_in_a_program_works_as_it_is_shown(tmp_path: Path) -> None:

@@ -88,6 +88,7 @@ def set_up_ending(folder: Path, stack: ExitStack) -> Ending:
     expire_at = now_ms() + LIFETIME_MS
     for name in TOPICS:
         raw.create(name, expire_at)
+    doomed.create(b"orphaned", expire_at)
     raw.create(b"stays", expire_at + 3_600_000)
     raw.pub(b"ends", b"message")
     for name in TOPICS[1:]:
@@ -106,7 +107,6 @@ def set_up_ending(folder: Path, stack: ExitStack) -> Ending:
     ending.on_follower[-1].push()
     ending.on_follower[-1].send(ACK_GO_ON)
 
-    doomed.create(b"orphaned", expire_at)
     doomed.create(b"orphaned-stays")
     wait_for_topic(connect(orphan), b"orphaned-stays")
     short_lived.kill()
