@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.world import BrowserWorld, open_world
+from tests.servers import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +167,7 @@ def test_a_reload_keeps_what_is_here_and_shows_what_is_unread(world: BrowserWorl
     moe = world.log_in("moe")
     open_row(moe, "u:liz")
     expect(moe.locator(".bubble")).to_have_count(3)
+    wait_for(lambda: not any(each["unread"] for each in world.act("moe", "contacts")["contacts"]), what="the reading")
     moe.goto("about:blank")
     for n in range(4):
         world.act("liz", "send", to="moe", text=f"second {n}")
