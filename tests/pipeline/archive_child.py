@@ -26,7 +26,7 @@ def main() -> None:
         reached=reached,
         rows_per_trigger=40,
     ) as pipeline:
-        pipeline.run()
+        pipeline.run(["archive"])
         pipeline.compact()
         pipeline.stop()
 

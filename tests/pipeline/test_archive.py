@@ -51,10 +51,10 @@ def pipeline_of(spark: Any) -> Callable[..., Pipeline]:
 def test_archive(pipeline_of: Callable[..., Pipeline], data: Path) -> None:
     ids = with_node(data, talk)
     with pipeline_of(data, rows_per_trigger=40) as pipeline:
-        added = pipeline.run()
+        added = pipeline.run(["archive"])
         assert lake_ids(pipeline) == log_ids(data)
         assert added["messages"] == len(log_ids(data))
-        assert pipeline.run() == {"messages": 0, "deliveries": 0, "changes": 0}
+        assert pipeline.run(["archive"]) == {"messages": 0, "deliveries": 0, "changes": 0}
 
         recalled, kept = ids["private"][3], ids["private"][2]
         by_id = {
@@ -90,12 +90,12 @@ def test_archive(pipeline_of: Callable[..., Pipeline], data: Path) -> None:
 def test_a_lost_checkpoint_is_said_and_costs_nothing(pipeline_of: Callable[..., Pipeline], data: Path) -> None:
     with_node(data, lambda node: say(node, 20))
     with pipeline_of(data) as pipeline:
-        pipeline.run()
+        pipeline.run(["archive"])
     shutil.rmtree(data / "pipeline" / "checkpoints")
     with_node(data, lambda node: say(node, 10, begin=20))
     said: list[str] = []
     with pipeline_of(data, warn=said.append) as pipeline:
-        pipeline.run()
+        pipeline.run(["archive"])
         assert lake_ids(pipeline) == log_ids(data)
     assert any("checkpoint of messages is lost" in line for line in said)
 
@@ -103,7 +103,7 @@ def test_a_lost_checkpoint_is_said_and_costs_nothing(pipeline_of: Callable[..., 
     with_node(data, lambda node: say(node, 1, begin=30))
     said.clear()
     with pipeline_of(data, warn=said.append) as pipeline:
-        pipeline.run()
+        pipeline.run(["archive"])
         assert lake_ids(pipeline) == log_ids(data)
     assert any("is set aside" in line for line in said)
 

@@ -38,7 +38,7 @@ def test_killed(spark: Any, data: Path, point: str) -> None:
     assert child.returncode == -signal.SIGKILL, child.stderr.decode()[-2000:]
     with_node(data, lambda node: say(node, 5, begin=200))
     with Pipeline(data, lambda: spark) as pipeline:
-        pipeline.run()
+        pipeline.run(["archive"])
         assert lake_ids(pipeline) == log_ids(data)
         for name in ("deliveries", "changes"):
             keys = rows(pipeline.table(name), "event_id, part")

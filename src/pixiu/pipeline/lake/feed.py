@@ -36,6 +36,13 @@ CRASH_POINTS = ("before-write", "after-write", "before-commit", "after-commit", 
 
 _START = "pixiu-start.json"
 
+WRITE_OPTIONS = {"parquet.compression.codec.zstd.level": "1"} | {
+    f"parquet.enable.dictionary#{name}": "false"
+    for name in ("message_id", "event_id", "accepted_at", "written_at", "text", "body", "send_id")
+}
+"""Most of a batch's work is writing Parquet: no dictionaries for what hardly repeats, and little time for compression.
+Compaction writes the files anew, with Spark's defaults."""
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -119,7 +126,8 @@ class Feed:
         if needed > after:
             rows = rows.where(rows["event_id"] > needed)
         folder = table.new_folder(f"{through:020d}")
-        shape(table.name, rows).sortWithinPartitions(*ORDER[table.name]).write.parquet(str(table.folder / folder))
+        sorted_rows = shape(table.name, rows).sortWithinPartitions(*ORDER[table.name])
+        sorted_rows.write.options(**WRITE_OPTIONS).parquet(str(table.folder / folder))
         self.reached("after-write")
         self.reached("before-commit")
         count = table.append(folder, after=needed, through=through, query_id=self._query_id(), batch_id=batch_id)
