@@ -196,5 +196,10 @@ async def test_params_are_a_json_object_or_nothing(tmp_path: Path) -> None:
         for body in (b"[]", b"7", b'"x"', b"null", b"{", b'{"a":}', b"\xff\xfe", b"{} {}", b'{"a": NaN}', b"{'a': 1}"):
             answer = await world.client.post("/v1/actions/contacts", content=body, headers=headers)
             assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_request"), body
-        form = {**headers, "Content-Type": "application/x-www-form-urlencoded"}
-        assert (await world.client.post("/v1/actions/contacts", content=b"{}", headers=form)).status_code == 400
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        by_curl = await world.client.post("/v1/actions/contacts", content=b"{}", headers={**headers, **form})
+        assert by_curl.status_code == 200, "curl -d calls JSON a form"
+        by_a_page = await world.client.post("/v1/actions/contacts", content=b"{}", headers=form)
+        assert by_a_page.status_code in (400, 401)
+        text = {**headers, "Content-Type": "text/plain"}
+        assert (await world.client.post("/v1/actions/contacts", content=b"{}", headers=text)).status_code == 400

@@ -1,5 +1,7 @@
 """What the README shows, done: the commands and the program."""
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -51,6 +53,25 @@ def test_the_commands_work_as_they_are_shown(queue: QueueProcess) -> None:
     subprocess.run([*pixiu, *create, *at], check=True, timeout=30, capture_output=True)
     subprocess.run([*pixiu, *publish, "good morning", *at], check=True, timeout=30, capture_output=True)
     assert "good morning" in first_line([*pixiu, *subscribe, *at])
+
+
+def test_curl_works_as_it_is_shown(tmp_path: Path) -> None:
+    served = Served(tmp_path / "data")
+    served.start()
+    try:
+        said, history = [
+            subprocess.run(
+                ["sh", "-c", line.replace("curl 127.0.0.1:8400", f"curl -s 127.0.0.1:{served.port}")],
+                capture_output=True, text=True, check=True, timeout=30,
+                env={**os.environ, "TOKEN": served.token("alice")},
+            ).stdout
+            for line in readme_block("", "TOKEN=").splitlines()
+            if line.startswith("curl")
+        ]  # fmt: skip
+        assert "message_id" in json.loads(said)
+        assert json.loads(history)["messages"][0]["text"] == "hello"
+    finally:
+        served.stop()
 
 
 def test_the_client_works_as_it_is_shown(tmp_path: Path) -> None:
