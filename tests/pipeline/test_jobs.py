@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 from pixiu.model.errors import ConfigError
 from pixiu.node import audit_stopped
 from pixiu.pipeline.query import query_duckdb, query_spark
-from pixiu.pipeline.runner import Pipeline
+from pixiu.pipeline.runner import EVERY_JOBS, Pipeline
 from pixiu.pipeline.status import audit_of
 from pixiu.pipeline.views import VIEWS
 from tests.pipeline.logs import say, talk, with_node
@@ -27,7 +27,7 @@ def test_all_jobs(spark: Any, data: Path) -> None:
     with Pipeline(data, lambda: spark) as pipeline:
         with pytest.raises(ConfigError, match="there is no job"):
             pipeline.run(["archives"])
-        pipeline.run()
+        pipeline.run(EVERY_JOBS)
         with_node(data, lambda node: say(node, 7, begin=500))
         added = pipeline.run()
         assert added["messages"] == 7
