@@ -6,6 +6,7 @@ disk. A server is a context manager: leaving it stops the process, whatever happ
 
 import importlib.metadata
 import json
+import os
 import shlex
 import signal
 import socket
@@ -28,12 +29,20 @@ class ServerError(Exception):
     """A server that is missing, does not start or gives a wrong answer."""
 
 
+_ports = iter(range(20_000 + os.getpid() % 4_000, 32_000))
+
+
 def free_port() -> int:
-    """A port that nobody listens on at the moment."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody has now, below those that the system gives to clients: a crowd of them must not take it."""
+    for port in _ports:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+    raise RuntimeError("no free port between 20,000 and 32,000")
 
 
 def packaged_binary(package: str, name: str) -> Path:

@@ -8,8 +8,9 @@ import gc
 
 __all__ = ["spare_the_collector"]
 
-COLLECT_AFTER = (50_000, 20, 50)
-"""Few cycles are ever made here: let the collector run once per fifty thousand new objects, not seven hundred."""
+COLLECT_AFTER = (5_000, 4, 1_000)
+"""Few cycles are ever made here, so nearly everything that is looked at stays. Small looks, a millisecond each, and
+hardly ever one at everything: one at a million objects would stand in the way for a tenth of a second."""
 
 
 def spare_the_collector() -> None:
