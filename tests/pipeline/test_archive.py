@@ -87,6 +87,7 @@ def test_archive(pipeline_of: Callable[..., Pipeline], data: Path) -> None:
         assert table.through == pipeline.log.end().event_id, "what left by age is not read again"
 
 
+@pytest.mark.long
 def test_a_lost_checkpoint_is_said_and_costs_nothing(pipeline_of: Callable[..., Pipeline], data: Path) -> None:
     with_node(data, lambda node: say(node, 20))
     with pipeline_of(data) as pipeline:

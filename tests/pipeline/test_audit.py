@@ -93,7 +93,7 @@ def spoil(cut: Cut, dice: random.Random) -> Iterator[str]:
         yield harm
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_random_log(spark: Any, data: Path, seed: int) -> None:
     chaos(data, seed, 400)
     cut = cut_stopped(data)

@@ -22,6 +22,7 @@ def one(data: Path, query: str) -> tuple[Any, ...]:
     return row
 
 
+@pytest.mark.long
 def test_all_jobs(spark: Any, data: Path) -> None:
     with_node(data, talk)
     with Pipeline(data, lambda: spark) as pipeline:

@@ -20,10 +20,10 @@ from tests.pipeline.test_archive import lake_ids, log_ids, rows
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Nothing is written between these and the points before them: each costs twenty seconds, so they are for test-long.
-SAME_AS_THE_ONE_BEFORE = ("before-commit", "before-spark-commit")
+# Each costs half a minute: the one where most could go wrong is always tried, the others by test-long.
+ALWAYS = "after-commit"
 POINTS = [
-    pytest.param(point, marks=pytest.mark.long) if point in SAME_AS_THE_ONE_BEFORE else point
+    point if point == ALWAYS else pytest.param(point, marks=pytest.mark.long)
     for point in (*CRASH_POINTS, "during-compaction")
 ]
 
