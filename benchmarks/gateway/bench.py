@@ -1,37 +1,24 @@
-"""One run of the gateway's benchmarks: its options, its directory, its servers one at a time."""
+"""One run of the gateway's benchmarks: its clients, its cores, its servers one at a time."""
 
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TypeVar
-
-from rich.console import Console
 
 from benchmarks.gateway.crowd import Talk
 from benchmarks.gateway.servers import Pinned
-from benchmarks.queue.generator import SHARE_MAX
-from benchmarks.queue.section import Check, faults_check
+from benchmarks.queue.bench import Place
 
 Kind = TypeVar("Kind", bound=Pinned)
 
 
-@dataclass(slots=True)
-class Bench:
-    """How much is measured, where, and who is told."""
+@dataclass(slots=True, kw_only=True)
+class Bench(Place):
+    """A run of the gateway's benchmarks."""
 
-    root: Path
-    console: Console
-    rounds: int
-    seconds: float
-    warmup: float
     connections: int
     server_cores: str
     crowd_cores: str
-    left_out: set[type[Pinned]] = field(default_factory=set)
-    _directories: int = 0
 
     @contextmanager
     def running(self, kind: type[Kind]) -> Iterator[Kind]:
@@ -45,18 +32,7 @@ class Bench:
 
     def fresh(self, kind: type[Kind]) -> Kind:
         """A server, not started, with a directory nobody used."""
-        self._directories += 1
-        return kind(self.root / f"{self._directories:03d}-{kind.protocol}", "")
-
-    def remove(self, server: Pinned) -> None:
-        """Stop what is still running, remove the data, and let the disk come to rest."""
-        server.stop()
-        shutil.rmtree(server.directory, ignore_errors=True)
-        os.sync()
-
-    def say(self, text: str) -> None:
-        """Tell the person who waits what was just measured."""
-        self.console.print(text, highlight=False, soft_wrap=True)
+        return kind(self.directory(kind.protocol), "")
 
     def say_talk(self, round_number: int, label: str, talk: Talk) -> None:
         """One line per run."""
@@ -70,20 +46,3 @@ class Bench:
                 f"    [red]{talk.gaps} gaps, {talk.repeats} repeats, {talk.disorder} out of order, "
                 f"{talk.errors} errors, {talk.closed} closed, {talk.missing} missing[/red] {talk.first_error}"
             )
-
-
-def faults_of(talks: list[Talk]) -> Check:
-    """The check that nothing went wrong in these runs."""
-    first_error = next((talk.first_error for talk in talks if talk.first_error), "")
-    return faults_check("gaps, repeats, disorder, errors", sum(talk.faults for talk in talks), first_error)
-
-
-def notes_of(averages: list[float], talks: list[Talk]) -> list[str]:
-    """What a reader must know about the circumstances of these runs."""
-    notes = [f"Load average before the rounds: {min(averages):.2f} – {max(averages):.2f}."]
-    if count := sum(talk.cpu_share > SHARE_MAX for talk in talks):
-        notes.append(
-            f"In {count} of {len(talks)} runs the generator used more than {SHARE_MAX:.0%} of a core: "
-            "those speeds are lower bounds."
-        )
-    return notes

@@ -13,6 +13,9 @@ SOURCE = Path(__file__).with_name("crowd.c")
 LINE_SECONDS_MAX = 420.0
 
 
+FAULTS = "gaps, repeats, disorder, errors"
+
+
 @dataclass(frozen=True, slots=True)
 class Talk:
     """What one run saw of messages. Times are of the counted window, after the warm-up."""

@@ -8,10 +8,10 @@ from collections import defaultdict
 from statistics import median
 
 from benchmarks.gateway import crowd
-from benchmarks.gateway.bench import Bench, faults_of, notes_of
-from benchmarks.gateway.crowd import Talk
+from benchmarks.gateway.bench import Bench
+from benchmarks.gateway.crowd import FAULTS, Talk
 from benchmarks.gateway.servers import NatsCore, Pinned, PixiuServe, ValkeyPubSub
-from benchmarks.queue.bench import load_average
+from benchmarks.queue.bench import faults_of, load_average, notes_of
 from benchmarks.queue.section import Check, Section, below, milliseconds
 
 RATE = 1000
@@ -35,7 +35,7 @@ def measure(bench: Bench) -> Section:
     for round_number in range(1, bench.rounds + 1):
         averages.append(load_average())
         for kind, talk_class in CASES:
-            if kind in bench.left_out:
+            if not bench.wanted(kind):
                 continue
             label = f"{kind.product} {talk_class}" if kind is PixiuServe else kind.product
             with bench.running(kind) as server:
@@ -63,7 +63,8 @@ def measure(bench: Bench) -> Section:
     if live and nats:
         ratio = median(talk.p50_us for talk in live) / max(median(talk.p50_us for talk in nats), 1)
         section.checks.append(Check("live p50 / NATS core p50", "≤ 2.0 x", f"{ratio:.2f} x", ratio <= 2.0))
-    section.checks.append(faults_of([talk for label, runs in talks.items() if "Pixiu" in label for talk in runs]))
+    ours = [talk for label, runs in talks.items() if "Pixiu" in label for talk in runs]
+    section.checks.append(faults_of(ours, FAULTS))
     return section
 
 

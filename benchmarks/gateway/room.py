@@ -9,10 +9,10 @@ from collections import defaultdict
 from statistics import median
 
 from benchmarks.gateway import crowd
-from benchmarks.gateway.bench import Bench, faults_of, notes_of
-from benchmarks.gateway.crowd import Talk
+from benchmarks.gateway.bench import Bench
+from benchmarks.gateway.crowd import FAULTS, Talk
 from benchmarks.gateway.servers import NatsCore, Pinned, PixiuServe, ValkeyPubSub, Websockets
-from benchmarks.queue.bench import load_average
+from benchmarks.queue.bench import faults_of, load_average, notes_of
 from benchmarks.queue.section import Section, below, milliseconds, ratio_check, spread, whole
 
 SUBSCRIBERS = 1000
@@ -39,7 +39,7 @@ def measure(bench: Bench) -> Section:
     section = Section("room", title, COLUMNS)
     full: dict[type[Pinned], list[Talk]] = defaultdict(list)
     half: dict[type[Pinned], list[Talk]] = defaultdict(list)
-    kinds = [kind for kind in KINDS if kind not in bench.left_out]
+    kinds = [kind for kind in KINDS if bench.wanted(kind)]
     averages: list[float] = []
     for round_number in range(1, bench.rounds + 1):
         averages.append(load_average())
@@ -64,7 +64,7 @@ def measure(bench: Bench) -> Section:
                 section.checks.append(ratio_check(f"Pixiu / {kind.product}", ours, theirs, target))
         p99 = median(talk.p99_us for talk in half[PixiuServe]) / 1000
         section.checks.append(below("p99 at half of saturation", p99, 50, " ms"))
-        section.checks.append(faults_of(full[PixiuServe] + half[PixiuServe]))
+        section.checks.append(faults_of(full[PixiuServe] + half[PixiuServe], FAULTS))
     section.notes = notes_of(averages, [talk for talks in full.values() for talk in talks])
     section.notes += _faults_of_peers(full, half)
     section.notes.append(

@@ -3,10 +3,11 @@
 import importlib.metadata
 import shutil
 import sys
+from abc import abstractmethod
 from pathlib import Path
 from typing import ClassVar
 
-from benchmarks.queue.servers import HOST, Server, ServerError, _connected, _line, packaged_binary
+from benchmarks.queue.servers import HOST, Server, ServerError, connected, line_of, memory_mb, packaged_binary
 from pixiu.config.security import SecuritySettings
 from pixiu.ports.authentication import Identity
 from pixiu.runtime.clock import SystemClock
@@ -38,9 +39,9 @@ class Pinned(Server):
         """The server's own command, behind `taskset`."""
         return [*pinning(self.cores), *self.words()]
 
+    @abstractmethod
     def words(self) -> list[str]:
         """The server's own command."""
-        raise NotImplementedError
 
     def pids(self) -> list[int]:
         """Its process, and those that it has started."""
@@ -53,14 +54,6 @@ class Pinned(Server):
     def all_memory_mb(self) -> float:
         """Resident memory of all of them, in MB of 1,000,000 bytes; pages that they share count for each."""
         return sum(memory_mb(pid) for pid in self.pids())
-
-
-def memory_mb(pid: int) -> float:
-    """Resident memory of a process."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024 / 1e6
-    return 0.0
 
 
 def pinning(cores: str) -> list[str]:
@@ -91,13 +84,13 @@ class PixiuServe(Pinned):
         """The line that says it listens, and an answer to /readyz."""
         if f"http listening on {HOST}:{self.port}" not in self.log.read_text(errors="replace"):
             return False
-        with _connected(self.port) as connection:
+        with connected(self.port) as connection:
             connection.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             return connection.recv(64).startswith(b"HTTP/1.1 200")
 
     def metrics(self) -> dict[str, float]:
         """What /metrics says, by name and labels."""
-        with _connected(self.port) as connection:
+        with connected(self.port) as connection:
             connection.sendall(b"GET /metrics HTTP/1.0\r\nHost: x\r\nConnection: close\r\n\r\n")
             text = connection.makefile("rb").read().decode()
         rows = (line.rpartition(" ") for line in text.splitlines() if line.startswith("pixiu_"))
@@ -125,8 +118,8 @@ class NatsCore(Pinned):
 
     def is_ready(self) -> bool:
         """It says INFO to everyone who comes."""
-        with _connected(self.port) as connection:
-            return _line(connection.makefile("rb")).startswith(b"INFO")
+        with connected(self.port) as connection:
+            return line_of(connection.makefile("rb")).startswith(b"INFO")
 
 
 class ValkeyPubSub(Pinned):
@@ -147,9 +140,9 @@ class ValkeyPubSub(Pinned):
 
     def is_ready(self) -> bool:
         """An answer to PING."""
-        with _connected(self.port) as connection:
+        with connected(self.port) as connection:
             connection.sendall(b"PING\r\n")
-            return _line(connection.makefile("rb")).startswith(b"+PONG")
+            return line_of(connection.makefile("rb")).startswith(b"+PONG")
 
 
 class Websockets(Pinned):
@@ -164,7 +157,7 @@ class Websockets(Pinned):
 
     def is_ready(self) -> bool:
         """It listens."""
-        with _connected(self.port):
+        with connected(self.port):
             return True
 
 

@@ -7,10 +7,11 @@ disk is synced, so that nobody pays for the writes of the one before.
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from rich.console import Console
 
@@ -19,36 +20,33 @@ from benchmarks.queue.section import Check, faults_check
 from benchmarks.queue.servers import Server
 
 
-@dataclass(slots=True)
-class Bench:
-    """How much is measured, where, and who is told."""
+class Run(Protocol):
+    """What a generator has to say of one run, whatever it did."""
+
+    @property
+    def cpu_share(self) -> float: ...  # noqa: D102
+    @property
+    def faults(self) -> int: ...  # noqa: D102
+    @property
+    def first_error(self) -> str: ...  # noqa: D102
+
+
+@dataclass(slots=True, kw_only=True)
+class Place:
+    """Where servers are measured, how long, and who is told."""
 
     root: Path
     console: Console
     rounds: int
     seconds: float
     warmup: float
-    million: int  # messages where the targets say a million; fewer in a quick run
-    seed_messages: int
-    seed_rounds: int
     left_out: set[str] = field(default_factory=set)  # products that are not there or not wanted
     _directories: int = 0
 
-    @contextmanager
-    def running(self, kind: type[Server], flush: str, topics: int = 1) -> Iterator[Server]:
-        """Start a server on an empty directory and prepare it; stop it and remove its data at the end."""
-        server = self.fresh(kind, flush)
-        try:
-            with server:
-                server.prepare(topics)
-                yield server
-        finally:
-            self.remove(server)
-
-    def fresh(self, kind: type[Server], flush: str) -> Server:
-        """A server, not started, with a directory nobody used."""
+    def directory(self, name: str) -> Path:
+        """A directory that nobody used."""
         self._directories += 1
-        return kind(self.root / f"{self._directories:03d}-{kind.product.lower()}-{flush}", flush)
+        return self.root / f"{self._directories:03d}-{name}"
 
     def remove(self, server: Server) -> None:
         """Stop what is still running, remove the data, and let the disk come to rest."""
@@ -63,6 +61,30 @@ class Bench:
     def say(self, text: str) -> None:
         """Tell the person who waits what was just measured."""
         self.console.print(text, highlight=False, soft_wrap=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class Bench(Place):
+    """A run of the queue's benchmarks."""
+
+    million: int  # messages where the targets say a million; fewer in a quick run
+    seed_messages: int
+    seed_rounds: int
+
+    @contextmanager
+    def running(self, kind: type[Server], flush: str, topics: int = 1) -> Iterator[Server]:
+        """Start a server on an empty directory and prepare it; stop it and remove its data at the end."""
+        server = self.fresh(kind, flush)
+        try:
+            with server:
+                server.prepare(topics)
+                yield server
+        finally:
+            self.remove(server)
+
+    def fresh(self, kind: type[Server], flush: str) -> Server:
+        """A server, not started, with a directory nobody used."""
+        return kind(self.directory(f"{kind.product.lower()}-{flush}"), flush)
 
     def say_load(self, round_number: int, rounds: int, label: str, load: Load) -> None:
         """One line per run, with a warning when the generator was the bottleneck."""
@@ -87,20 +109,18 @@ def load_average() -> float:
     return round(os.getloadavg()[0], 2)
 
 
-def faults_of(loads: list[Load]) -> Check:
+def faults_of(runs: Sequence[Run], what: str = "errors, gaps, repeats, requests without answer") -> Check:
     """The check that nothing went wrong in these runs."""
-    first_error = next((load.first_error for load in loads if load.first_error), "")
-    return faults_check(
-        "errors, gaps, repeats, requests without answer", sum(load.faults for load in loads), first_error
-    )
+    first_error = next((run.first_error for run in runs if run.first_error), "")
+    return faults_check(what, sum(run.faults for run in runs), first_error)
 
 
-def notes_of(averages: list[float], loads: list[Load]) -> list[str]:
+def notes_of(averages: list[float], runs: Sequence[Run]) -> list[str]:
     """What a reader must know about the circumstances of these runs."""
     notes = [f"Load average before the rounds: {min(averages):.2f} – {max(averages):.2f}."]
-    if count := sum(load.cpu_share > SHARE_MAX for load in loads):
+    if count := sum(run.cpu_share > SHARE_MAX for run in runs):
         notes.append(
-            f"In {count} of {len(loads)} runs the generator used more than {SHARE_MAX:.0%} of a core: "
+            f"In {count} of {len(runs)} runs the generator used more than {SHARE_MAX:.0%} of a core: "
             "those speeds are lower bounds."
         )
     return notes

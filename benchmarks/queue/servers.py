@@ -57,6 +57,14 @@ def packaged_binary(package: str, name: str) -> Path:
     raise ServerError(f"the package {package} has no file {name}")
 
 
+def memory_mb(pid: int, field: str = "VmRSS") -> float:
+    """Resident memory of a process now (VmRSS) or at its highest (VmHWM), in MB of 1,000,000 bytes."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    raise ServerError(f"no {field} for process {pid}")
+
+
 class Server(ABC):
     """One process of one of the servers, with its data directory."""
 
@@ -146,10 +154,7 @@ class Server(ABC):
 
     def memory_mb(self, field: str = "VmRSS") -> float:
         """Resident memory now (VmRSS) or at its highest (VmHWM), in MB of 1,000,000 bytes."""
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith(f"{field}:"):
-                return int(line.split()[1]) * 1024 / 1e6
-        raise ServerError(f"no {field} for {self.label}")
+        return memory_mb(self.pid, field)
 
     def __enter__(self) -> Self:
         self.start()
@@ -159,7 +164,8 @@ class Server(ABC):
         self.stop()
 
 
-def _connected(port: int) -> socket.socket:
+def connected(port: int) -> socket.socket:
+    """A connection to a server of this machine, which must answer in time."""
     return socket.create_connection((HOST, port), timeout=ANSWER_SECONDS_MAX)
 
 
@@ -178,13 +184,13 @@ class Pixiu(Server):
         """The line that says it listens, and an answer to Alive."""
         if f"queue listening on {HOST}:{self.port}" not in self.log.read_text(errors="replace"):
             return False
-        with _connected(self.port) as connection:
+        with connected(self.port) as connection:
             connection.sendall(struct.pack("<B19x", 17))
             return _exactly(connection, 10)[:2] == struct.pack("<H", 201)
 
     def prepare(self, topics: int = 1) -> None:
         """CreateTopic for each topic."""
-        with _connected(self.port) as connection:
+        with connected(self.port) as connection:
             for number in range(topics):
                 name = f"{self.topic}{number}".encode()
                 connection.sendall(struct.pack("<BH17x", 2, len(name)) + name + bytes(8))
@@ -220,9 +226,9 @@ class Valkey(Server):
 
     def is_ready(self) -> bool:
         """An answer to PING; while it loads its file the answer is an error."""
-        with _connected(self.port) as connection:
+        with connected(self.port) as connection:
             connection.sendall(b"PING\r\n")
-            return _line(connection.makefile("rb")).startswith(b"+PONG")
+            return line_of(connection.makefile("rb")).startswith(b"+PONG")
 
 
 class JetStream(Server):
@@ -257,7 +263,7 @@ class JetStream(Server):
 
     def _request(self, subject: str, body: dict[str, object]) -> bytes:
         payload = json.dumps(body).encode() if body else b""
-        with _connected(self.port) as connection:
+        with connected(self.port) as connection:
             connection.sendall(
                 b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\nSUB _R 1\r\n'
                 + f"PUB {subject} _R {len(payload)}\r\n".encode()
@@ -266,7 +272,7 @@ class JetStream(Server):
             )
             reader = connection.makefile("rb")
             while True:
-                line = _line(reader)
+                line = line_of(reader)
                 if line.startswith(b"MSG"):
                     return reader.read(int(line.split()[-1]))
                 if line.startswith((b"HMSG", b"-ERR")):
@@ -280,7 +286,8 @@ def _exactly(connection: socket.socket, length: int) -> bytes:
     return data
 
 
-def _line(reader: IO[bytes]) -> bytes:
+def line_of(reader: IO[bytes]) -> bytes:
+    """The next line of an answer."""
     line = reader.readline()
     if not line:
         raise ConnectionError("the server closed the connection")
