@@ -8,6 +8,7 @@ import { compareIds, placeKey, placeOf, placeOfMessage } from '/pixiu.js';
 
 const PAGE = 60;
 const ROOM_LINES_MAX = 500;
+const READS_MAX = 10; // tries of reading a thread in which messages arrive all the time
 const TYPING_MS = 4000;
 const ROOMS_KEPT_AS = 'pixiu.rooms';
 const SETTLE_MS = 1500;
@@ -249,6 +250,13 @@ export class Chat {
     if (messages[at - 1]?.message_id === message.message_id) return;
     this.thread.messages = [...messages.slice(0, at), message, ...messages.slice(at)];
     this.thread.arrived += 1;
+    this.thread.changes += 1;
+  }
+
+  _change(change) {
+    if (!this.thread) return;
+    this.thread.messages = this.thread.messages.map(change);
+    this.thread.changes += 1;
   }
 
   _receipt({ message_ids: ids, kind, at }) {
@@ -258,14 +266,14 @@ export class Chat {
       ...(kind !== 'read' && { delivered_at: message.delivered_at ?? at }),
       ...(kind !== 'delivered' && { read_at: message.read_at ?? at }),
     };
-    if (this.thread) this.thread.messages = this.thread.messages.map((message) => change(message) || message);
+    this._change((message) => change(message) || message);
     for (const row of this.rows.values()) if (row.last && told.has(row.last.message_id)) row.last = change(row.last);
     this._tell();
   }
 
   _recalled(id) {
     const change = (message) => (message.message_id === id ? { ...message, recalled: true, text: undefined } : message);
-    if (this.thread) this.thread.messages = this.thread.messages.map(change);
+    this._change(change);
     for (const row of this.rows.values()) if (row.last) row.last = change(row.last);
     if (this.quotes.has(id)) this.quotes.set(id, { ...this.quotes.get(id), recalled: true });
     this._tell();
@@ -283,7 +291,7 @@ export class Chat {
     }
     const row = this._row(key);
     this.thread = {
-      key, row, messages: [], gaps: [], arrived: 0, hasOlder: false, isLoading: true, busy: new Set(), group: null,
+      key, row, messages: [], from: null, gaps: [], arrived: 0, changes: 0, reading: Promise.resolve(), hasOlder: false, isLoading: true, busy: new Set(), group: null,
       unreadAtOpen: row.unread, firstUnread: null, error: null,
     };
     this._tell();
@@ -328,27 +336,50 @@ export class Chat {
   }
 
   /** Reads the open thread from the local store again, as far back as it was shown. */
-  async _reload() {
-    const { thread } = this;
-    if (!thread || thread.row.place.room !== undefined) return;
-    const oldest = thread.messages[0]?.message_id;
-    const found = [];
-    let page;
-    do {
-      page = await this.client.local(thread.row.place, { before: found[found.length - 1]?.message_id, limit: PAGE });
-      found.push(...page.messages);
-    } while (page.messages.length === PAGE && oldest && compareIds(found[found.length - 1].message_id, oldest) > 0);
-    if (this.thread !== thread) return;
-    const { gaps } = page;
-    thread.hasOlder = page.messages.length === PAGE;
-    thread.messages = found.reverse();
-    this._showGaps(thread, gaps);
-    this._tell();
+  _reload() {
+    return this._inTurn(async (thread) => {
+      const { messages, gaps, isFull } = await this._steadily(thread, () => this._shown(thread));
+      if (this.thread !== thread) return;
+      thread.hasOlder = isFull;
+      this._show(thread, messages.reverse(), gaps);
+      this._tell();
+    });
   }
 
-  /** Of all gaps those that border on what is shown. */
-  _showGaps(thread, gaps) {
-    const oldest = thread.messages[0]?.message_id;
+  /** One reading of the open thread at a time: two that ran together would each show what the other had found. */
+  _inTurn(read) {
+    const { thread } = this;
+    if (!thread || thread.row.place.room !== undefined) return Promise.resolve();
+    const turn = thread.reading.then(() => this.thread === thread && read(thread));
+    thread.reading = turn.catch(() => {});
+    return turn;
+  }
+
+  /** What a reading gives once nothing has come while it ran: what came is in the store, and may not be in the answer. */
+  async _steadily(thread, read) {
+    for (let tries = 0; ; tries += 1) {
+      const { changes } = thread;
+      const answer = await read();
+      if (thread.changes === changes || tries === READS_MAX) return answer;
+    }
+  }
+
+  /** From the local store, newest first, everything down to where the thread is shown from. */
+  async _shown(thread) {
+    const messages = [];
+    let page;
+    do {
+      page = await this.client.local(thread.row.place, { before: messages[messages.length - 1]?.message_id, limit: PAGE });
+      messages.push(...page.messages);
+    } while (page.messages.length === PAGE && thread.from && compareIds(messages[messages.length - 1].message_id, thread.from) > 0);
+    return { messages, gaps: page.gaps, isFull: page.messages.length === PAGE };
+  }
+
+  /** Messages, oldest first, and of all gaps those that border on them. */
+  _show(thread, messages, gaps) {
+    thread.messages = messages;
+    const oldest = messages[0]?.message_id;
+    if (oldest !== undefined && (!thread.from || compareIds(oldest, thread.from) < 0)) thread.from = oldest;
     thread.gaps = oldest === undefined ? [] : gaps.filter((gap) => compareIds(gap.before, oldest) >= 0);
   }
 
@@ -356,19 +387,22 @@ export class Chat {
   async loadOlder() {
     const { thread } = this;
     if (!thread || thread.isLoading) return;
-    const oldest = thread.messages[0];
-    const gap = thread.gaps.find((each) => each.before === oldest?.message_id);
+    const gap = thread.gaps.find((each) => each.before === thread.messages[0]?.message_id);
     if (gap) await this.loadGap(gap);
     else if (thread.hasOlder) {
       thread.isLoading = true;
-      const { messages, gaps } = await this.client.local(thread.row.place, { before: oldest.message_id, limit: PAGE + 1 });
-      if (this.thread !== thread) return;
-      thread.hasOlder = messages.length > PAGE;
-      thread.messages = [...messages.slice(0, PAGE).reverse(), ...thread.messages];
-      this._showGaps(thread, gaps);
-      thread.isLoading = false;
-      this._tell();
+      await this._inTurn(() => this._readOlder(thread)).finally(() => {
+        thread.isLoading = false;
+        this._tell();
+      });
     }
+  }
+
+  async _readOlder(thread) {
+    const before = thread.messages[0].message_id;
+    const { messages, gaps } = await this._steadily(thread, () => this.client.local(thread.row.place, { before, limit: PAGE + 1 }));
+    thread.hasOlder = messages.length > PAGE;
+    this._show(thread, [...messages.slice(0, PAGE).reverse(), ...thread.messages], gaps);
   }
 
   /** Closes a gap by one page. */
@@ -381,9 +415,8 @@ export class Chat {
       const { messages } = await this.client.closeGap(gap);
       if (this.thread !== thread) return;
       // What was loaded above the oldest that is shown is shown from now on.
-      const [oldest] = thread.messages;
-      const lowest = messages[messages.length - 1];
-      if (lowest && oldest && compareIds(lowest.message_id, oldest.message_id) < 0) thread.messages = [lowest, ...thread.messages];
+      const lowest = messages[messages.length - 1]?.message_id;
+      if (lowest && thread.from && compareIds(lowest, thread.from) < 0) thread.from = lowest;
       await this._reload();
     } finally {
       thread.busy.delete(gap.before);
