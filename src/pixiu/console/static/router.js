@@ -31,10 +31,12 @@ export function go(page, parts = [], { replace = false } = {}) {
 
 /** `{ page, parts }` of now. */
 export function useRoute() {
+  const rendered = location.hash;
   const [route, setRoute] = useState(parse);
   useEffect(() => {
     const changed = () => setRoute(parse());
     window.addEventListener('hashchange', changed);
+    if (location.hash !== rendered) changed(); // between rendering and listening
     return () => window.removeEventListener('hashchange', changed);
   }, []);
   return route;
