@@ -17,13 +17,14 @@ from struct import Struct
 from pixiu.backends.embedded.cache import Cache
 from pixiu.backends.embedded.layout import BODY, META, REFERENCES, key1, number
 from pixiu.backends.embedded.overlay import Overlay, Rows
+from pixiu.model.ids import NODE_BITS, SEQUENCE_BITS
 
 __all__ = ["EmbeddedBodies"]
 
 _HIGH = META + b"high:bodies"
 _OVERHEAD = 100
 _count = Struct(">QI")
-_MILLISECOND_BITS = 22
+_MILLISECOND_BITS = NODE_BITS + SEQUENCE_BITS
 """Behind these a message id is a time."""
 
 
