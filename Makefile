@@ -78,9 +78,10 @@ bench-core: $(DEV) ## the messaging core in one process: rates, memory, rebuilds
 bench-gateway: $(DEV) ## rooms, latency, idle connections, a storm: beside NATS core, Valkey pub/sub and websockets
 	@$(BIN)/python -m benchmarks.gateway $(ARGS)
 
-docs: $(DEV) ## write the generated files: examples/pixiu.toml, tables in docs/, docs/features.md
+docs: $(DEV) ## write the generated files: examples/pixiu.toml, tables in docs/, features, dashboard, alerts
 	@$(BIN)/python -m tools.make_reference
 	@$(BIN)/python -m tools.make_features
+	@$(BIN)/python -m tools.make_dashboards
 
 proto: $(DEV) ## make src/pixiu/model/*_pb2.py from the .proto files beside them
 	@$(BIN)/python -m grpc_tools.protoc -Isrc/pixiu/model --python_out=src/pixiu/model --pyi_out=src/pixiu/model pixiu.proto frames.proto

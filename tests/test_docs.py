@@ -10,7 +10,7 @@ import pytest
 from pixiu.config import key_types, sections
 from pixiu.im import VERBS
 from pixiu.im.content import CONTENT
-from tools import make_features, make_reference
+from tools import make_dashboards, make_features, make_reference
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -120,6 +120,18 @@ def test_the_settings_and_metrics_tables_are_up_to_date() -> None:
 
 def test_the_features_table_is_up_to_date() -> None:
     assert make_features.main(["--check"]) == 0, "run: make docs"
+
+
+def test_the_dashboard_and_the_alerts_are_up_to_date_and_name_metrics_that_exist() -> None:
+    assert make_dashboards.main(["--check"]) == 0, "run: make docs"
+    assert make_dashboards.unknown(["rate(pixiu_queue_events_total[5m]) / pixiu_queue_wishes_total"]) == {
+        "pixiu_queue_wishes_total"
+    }
+    yaml = pytest.importorskip("yaml")
+    alerts = yaml.safe_load(text_of("deploy/prometheus/alerts.yaml"))
+    assert [rule["alert"] for rule in alerts["groups"][0]["rules"]] == [
+        each.name for each in make_dashboards.ALERTS_WANTED
+    ]
 
 
 def test_the_features_table_has_every_id() -> None:

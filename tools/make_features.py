@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.checklists import CORRECTIONS, EXTENSIONS, HISTORY, INBOX, PUSH, WEAKNESSES, WIRE
+from tools.generated import ROOT, write_or_check
 
-ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 FEATURES = ROOT / "docs" / "features.md"
 
@@ -149,15 +149,7 @@ def features() -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the file, or with ``--check`` say whether it is out of date."""
-    text = features()
-    if FEATURES.exists() and FEATURES.read_text(encoding="utf-8") == text:
-        return 0
-    if "--check" in arguments:
-        print("docs/features.md is out of date; run: make docs")
-        return 1
-    FEATURES.write_text(text, encoding="utf-8")
-    print("wrote docs/features.md")
-    return 0
+    return write_or_check({FEATURES: features()}, arguments)
 
 
 if __name__ == "__main__":

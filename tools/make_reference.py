@@ -9,14 +9,13 @@ import inspect
 import sys
 import textwrap
 from dataclasses import fields
-from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pixiu.config import Bounds, Section, key_types, sections
 from pixiu.node.metrics import DECLARED
 from pixiu.runtime.metrics import Metrics
+from tools.generated import ROOT, write_or_check
 
-ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "pixiu.toml"
 OPERATIONS = ROOT / "docs" / "operations.md"
 MADE = "made by tools/make_reference.py"
@@ -125,18 +124,7 @@ def operations() -> str:
 
 def main(arguments: list[str]) -> int:
     """Write both files, or with ``--check`` say which are out of date."""
-    stale = 0
-    for path, text in ((EXAMPLE, example()), (OPERATIONS, operations())):
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            continue
-        stale += 1
-        if "--check" in arguments:
-            print(f"{path.relative_to(ROOT)} is out of date; run: make docs")
-        else:
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            print(f"wrote {path.relative_to(ROOT)}")
-    return 1 if stale and "--check" in arguments else 0
+    return write_or_check({EXAMPLE: example(), OPERATIONS: operations()}, arguments)
 
 
 if __name__ == "__main__":
