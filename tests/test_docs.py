@@ -222,6 +222,6 @@ def test_nothing_that_is_kept_names_a_place_of_one_machine() -> None:
         pytest.skip("not a checkout")
     kept = [Path(name) for name in listed.stdout.decode().split("\0") if name]
     top = {path.parts[0] for path in kept if len(path.parts) > 1}
-    assert top == {".ci", "benchmarks", "docs", "examples", "requirements", "src", "tests", "tools"}
+    assert top == {".ci", "benchmarks", "deploy", "docs", "examples", "requirements", "src", "tests", "tools"}
     here = str(ROOT).encode()
     assert [str(path) for path in kept if (ROOT / path).is_file() and here in (ROOT / path).read_bytes()] == []

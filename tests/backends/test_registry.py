@@ -1,7 +1,6 @@
 """The registries: in process, and a real ZooKeeper ensemble of three."""
 
 import asyncio
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -12,8 +11,9 @@ from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
 from pixiu.model.errors import Unavailable
 from pixiu.ports.registry import Folder, Registry
 from pixiu.runtime.scheduler import LoopScheduler
-from pixiu.runtime.zookeeper import Ensemble, what_zookeeper_needs
+from pixiu.runtime.zookeeper import Ensemble
 from tests.contracts.registry import RegistryContract, eventually, read, register
+from tests.engines import require_zookeeper
 from tests.servers import free_port
 
 SESSION_MS = 2_000
@@ -44,11 +44,7 @@ class TestMemory(RegistryContract):
 
 @pytest.fixture(scope="module")
 def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
-    missing = what_zookeeper_needs()
-    if missing:
-        if os.environ.get("CI") == "true" and "Java" not in missing:
-            pytest.fail(missing)
-        pytest.skip(f"ZooKeeper: {missing}")
+    require_zookeeper()
     with Ensemble(tmp_path_factory.mktemp("zookeeper"), servers=3) as started:
         yield started
 

@@ -6,6 +6,7 @@ from pixiu.queue.client.asynchronous import Client
 from pixiu.queue.client.blocking import BlockingClient, BlockingSubscription
 from pixiu.queue.client.delivery import Delivery
 from pixiu.queue.client.errors import FateUnknown
+from pixiu.queue.client.locked import LockedSubscriber
 from pixiu.queue.client.one_shot import (
     create_topic_once,
     delay_once,
@@ -26,6 +27,7 @@ __all__ = [
     "Delivery",
     "FateUnknown",
     "Hello",
+    "LockedSubscriber",
     "Message",
     "Position",
     "Subscription",
