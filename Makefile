@@ -85,6 +85,7 @@ docs: $(DEV) ## write the generated files: examples/pixiu.toml, tables in docs/,
 
 proto: $(DEV) ## make src/pixiu/model/*_pb2.py from the .proto files beside them
 	@$(BIN)/python -m grpc_tools.protoc -Isrc/pixiu/model --python_out=src/pixiu/model --pyi_out=src/pixiu/model pixiu.proto frames.proto
+	@$(BIN)/python -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src $(patsubst src/%,%,$(wildcard src/pixiu/model/gomsg/*.proto))
 
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links

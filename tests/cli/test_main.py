@@ -102,15 +102,15 @@ def test_the_banner_has_ready_to_paste_lines(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    print_banner(Running("127.0.0.1:12301", "127.0.0.1:8400", tmp_path / "pixiu-data"))
+    print_banner(Running("127.0.0.1:12301", "127.0.0.1:8400", None, tmp_path / "pixiu-data"))
     lines = capsys.readouterr().out.splitlines()
     assert "queue listening on 127.0.0.1:12301" in lines
     assert "data in ./pixiu-data" in lines
     assert any(line.endswith("queue create hello") for line in lines)
     assert "Open http://127.0.0.1:8400 in two windows and chat." in lines
-    print_banner(Running("127.0.0.1:12301", "127.0.0.1:8400", tmp_path / "pixiu-data"), leads=False)
+    print_banner(Running("127.0.0.1:12301", "127.0.0.1:8400", None, tmp_path / "pixiu-data"), leads=False)
     assert "two windows" not in capsys.readouterr().out
-    print_banner(Running("127.0.0.1:7", None, Path("/elsewhere/data")))
+    print_banner(Running("127.0.0.1:7", None, None, Path("/elsewhere/data")))
     lines = capsys.readouterr().out.splitlines()
     assert "data in /elsewhere/data" in lines
     assert any(line.endswith("queue sub hello --port 7") for line in lines)

@@ -90,7 +90,8 @@ class HttpApi:
 
         ``admit`` is asked for every request with its address, and raises to refuse it; by default it counts.
         """
-        self._bridge = Bridge(act, find_user, authentication)
+        self._bridge = self.bridge = Bridge(act, find_user, authentication)
+        self.administration = administration
         self._bytes_max = settings.body_bytes_max
         self.operations = {**operations(), **(more_actions or {})}
         self.document = document(self.operations)

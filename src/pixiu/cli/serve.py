@@ -52,6 +52,9 @@ def serve(
     dev: Annotated[bool, typer.Option("--dev", help="For this machine alone: loopback only.")] = False,
     flush: Flush = None,
     gateways: Gateways = None,
+    grpc: Annotated[
+        int | None, typer.Option("--grpc", metavar="PORT", help="Serve gomsg's gRPC clients; 0 picks a free port.")
+    ] = None,
     follow: Follow = None,
     event: Event = 0,
     config: Config = None,
@@ -60,6 +63,7 @@ def serve(
     """Start Pixiu: the queue, messaging over WebSocket and HTTP, health and metrics."""
     options = {
         "http.port": port, "queue.port": queue_port, "journal.flush": flush, "gateway.processes": gateways,
+        "gateway.grpc_port": grpc,
     }  # fmt: skip
     settings = read_settings(config, options, assignments or [])
     raise typer.Exit(run_server(settings, data=data, dev=dev, http=True, follow=follow, follow_event=event))
@@ -107,6 +111,8 @@ def print_banner(running: "Running", *, leads: bool = True) -> None:
     lines = [f"Pixiu {__version__}", f"queue listening on {running.queue_address}"]
     if running.http_address:
         lines.append(f"http listening on {running.http_address}")
+    if running.grpc_address:
+        lines.append(f"grpc listening on {running.grpc_address}")
     lines.append(f"data in {_short_path(running.data)}")
     if running.http_address and leads:
         lines += ["", f"Open http://{running.http_address} in two windows and chat."]

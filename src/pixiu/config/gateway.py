@@ -18,6 +18,9 @@ class GatewaySettings(Section):
     tcp_port: Annotated[int, Bounds(-1, 65535)] = -1
     """Port for native apps: the same frames with a length in front, without HTTP. 0 picks one, -1 serves none."""
 
+    grpc_port: Annotated[int, Bounds(-1, 65535)] = -1
+    """Port for gomsg's gRPC clients: LoopV1, Push, sessions. 0 picks one, -1 serves none. Not with ``processes``."""
+
     origins: str = ""
     """Web origins that may connect beside the server's own, as "https://a.example, https://b.example"; "*" is any."""
 

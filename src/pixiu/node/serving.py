@@ -63,6 +63,7 @@ class Running:
 
     queue_address: str
     http_address: str | None
+    grpc_address: str | None
     data: Path
 
 
@@ -142,7 +143,12 @@ class Node:
         self._replication.start()
         http_address = await self._start_http() if self._with_http else None
         directory.announce(address=queue_address, http=http_address)
-        return Running(queue_address, http_address, directory.path)
+        return Running(queue_address, http_address, self._grpc_address(), directory.path)
+
+    def _grpc_address(self) -> str | None:
+        if self._surfaces is None or self._surfaces.grpc_port < 0:
+            return None
+        return f"{self._settings.http.host}:{self._surfaces.grpc_port}"
 
     def _name(self) -> str:
         """What others call this node: as its settings say, or after its data."""

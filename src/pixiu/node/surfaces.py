@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.json import encode
 
+from pixiu.api.addresses import AddressRates
 from pixiu.api.app import HttpApi
 from pixiu.api.server import HttpServer
 from pixiu.backends.memory.routes import MemoryRoutes
 from pixiu.console import console_pages
+from pixiu.model.errors import ConfigError
 from pixiu.model.message import message_view
 from pixiu.node.administration import NodeAdministration
 from pixiu.node.gateway_hub import GatewayHub
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from pixiu.api.grpc.server import GrpcServer
     from pixiu.config import Settings
     from pixiu.im.context import Context
     from pixiu.machines.room_link import Frame
@@ -114,11 +117,36 @@ class Surfaces:
                 messaging, root, settings, clock, scheduler, self._http, self.hot_rooms.report,
                 authentication, connections_max,
             )  # fmt: skip
+        self._settings = settings
+        self.grpc_port = -1
+        """Where gRPC is served; -1: nowhere."""
+        self._grpc = None if settings.gateway.grpc_port < 0 else self._make_grpc(root, settings, clock)
         self.broker = self._holder.broker
         self._names = messaging.proxy.context.directory
         messaging.when_said = self._said
         messaging.when_removed = self._removed
         doors.gateway, doors.broker, doors.http = self._holder.counters, self.broker, self.api.counters
+
+    def _make_grpc(self, root: Path, settings: Settings, clock: Clock) -> GrpcServer:
+        gateway = self.gateway
+        if gateway is None:
+            raise ConfigError(
+                "gateway.grpc_port needs the connections in the node's own process: gateway.processes = 0"
+            )
+        try:
+            from pixiu.api.grpc.server import GrpcServer
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"gRPC needs the package {error.name}; try: pip install pixiu[grpc]") from error
+        security = settings.security
+        is_secure = bool(security.tls_certificate)
+        return GrpcServer(
+            self.api.bridge, self.api.administration, gateway,
+            AddressRates(clock, per_second=security.requests_per_second, burst=security.request_burst),
+            output_mark_bytes=settings.gateway.output_mark_bytes,
+            timeout_seconds=security.request_timeout_ms / 1000,
+            certificate=(root / security.tls_certificate, root / security.tls_key) if is_secure else None,
+            client_ca=root / security.tls_client_ca if security.tls_client_ca else None,
+        )  # fmt: skip
 
     @property
     def gateway(self) -> Gateway | None:
@@ -133,11 +161,16 @@ class Surfaces:
     async def start(self) -> tuple[int, int]:
         """Listen. Returns the port of HTTP and WebSockets, and that of TCP."""
         await self._http.start()
-        return await self._holder.start()
+        ports = await self._holder.start()
+        if self._grpc is not None:
+            self.grpc_port = await self._grpc.start(self._settings.http.host, self._settings.gateway.grpc_port)
+        return ports
 
     async def stop(self) -> None:
         """Take nobody any more, and send everyone away in order."""
         await self._holder.stop()
+        if self._grpc is not None:
+            await self._grpc.stop()
         await self._http.stop()
         self.broker.stop()
 

@@ -44,6 +44,7 @@ __all__ = [
     "CODECS",
     "DEPTH_MAX",
     "FRAME_SLACK_BYTES",
+    "GOMSG",
     "LENGTH_PREFIXED",
     "WEBSOCKET_BINARY",
     "WEBSOCKET_TEXT",
@@ -62,6 +63,7 @@ __all__ = [
     "ProtoCodec",
     "Request",
     "RequestId",
+    "codec_of",
     "decode_hello",
     "envelope_of",
 ]
@@ -83,6 +85,18 @@ class Codec(Protocol):
 
 _JSON, _PROTO = JsonCodec(), ProtoCodec()
 CODECS: dict[str, Codec] = {_JSON.name: _JSON, _PROTO.name: _PROTO}
+"""What a client may choose."""
+GOMSG = "gomsg"
+_OTHERS: dict[str, Codec] = {}
+
+
+def codec_of(name: str) -> Codec:
+    """A codec by its name. gomsg's is made when it is first asked for: few nodes have that door."""
+    if name == GOMSG and name not in _OTHERS:
+        from pixiu.machines.session.gomsg_codec import GomsgCodec
+
+        _OTHERS[name] = GomsgCodec()
+    return _OTHERS.get(name) or CODECS[name]
 
 
 def envelope_of(codec: Codec) -> Envelope:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pixiu.model.errors import PixiuError
     from pixiu.model.message import PublicNames
 
-__all__ = ["ProtoCodec"]
+__all__ = ["ProtoCodec", "event_of"]
 
 _INT64_MIN, _INT64_END = -(2**63), 2**63
 _MESSAGE, _CURSOR, _CHAT, _FROM, _TO, _GROUP = b"\x1a", b"\x08", b"\x12", b"\x1a", b"\x22", b"\x2a"
@@ -89,11 +89,16 @@ class ProtoCodec:
 
     def event(self, event: Mapping[str, object]) -> bytes:
         """Any other push."""
-        told = Event(push=str(event["push"]))
-        for name, value in event.items():
-            if name != "push":
-                _fill(told.fields[name], value)
-        return ServerFrame(event=told).SerializeToString()
+        return ServerFrame(event=event_of(event)).SerializeToString()
+
+
+def event_of(event: Mapping[str, object]) -> Event:
+    """A push that is no stored message."""
+    told = Event(push=str(event["push"]))
+    for name, value in event.items():
+        if name != "push":
+            _fill(told.fields[name], value)
+    return told
 
 
 def _client_frame(payload: bytes) -> ClientFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pixiu.machines.session import CODECS, FRAME_SLACK_BYTES, LENGTH_PREFIXED, envelope_of
+from pixiu.machines.session import FRAME_SLACK_BYTES, LENGTH_PREFIXED, codec_of, envelope_of
 from pixiu.model.errors import Overloaded, PixiuError, Unauthenticated, Unavailable
 from pixiu.roles.gateway.connection import Connection
 from pixiu.roles.gateway.metrics import GatewayCounters, count
@@ -194,7 +194,7 @@ class Gateway:
         self, transport: ClientTransport, *, codec: str, is_websocket: bool, token: str, cursor: int, address: str
     ) -> ConnectedClient:
         """A client is here; nobody has refused it. Its token is checked before anything else."""
-        chosen = CODECS[codec]
+        chosen = codec_of(codec)
         envelope = envelope_of(chosen) if is_websocket else LENGTH_PREFIXED
         self._number += 1
         connection = Connection(self, self._number, transport, chosen, envelope, cursor, address)

@@ -1,0 +1,263 @@
+"""gomsg's doors over gRPC, with a client generated from its own files at the moment."""
+
+import asyncio
+import contextlib
+import importlib
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import grpc
+import pytest
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.wrappers_pb2 import StringValue
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from pixiu.config import SecuritySettings
+from pixiu.model.gomsg.error_pb2 import Code, Detail, Status
+from pixiu.model.gomsg.msg_pb2 import Ack, ClientPayload, MessageOption, Ping, ServerPayload, SubRoomRequest
+from pixiu.model.gomsg.push_pb2 import PlatformConfig, PushRequest
+from pixiu.model.gomsg.session_pb2 import KickRequest, ListRequest
+from pixiu.model.pixiu_pb2 import MsgChat
+from pixiu.ports.authentication import Identity
+from pixiu.runtime.clock import SystemClock
+from pixiu.runtime.keys import Keyring
+from pixiu.runtime.tokens import Tokens
+from tests.e2e.test_surfaces import Served
+from tests.servers import free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def stubs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
+    """What a user of gomsg's files has: generated stubs. The messages are those that are here already."""
+    folder = tmp_path_factory.mktemp("generated")
+    names = ("msg", "push", "session")
+    files = [f"pixiu/model/gomsg/{name}.proto" for name in names]
+    command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT / 'src'}", f"--grpc_python_out={folder}", *files]
+    subprocess.run(command, check=True)
+    sys.path.insert(0, str(folder / "pixiu" / "model" / "gomsg"))
+    try:
+        yield SimpleNamespace(**{name: importlib.import_module(f"{name}_pb2_grpc") for name in names})
+    finally:
+        sys.path.pop(0)
+
+
+class GrpcServed(Served):
+    """A node with the gRPC door."""
+
+    def __init__(self, data: Path) -> None:
+        self.grpc_port = free_port()
+        super().__init__(data, f"gateway.grpc_port={self.grpc_port}")
+
+    def bearer(self, user: str, platform: str = "ios", *, is_admin: bool = False) -> list[tuple[str, str]]:
+        clock = SystemClock()
+        tokens = Tokens(Keyring(self.data, clock), clock, SecuritySettings())
+        return [("authorization", f"Bearer {tokens.issue(Identity(user, platform, '', is_admin=is_admin))}")]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GrpcServed]:
+    server = GrpcServed(tmp_path_factory.mktemp("node") / "data")
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+async def channel(served: GrpcServed) -> AsyncIterator[Any]:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{served.grpc_port}") as opened:
+        yield opened
+
+
+class Client:
+    """One LoopV1, from the client's side."""
+
+    def __init__(self, stub: Any, metadata: list[tuple[str, str]]) -> None:
+        self.call = stub.LoopV1(metadata=metadata)
+
+    async def say(self, seq: str = "", **body: Any) -> None:
+        await self.call.write(ClientPayload(seq=seq, **body))
+
+    async def hear(self) -> ServerPayload:
+        async with asyncio.timeout(10):
+            payload = await self.call.read()
+        assert isinstance(payload, ServerPayload), "the stream has ended"
+        return payload
+
+    async def ends(self) -> grpc.StatusCode:
+        """What it ends with; what was said before is passed over."""
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            async with asyncio.timeout(10):
+                while await self.call.read() is not grpc.aio.EOF:
+                    pass
+        code: grpc.StatusCode = await self.call.code()
+        return code
+
+    async def opened(self) -> None:
+        """Whoever gets a pong has a session."""
+        await self.say("open", ping=Ping())
+        assert (await self.hear()).HasField("pong")
+
+
+def packed(text: str) -> AnyMessage:
+    body = AnyMessage()
+    body.Pack(StringValue(value=text))
+    return body
+
+
+def text_of(payload: ServerPayload) -> str:
+    value = StringValue()
+    (message,) = payload.msgs_wrapper.msgs
+    assert message.body.Unpack(value)
+    return value.value
+
+
+async def sessions_of(stubs: Any, channel: Any, served: GrpcServed, user: str) -> list[Any]:
+    admin = served.bearer("ops", is_admin=True)
+    found = await stubs.session.SessionStub(channel).List(ListRequest(uid=user), metadata=admin)
+    return list(found.sessions)
+
+
+@pytest.mark.feature("P01")
+async def test_a_ping_gets_a_pong_and_a_half_close_ends_the_session_with_ok(
+    stubs: Any, channel: Any, served: GrpcServed
+) -> None:
+    client = Client(stubs.msg.MsgStub(channel), served.bearer("ann"))
+    await client.say("7", ping=Ping())
+    answer = await client.hear()
+    assert (answer.seq, answer.pong.code, answer.need_ack) == ("7", Code.NONE, False)
+    assert [each.platform for each in await sessions_of(stubs, channel, served, "ann")] == ["ios"]
+    await client.call.done_writing()
+    assert await client.call.code() == grpc.StatusCode.OK
+    async with asyncio.timeout(10):
+        while await sessions_of(stubs, channel, served, "ann"):
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.feature("P01", "P23")
+async def test_a_push_over_grpc_reaches_the_client_until_it_is_acked_and_not_after(
+    stubs: Any, channel: Any, served: GrpcServed
+) -> None:
+    admin = served.bearer("ops", is_admin=True)
+    push = stubs.push.PushStub(channel).Push
+    await Client(stubs.msg.MsgStub(channel), served.bearer("bea")).opened()  # so that she exists
+    request = PushRequest(
+        uids=["bea"], msg_bodies=[packed("one"), packed("two")],
+        msg_options=cast("MessageOption", MessageOption.NEED_ACK | MessageOption.NEED_OFFLINE),
+        platform_config=PlatformConfig(platforms=["ios"]),
+    )  # fmt: skip
+    await push(request, metadata=admin)
+    client = Client(stubs.msg.MsgStub(channel), served.bearer("bea"))
+    first, second = await client.hear(), await client.hear()
+    assert [text_of(first), text_of(second)] == ["one", "two"]
+    assert first.need_ack and first.msgs_wrapper.msgs[0].seq.isdigit()
+    await client.say(ack=Ack(seq=first.seq))
+    await client.say("1", ping=Ping())
+    assert (await client.hear()).HasField("pong")
+    client.call.cancel()
+    again = Client(stubs.msg.MsgStub(channel), served.bearer("bea"))
+    assert text_of(await again.hear()) == "two", "what was not acked comes again, what was acked does not"
+    await again.say(ack=Ack(seq="not a cursor"))  # ignored, as there
+    await again.opened()
+    again.call.cancel()
+
+
+async def test_a_chat_message_comes_packed_as_it_is_stored_and_a_room_as_messages_without_ack(
+    stubs: Any, channel: Any, served: GrpcServed
+) -> None:
+    client = Client(stubs.msg.MsgStub(channel), served.bearer("cam"))
+    await client.opened()
+    sender = served.token("dot")
+    served.act(sender, "send", to="cam", text="hello, cam")
+    payload = await client.hear()
+    chat = MsgChat()
+    assert payload.msgs_wrapper.msgs[0].body.Unpack(chat)
+    assert chat.data == b"hello, cam" and str(chat.msgId) == payload.msgs_wrapper.msgs[0].seq
+    await client.say("9", sub=SubRoomRequest(room="lobby"))
+    answer = await client.hear()
+    assert (answer.sub_resp.seq, answer.sub_resp.code) == ("9", Code.NONE)
+    async with served.socket(sender) as socket:
+        await socket.send('{"id": 1, "action": "enter", "params": {"room": "lobby"}}')
+        await socket.send('{"id": 2, "action": "say", "params": {"room": "lobby", "text": "to all"}}')
+        heard = await client.hear()
+    assert heard.HasField("msgs_wrapper") and not heard.need_ack
+    assert b"to all" in heard.SerializeToString()
+    await client.say("10", sub=SubRoomRequest(room=""))
+    assert (await client.hear()).sub_resp.code == Code.UNKNOWN
+    client.call.cancel()
+
+
+@pytest.mark.feature("P04")
+async def test_a_newer_session_of_the_platform_ends_the_older_with_gomsgs_code(
+    stubs: Any, channel: Any, served: GrpcServed
+) -> None:
+    older = Client(stubs.msg.MsgStub(channel), served.bearer("eve"))
+    await older.opened()
+    newer = Client(stubs.msg.MsgStub(channel), served.bearer("eve"))
+    await newer.opened()
+    assert await older.ends() == grpc.StatusCode.INTERNAL
+    trailers = dict(await older.call.trailing_metadata())
+    detail = Detail()
+    assert Status.FromString(trailers["grpc-status-details-bin"]).details[0].Unpack(detail)
+    assert detail.code == Code.NEW_SESSION_ON_SAME_PLATFORM
+    admin = served.bearer("ops", is_admin=True)
+    kicked = await stubs.session.SessionStub(channel).Kick(KickRequest(uid="eve", reason="out"), metadata=admin)
+    assert kicked.kicked == 1
+    assert await newer.ends() == grpc.StatusCode.INTERNAL
+    assert await newer.call.details() == "out"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "status"),
+    [
+        ([], grpc.StatusCode.UNAUTHENTICATED),
+        ([("authorization", "Bearer nonsense")], grpc.StatusCode.UNAUTHENTICATED),
+        ([("authorization", "Bearer x"), ("pixiu-cursor", "minus one")], grpc.StatusCode.INVALID_ARGUMENT),
+    ],
+)
+async def test_a_stranger_gets_a_status_and_nothing_else(
+    stubs: Any, channel: Any, metadata: Any, status: grpc.StatusCode
+) -> None:
+    client = Client(stubs.msg.MsgStub(channel), metadata)
+    assert await client.ends() == status
+
+
+async def test_what_is_wrong_with_a_call_is_said_with_grpcs_own_codes(
+    stubs: Any, channel: Any, served: GrpcServed
+) -> None:
+    push, sessions = stubs.push.PushStub(channel).Push, stubs.session.SessionStub(channel)
+    admin = served.bearer("ops", is_admin=True)
+    cases: list[tuple[Any, Any, Any, grpc.StatusCode]] = [
+        (push, PushRequest(uids=["x"]), served.bearer("fay"), grpc.StatusCode.PERMISSION_DENIED),
+        (push, PushRequest(uids=["x"]), None, grpc.StatusCode.UNAUTHENTICATED),
+        (push, PushRequest(uids=[""], msg_bodies=[packed("x")]), admin, grpc.StatusCode.INVALID_ARGUMENT),
+        (sessions.List, ListRequest(limit=5000), admin, grpc.StatusCode.INVALID_ARGUMENT),
+        (sessions.Kick, KickRequest(uid="nobody at all"), admin, grpc.StatusCode.NOT_FOUND),
+    ]
+    for call, request, metadata, status in cases:
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await call(request, metadata=metadata)
+        assert raised.value.code() == status, raised.value.details()
+        assert raised.value.details()
+    client = Client(stubs.msg.MsgStub(channel), served.bearer("gus"))
+    await client.opened()
+    await client.say("no body")
+    assert await client.ends() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_the_health_service_says_that_it_serves(channel: Any) -> None:
+    answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service="msgpb.Msg"))
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_with_gateways_of_their_own_grpc_is_refused_in_one_line(tmp_path: Path) -> None:
+    options = ["--port", "0", "--queue-port", "0", "--grpc", "0", "--gateways", "2"]
+    command = [sys.executable, "-m", "pixiu", "serve", "--dev", "--data", str(tmp_path / "data"), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2
+    assert "gateway.processes = 0" in done.stderr and "Traceback" not in done.stderr
