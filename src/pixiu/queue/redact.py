@@ -119,12 +119,11 @@ def redact(
 ) -> Iterator[RedactionReport]:
     """Blank what these users wrote. Yields its report after every piece of work; the last one is whole.
 
-    Nothing else may write to the same bytes: appending meanwhile is fine. Of a queue that ``is_stopped``, what a crash
+    An intent that was left behind is finished first, by whoever calls this. Nothing else may write to the same bytes: appending meanwhile is fine. Of a queue that ``is_stopped``, what a crash
     left behind the last checkpoint of a topic's log is passed over: a start cuts it, and takes it from the journal.
     ``reached`` is told of the points at which tests end the process.
     """
     report = RedactionReport(users=sorted(users))
-    report.finished_before = finish_redaction(queue.files)
     yield report
     if not users:
         return
