@@ -26,9 +26,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from pixiu.node.host import MessagingHost
     from pixiu.queue.redact import Redactable
 
-__all__ = ["Place", "StoppedQueue", "erase_stopped", "places_of_journal", "places_of_stores", "redact_stopped"]
+__all__ = [
+    "Place",
+    "StoppedQueue",
+    "erase_stopped",
+    "places_of_journal",
+    "places_of_stores",
+    "redact_running",
+    "redact_stopped",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +101,8 @@ def redact_stopped(
 def _run(queue: Redactable, progress: Callable[[int], object], reached: Callable[[str], object]) -> RedactionReport:
     was_unfinished = finish_redaction(queue.files)
     report = RedactionReport()
-    for report in redact(queue, erased_users(queue), is_stopped=True, reached=reached):
+    *_, users = erased_users(queue)
+    for report in redact(queue, users, is_stopped=True, reached=reached):
         progress(report.messages)
     report.finished_before = was_unfinished
     return report
@@ -107,6 +117,22 @@ def _compact_stores(root: Path) -> None:
             store.compact()
         finally:
             store.close()
+
+
+async def redact_running(host: MessagingHost) -> RedactionReport:
+    """The same on a node that runs, a piece at a time between other work."""
+    queue = host.log.engine
+    users: list[int] = []
+    for users in erased_users(queue):
+        await asyncio.sleep(0)
+    report = RedactionReport()
+    for report in redact(queue, users, is_stopped=False):
+        await asyncio.sleep(0)
+    queue.windows.clear()
+    for store in (queue.state.store, host.store):
+        if isinstance(store, RocksKeyValue):
+            await asyncio.to_thread(store.compact)
+    return report
 
 
 def erase_stopped(

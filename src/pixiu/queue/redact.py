@@ -82,17 +82,19 @@ class RedactionReport:
     """Was there an intent of a run that did not end?"""
 
 
-def erased_users(queue: Redactable) -> list[int]:
-    """Everyone whom the log has erased, in order."""
+def erased_users(queue: Redactable) -> Iterator[list[int]]:
+    """Everyone whom the log has erased, in order: those found so far, again and again, and all in the end."""
     users: dict[int, None] = {}
-    for _, _, frame in _frames(queue.journal):
+    for count, (_, _, frame) in enumerate(_frames(queue.journal)):
+        if count % 1000 == 999:
+            yield list(users)
         if _MAIN in frame.block[:200] and b"\xf2\x01" in frame.block:
             record = decode_block(frame.block)
             if record.topic == _MAIN and record.kind in MESSAGE_KINDS:
                 for message in split_messages(record.payload) or []:
                     if user := erased_user(body_of(message)):
                         users[user] = None
-    return list(users)
+    yield list(users)
 
 
 def finish_redaction(files: Files) -> bool:
