@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,9 @@ async def talk(root: Path) -> None:
         await node.act("alice", "send", to="carol", body="AAECAw==", kind="image", fields={MARK: MARK})
         await node.gsend("alice", group="old", text=f"{MARK} old")
         await node.act("alice", "quit", group="old")
-        await node.act("alice", "schedule", to="bob", text=f"{MARK} later", at=node.host.log.engine.clock.now_ms() + 10**8)
+        await node.act(
+            "alice", "schedule", to="bob", text=f"{MARK} later", at=node.host.log.engine.clock.now_ms() + 10**8
+        )
         dropped = await node.act(
             "alice", "schedule", to="bob", text=f"{MARK} never", at=node.host.log.engine.clock.now_ms() + 10**8
         )
@@ -54,7 +57,9 @@ async def talk(root: Path) -> None:
 
 def found(root: Path, text: str = MARK) -> list[str]:
     """The files that hold a text, in any form that the disk would show."""
-    return [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
+    return [
+        str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and text.encode() in path.read_bytes()
+    ]
 
 
 def rows(root: Path) -> dict[bytes, bytes]:
@@ -73,8 +78,8 @@ def meaning(root: Path) -> dict[str, Any]:
     try:
         users = stores.users.all()
         groups = [number for name in ("tea", "old") if (number := stores.groups.number_of(name)) is not None]
-        private = {user: stores.timelines.private_forward(user, limit=10**6) for user in users}
-        group = {number: stores.timelines.group_forward(number, limit=10**6) for number in groups}
+        private: Any = {user: stores.timelines.private_forward(user, limit=10**6) for user in users}
+        group: Any = {number: stores.timelines.group_forward(number, limit=10**6) for number in groups}
         ids = sorted({row.message_id for page in (*private.values(), *group.values()) for row in page})
         return {
             "users": [stores.users.get(user) for user in users],
@@ -112,7 +117,10 @@ def root(talked: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.feature("R20")
 def test_no_byte_of_what_an_erased_user_wrote_is_left_and_the_books_balance(root: Path) -> None:
-    before = (root / "queue/journal").stat(), sum(path.stat().st_size for path in (root / "queue/journal").glob("*.log"))
+    before = (
+        (root / "queue/journal").stat(),
+        sum(path.stat().st_size for path in (root / "queue/journal").glob("*.log")),
+    )
     erased, report = erase_stopped(root, "alice")
     assert found(root) == []
     assert found(root, "plain answer 7") and found(root, "plain talk 7")
@@ -124,7 +132,7 @@ def test_no_byte_of_what_an_erased_user_wrote_is_left_and_the_books_balance(root
     assert sound(root)
     with DataDirectory.open(root):
         assert audit_stopped(root).balanced
-    for place in (*places_of_stores(erased), *places_of_journal(report)):
+    for place in (*places_of_stores(erased), *places_of_journal(asdict(report))):
         assert place.found == place.removed and not place.remains
 
 
@@ -212,7 +220,7 @@ def die_at(root: Path, point: str) -> None:
             file = opened(files, path, create=create)
             return _Dying(file) if (root / INTENT).exists() and path.endswith(".log") else file
 
-        SystemFiles.open = open_dying  # type: ignore[method-assign]
+        SystemFiles.open = open_dying  # type: ignore[method-assign, assignment]
 
     def reached(name: str) -> None:
         if name == point:

@@ -11,7 +11,7 @@ from pixiu.node.embedded import EmbeddedNode
 from pixiu.node.erasure import erase_stopped
 from pixiu.node.stores import audit_stopped
 from pixiu.pipeline.checker import check_audit
-from pixiu.pipeline.lake.erasure import blank_lake
+from pixiu.pipeline.lake.erasure import blank_lake, note_erasures
 from pixiu.pipeline.lake.place import Place
 from pixiu.pipeline.query import query_duckdb, tables_of
 from pixiu.runtime.datadir import DataDirectory
@@ -45,6 +45,8 @@ def test_files_are_written_again_without_what_an_erased_user_wrote(data: Path) -
     for table in tables_of(data).values():
         table.vacuum(0)
     assert found(data) == []
+    for path in Place(data).lake.rglob("*.parquet"):
+        assert MARK not in str(pq.read_table(path).to_pylist()), path
     assert [each.rows for each in blank_lake(Place(data).lake)] == [0, 0]
     with DataDirectory.open(data):
         books = audit_stopped(data)
@@ -65,5 +67,19 @@ def test_what_comes_later_from_a_log_that_was_not_redacted_is_blanked_too(data: 
     assert answer(data, f"SELECT count(*) FROM lake_messages WHERE text LIKE '{MARK}%'") != [(0,)]
     blank_lake(Place(data).lake)
     assert answer(data, f"SELECT count(*) FROM lake_messages WHERE text LIKE '{MARK}%'") == [(0,)]
-    files = [file for file in tables_of(data)["messages"].files()]
-    assert pq.read_metadata(tables_of(data)["messages"].folder / files[0].path).num_rows == files[0].rows
+
+
+def test_an_erasure_that_the_archive_has_not_read_yet_is_noted_once_and_holds_for_what_comes(data: Path) -> None:
+    asyncio.run(talk(data))
+    make_lake(data, through=60)
+    erased, _ = erase_stopped(data, "alice")
+    lake = Place(data).lake
+    assert note_erasures(data, lake) == 1 and note_erasures(data, lake) == 0
+    blank_lake(lake)
+    make_lake(data)
+    assert answer(data, "SELECT count(*) FROM lake_messages WHERE text LIKE '%' || chr(0) || '%'") != [(0,)]
+    blank_lake(lake)
+    assert answer(data, "SELECT count(*) FROM lake_messages WHERE text LIKE '%' || chr(0) || '%'") == [(0,)]
+    assert answer(data, 'SELECT "user", event_id FROM lake_erasures') == [
+        (int(erased["number"]), int(erased["event_id"]))
+    ]

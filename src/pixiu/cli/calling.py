@@ -83,9 +83,9 @@ class Caller:
         """Ask."""
         return self._call("GET", path, None, timeout_seconds)
 
-    def post(self, path: str, content: object) -> Any:
+    def post(self, path: str, content: object, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Any:
         """Tell."""
-        return self._call("POST", path, json.dumps(content, ensure_ascii=False).encode(), TIMEOUT_SECONDS)
+        return self._call("POST", path, json.dumps(content, ensure_ascii=False).encode(), timeout_seconds)
 
     def _call(self, method: str, path: str, body: bytes | None, timeout_seconds: float) -> Any:
         headers = {"Authorization": f"Bearer {self._bearer()}", "Content-Type": "application/json"}

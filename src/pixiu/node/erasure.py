@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pixiu.node.host import MessagingHost
+    from pixiu.ports.files import Files
     from pixiu.queue.redact import Redactable
 
 __all__ = [
@@ -63,7 +64,7 @@ class StoppedQueue:
     def __init__(self, root: Path) -> None:
         settings = Settings()
         self.store = open_store(root)
-        self.files = SystemFiles(root)
+        self.files: Files = SystemFiles(root)
         self.journal = Journal(self.files, segment_bytes=settings.journal.segment_bytes)
         self.topics = Topics(
             self.files, self.store, segment_bytes=settings.topics.segment_bytes, open_max=settings.queue.open_topics_max
@@ -123,10 +124,12 @@ async def redact_running(host: MessagingHost) -> RedactionReport:
     """The same on a node that runs, a piece at a time between other work."""
     queue = host.log.engine
     users: list[int] = []
-    for users in erased_users(queue):
+    for found in erased_users(queue):
+        users = found
         await asyncio.sleep(0)
     report = RedactionReport()
-    for report in redact(queue, users, is_stopped=False):
+    for step in redact(queue, users, is_stopped=False):
+        report = step
         await asyncio.sleep(0)
     queue.windows.clear()
     for store in (queue.state.store, host.store):
@@ -170,10 +173,11 @@ def places_of_stores(erased: dict[str, Any]) -> list[Place]:
     ]
 
 
-def places_of_journal(report: RedactionReport) -> list[Place]:
-    """What a redaction found in the files of the queue."""
+def places_of_journal(report: dict[str, Any]) -> list[Place]:
+    """What a redaction found in the files of the queue; ``report`` is a ``RedactionReport`` as JSON has it."""
+    messages, in_topics, delays = report["messages"], report["topic_messages"], report["delays"]
     return [
-        Place("journal", f"{report.segments} segments", report.messages, report.messages),
-        Place("topic logs", f"{report.topic_files} files", report.topic_messages, report.topic_messages),
-        Place("delays", "records that wait for their time", report.delays, report.delays),
+        Place("journal", f"{report['segments']} segments", messages, messages),
+        Place("topic logs", f"{report['topic_files']} files", in_topics, in_topics),
+        Place("delays", "records that wait for their time", delays, delays),
     ]

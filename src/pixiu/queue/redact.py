@@ -121,9 +121,10 @@ def redact(
 ) -> Iterator[RedactionReport]:
     """Blank what these users wrote. Yields its report after every piece of work; the last one is whole.
 
-    An intent that was left behind is finished first, by whoever calls this. Nothing else may write to the same bytes: appending meanwhile is fine. Of a queue that ``is_stopped``, what a crash
-    left behind the last checkpoint of a topic's log is passed over: a start cuts it, and takes it from the journal.
-    ``reached`` is told of the points at which tests end the process.
+    An intent that was left behind is finished before this, by the caller. Nothing else may write to the same bytes:
+    appending meanwhile is fine. Of a queue that ``is_stopped``, what a crash left behind the last checkpoint of a
+    topic's log is passed over: a start cuts it, and takes it from the journal. ``reached`` is told of the points at
+    which tests end the process.
     """
     report = RedactionReport(users=sorted(users))
     yield report

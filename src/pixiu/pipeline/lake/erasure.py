@@ -17,6 +17,8 @@ import pyarrow.parquet as pq
 
 from pixiu.pipeline.lake.schema import ERASURE_SCHEMAS, LAKE_SCHEMAS, MART_SCHEMAS
 from pixiu.pipeline.lake.table import THROUGH, LakeTable
+from pixiu.pipeline.source.decode import Wanted, decode
+from pixiu.pipeline.source.journal import JournalFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,10 +26,10 @@ if TYPE_CHECKING:
 
     from pixiu.pipeline.lake.table import DataFile
 
-__all__ = ["Blanked", "blank_lake", "erased_users_in"]
+__all__ = ["Blanked", "blank_lake", "erased_users_in", "note_erasures"]
 
-BLANKED = "pixiu.blanked"
-"""The event through which erasures were looked for in a table's files."""
+BLANKED, ERASED = "pixiu.blanked", "pixiu.erased"
+"""Positions of a table: the event through which its files were looked into, and the newest erasure known then."""
 
 _BATCH_ROWS = 65_536
 
@@ -89,6 +91,30 @@ def blank_lake(lake: Path) -> list[Blanked]:
     return done
 
 
+def note_erasures(data: Path, lake: Path) -> int:
+    """Note erasures that the log has and the archive has not read yet, so that nobody waits for its next run.
+
+    Returns how many. The archive's own run leaves out whom it finds here.
+    """
+    erasures = LakeTable(lake, "erasures", ERASURE_SCHEMAS["erasures"])
+    known = erased_users_in(erasures)
+    log = JournalFolder(data)
+    wanted = Wanted.rows_of("changes")
+    batches = [
+        batch for part in log.plan(max(erasures.through, log.first_event_id() - 1), log.end().event_id)
+        for batch in decode(part, wanted)
+    ]  # fmt: skip
+    table = pa.Table.from_batches(batches, schema=wanted.schema)
+    is_new = pc.and_(
+        pc.equal(table.column("what"), "erased"),
+        pc.invert(pc.is_in(table.column("user_id"), pa.array(known, pa.int64()))),
+    )
+    found = table.filter(is_new).select(["user_id", "event_id", "accepted_at"])
+    if found.num_rows:
+        _append(erasures, found, erasures.through, erasures.through)
+    return int(found.num_rows)
+
+
 def erased_users_in(erasures: LakeTable) -> set[int]:
     """Everyone whom the table names."""
     found: set[int] = set()
@@ -109,13 +135,21 @@ def _note(erasures: LakeTable, changes: LakeTable) -> None:
         table = pq.read_table(changes.folder / file.path, columns=["what", "user_id", "event_id", "accepted_at"])
         is_new = pc.and_(pc.equal(table.column("what"), "erased"), pc.greater(table.column("event_id"), after))
         rows.append(table.filter(is_new).select(["user_id", "event_id", "accepted_at"]))
-    found = pa.concat_tables(rows).rename_columns(["user", "event_id", "at"]) if rows else None
+    found = pa.concat_tables(rows) if rows else None
+    if found is not None:
+        known = pa.array(erased_users_in(erasures), pa.int64())
+        found = found.filter(pc.invert(pc.is_in(found.column("user_id"), known)))
     if found is None or not found.num_rows:
         erasures.replace([], None, why="nobody was erased", positions={THROUGH: through})
         return
+    _append(erasures, found, after, through)
+
+
+def _append(erasures: LakeTable, found: Any, after: int, through: int) -> None:
     folder = erasures.new_folder(f"{through:020d}")
     (erasures.folder / folder).mkdir(parents=True)
-    pq.write_table(found.cast(erasures.schema), erasures.folder / folder / "erasures.parquet")
+    rows = found.rename_columns(["user", "event_id", "at"]).cast(erasures.schema)
+    pq.write_table(rows, erasures.folder / folder / "erasures.parquet")
     erasures.append(folder, after=after, through=through)
 
 
@@ -126,10 +160,8 @@ def _blank(
     theirs: Callable[[Any, Any], Any],
     columns: tuple[str, ...],
 ) -> Blanked:
-    looked = table.position(BLANKED)
-    files = [
-        file for file in table.files() if looked < newest or file.event_max is None or file.event_max > looked
-    ]
+    looked, known, through = table.position(BLANKED), table.position(ERASED), table.through
+    files = [file for file in table.files() if known < newest or file.event_max is None or file.event_max > looked]
     if not files:
         return Blanked(table.name, 0, 0, 0)
     folder = table.new_folder("erased")
@@ -142,8 +174,8 @@ def _blank(
             _rewrite(table, file, table.folder / folder / f"{len(gone):05d}.parquet", users, theirs, columns)
             gone.append(file)
             rows += count
-    positions = {BLANKED: max(newest, table.through)}
-    if gone or positions[BLANKED] > looked:
+    if gone or through > looked or newest > known:
+        positions = {BLANKED: through, ERASED: newest}
         table.replace(gone, folder if gone else None, why="erasure", positions=positions)
     return Blanked(table.name, len(files), len(gone), rows)
 

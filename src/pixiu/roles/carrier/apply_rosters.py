@@ -100,12 +100,12 @@ class RosterApplier:
         self._users.put(profile)
 
     def _erased(self, _: LogRecord, parsed: Record) -> None:
-        """A number and a public id stay; the profile, both sides of contacts, and blocks go. Groups were left before."""
+        """Number and public id stay; the profile, contacts at both sides, and blocks go. Groups were left before."""
         number = parsed.erased.user
         before = self._users.get(number)
         if before is None:
             raise ValueError(f"there is no user {number} to erase")
-        for peer, _ in self._contacts.of(number):
+        for peer, _at in self._contacts.of(number):
             self._contacts.unlink(peer, number)
             self._contacts.unlink(number, peer)
         for peer in self._contacts.blocked_by(number):
