@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pixiu.cli.calling import Caller, Token, Url
+from pixiu.cli.options import Token, Url
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import bytes_text, print_json, print_rows, progress
 from pixiu.model.errors import ConfigError, NotFound, Unavailable
@@ -58,6 +58,8 @@ def redaction_of(data: Path | None, url: str | None, token: str | None) -> dict[
     if holder is not None and holder.http is None:
         raise Unavailable(f"a node without HTTP runs on {directory} (pid {holder.pid}); stop it first")
     if url is not None or holder is not None:
+        from pixiu.cli.calling import Caller
+
         with progress("redacting", None):
             answer = Caller(url, token, data).post("/v1/admin/redact", {}, timeout_seconds=REDACTION_SECONDS)
             return dict(answer)
