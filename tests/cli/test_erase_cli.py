@@ -55,7 +55,8 @@ def test_a_server_that_runs_erases_goes_on_and_a_follower_is_redacted_by_its_own
         assert "for admins" in refused.stderr, refused.stderr
         done = places(run("pipeline", "erase", "alice", "--data", node.data, "--yes", "--json"))
         assert done["store bodies"]["found"] == done["store bodies"]["removed"]
-        assert (done["journal"]["found"], done["journal"]["remains"]) == (11, "")  # five messages, five notifications, the profile
+        # Five messages, five notifications, the profile.
+        assert (done["journal"]["found"], done["journal"]["remains"]) == (11, "")
         assert "redact is run on each" in done["followers"]["remains"] and done["backups"]["remains"]
         assert httpx.get(f"{node.url}/readyz").status_code == 200
         shown = node.act(node.token("bob"), "history", **{"with": "alice"})["messages"]
