@@ -23,7 +23,7 @@ def answer(data: Path, text: str) -> list[tuple[Any, ...]]:
     return query_duckdb(data, text)[1]
 
 
-@pytest.mark.feature("P40", "R20")
+@pytest.mark.feature("R20")
 def test_files_are_written_again_without_what_an_erased_user_wrote(data: Path) -> None:
     asyncio.run(talk(data))
     make_lake(data)
