@@ -19,6 +19,7 @@ PATHS = (
     ("GET", "/v1/admin/topics"),
     ("GET", "/v1/admin/topics/pixiu.main/tail"),
     ("GET", "/v1/admin/audit"),
+    ("POST", "/v1/admin/redact"),
 )
 
 

@@ -93,6 +93,7 @@ SCRIPT: list[tuple[str, str, dict[str, object]]] = [
     ("admin", "system", {"to": "bob", "text": "x"}),
     ("admin", "broadcast", {"group": "g", "text": "x"}),
     ("admin", "push", {"uids": ["bob"], "msg_bodies": ["x", {"@type": "t", "value": ""}], "msg_options": 7}),
+    ("admin", "erase_user", {"user": "carol"}),
     ("bob", "contacts", {}),
     ("bob", "history", {}),
     ("bob", "history", {"with": "alice", "limit": 1}),

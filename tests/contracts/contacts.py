@@ -74,3 +74,13 @@ class ContactsContract(StoresCase):
         assert self.contacts.of(1) == [(3, 100)]
         assert self.contacts.is_blocked(1, 2)
         assert not self.contacts.is_blocked(1, 3)
+
+    def test_whom_someone_blocks_is_listed(self) -> None:
+        for peer in (9, 3):
+            self.contacts.block(1, peer, is_blocked=True)
+        self.contacts.link(1, 5, 100)
+        self.contacts.block(2, 1, is_blocked=True)
+        assert self.contacts.blocked_by(1) == [3, 9]
+        self.settle()
+        self.contacts.block(1, 3, is_blocked=False)
+        assert self.contacts.blocked_by(1) == [9]

@@ -197,3 +197,17 @@ class GroupsContract(StoresCase):
         self.settle()
         assert self.users_at(None) == list(range(1, 1201))
         assert self.users_at(600) == list(range(1, 601))
+
+    def test_groups_that_were_left_are_known_also_when_the_stay_is_forgotten(self) -> None:
+        self.groups.put(Group(1, "a", "", "", 7))
+        self.groups.put_member(1, member(7, 10))
+        self.groups.put_member(2, member(7, 11))
+        assert self.groups.past_groups_of(7) == []
+        self.groups.put_member(2, member(7, 11, left=20))
+        self.groups.put_member(2, member(7, 30))
+        assert self.groups.past_groups_of(7) == [2]
+        self.settle()
+        self.groups.forget_left(100)
+        self.settle()
+        assert (self.groups.past_groups_of(7), self.groups.groups_of(7)) == ([2], [1, 2])
+        assert self.groups.past_groups_of(8) == []

@@ -56,3 +56,12 @@ class UsersContract(StoresCase):
         assert self.users.all() == sorted(numbers)
         self.settle()
         assert self.users.all() == sorted(numbers)
+
+    def test_an_erased_user_is_a_number_and_a_public_id(self) -> None:
+        self.users.put(Profile(7, "amy", "Amy", "a", {"x": "y"}, 5))
+        self.settle()
+        erased = Profile(7, "amy", "", created_at=5, is_erased=True)
+        self.users.put(erased)
+        self.settle()
+        assert self.users.get(7) == erased
+        assert self.users.number_of("amy") == 7

@@ -153,6 +153,7 @@ REFUSED: list[tuple[str, object, type[PixiuError], str]] = [
     ("system", SEND, NotAllowed, "for admins"),
     ("broadcast", GSEND, NotAllowed, "for admins"),
     ("push", {}, NotAllowed, "for admins"),
+    ("erase_user", {"user": "bob"}, NotAllowed, "for admins"),
     ("sned", {}, RequestError, "no action 'sned'; did you mean 'send'?"),
     (5, {}, RequestError, "no action '5'"),  # type: ignore[list-item]
 ]
@@ -172,6 +173,8 @@ REFUSED_TO_ADMINS: list[tuple[str, Params, type[PixiuError], str]] = [
     ("push", {"exclusive_msg_options": {"bob": 9}, "uids": ["bob"]}, RequestError, "0 to 7"),
     ("system", {"text": "x"}, RequestError, "to is missing"),
     ("broadcast", {"text": "x"}, RequestError, "group is missing"),
+    ("erase_user", {}, RequestError, "user is missing"),
+    ("erase_user", {"user": "nobody"}, NotFound, "no user"),
 ]
 
 

@@ -15,10 +15,10 @@ from pixiu.pipeline.source.journal import JournalFolder
 __all__ = ["make_lake"]
 
 
-def make_lake(data: Path) -> None:
-    """Every table of the archive; what Spark derives (conversation, day, bucket) is null."""
+def make_lake(data: Path, *, through: int | None = None) -> None:
+    """Every table of the archive, through an event; what Spark derives (conversation, day, bucket) is null."""
     folder = JournalFolder(data)
-    end = folder.end().event_id
+    end = folder.end().event_id if through is None else through
     for name, schema in LAKE_SCHEMAS.items():
         table = LakeTable(Place(data).lake, name, schema)
         wanted = Wanted.rows_of(name)

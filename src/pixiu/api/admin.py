@@ -40,6 +40,7 @@ class AdminRoutes:
         self._administration = administration
         self._bytes_max = bytes_max
         self._is_auditing = False
+        self._is_redacting = False
 
     def routes(self) -> list[Route]:
         """All of them."""
@@ -54,6 +55,7 @@ class AdminRoutes:
             # A topic's name may hold a slash.
             Route("/v1/admin/topics/{name:path}/tail", self._tail, methods=["GET"]),
             Route("/v1/admin/audit", self._audit, methods=["GET"]),
+            Route("/v1/admin/redact", self._redact, methods=["POST"]),
         ]
 
     async def _admin(self, request: Request) -> Actor:
@@ -126,6 +128,18 @@ class AdminRoutes:
             return json_answer(await self._administration.audit(at_least, before))
         finally:
             self._is_auditing = False
+
+    async def _redact(self, request: Request) -> Response:
+        actor = await self._admin(request)
+        if self._is_redacting:
+            raise Overloaded("a redaction runs already: it reads the whole log", retry_after_ms=5000)
+        self._is_redacting = True
+        try:
+            report = await self._administration.redact()
+        finally:
+            self._is_redacting = False
+        log.info("redacted by an admin", extra={"admin": actor.user, "messages": report["messages"]})
+        return json_answer(report)
 
 
 def _page(request: Request, *more: str) -> tuple[Params, int, int]:

@@ -45,6 +45,10 @@ class Administration(Protocol):
         """The newest messages of a topic, or those behind an event id; raises ``NotFound``."""
         ...
 
+    async def redact(self) -> Answer:
+        """Blank what erased users wrote in this node's files; returns where was looked and what was found."""
+        ...
+
     async def audit(self, at_least: int, before: int | None) -> Answer:
         """The books of messages accepted within these times."""
         ...

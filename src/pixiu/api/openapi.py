@@ -131,6 +131,11 @@ def _admin_paths() -> Schema:
     names = [_in_query("after", {"type": "string", "maxLength": 128}), some[1]]
     name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
     tail = [name, some[0], _in_query("limit", {"type": "integer", "minimum": 1, "maximum": 200})]
+    counted = ("segments", "records", "messages", "topic_files", "topic_messages", "delays", "bytes")
+    redaction = thing(
+        {"users": list_of(TEXT), **dict.fromkeys(counted, whole), "finished_before": {"type": "boolean"}},
+        required=("users", *counted),
+    )
     waiting = thing({"scheduled": list_of(ref("Message")), "has_more": {"type": "boolean"}})
     return {
         "/v1/admin/stats": {
@@ -161,6 +166,9 @@ def _admin_paths() -> Schema:
         },
         "/v1/admin/audit": {
             "get": admin("audit", "Prove that nothing was lost.", ref("Audit"), parameters=times)
+        },
+        "/v1/admin/redact": {
+            "post": admin("redact", "Blank in the files what erased users wrote.", redaction)
         },
     }  # fmt: skip
 

@@ -43,6 +43,7 @@ def list_of(item: Schema, **more: object) -> Schema:
 TEXT: Schema = {"type": "string"}
 FLAG: Schema = {"type": "boolean"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
+COUNTS: Schema = {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}}
 RATE: Schema = {"type": "number", "minimum": 0, "description": "Per second."}
 TIME: Schema = {"type": "integer", "description": "Milliseconds since the epoch."}
 ID: Schema = {"type": "string", "pattern": "^[0-9]+$", "description": "A 64-bit number, as a text."}
@@ -117,7 +118,7 @@ OF_VERB: dict[tuple[str, str], Schema] = {
 """Params that one verb takes in its own way."""
 
 REQUIRED: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("contact", "unlink", "block", "unblock"), ("user",)),
+    **dict.fromkeys(("contact", "unlink", "block", "unblock", "erase_user"), ("user",)),
     **dict.fromkeys(("group", "join", "quit", "gsend", "broadcast"), ("group",)),
     **dict.fromkeys(("send", "system"), ("to",)),
     "manage": ("group", "user", "op"),
@@ -155,6 +156,10 @@ RESULTS: dict[str, Schema] = {
     "receipt": thing({"marked": COUNT}, required=("marked",)),
     "scheduled": thing({"scheduled": list_of(ref("Message"))}, required=("scheduled",)),
     "push": thing({"message_ids": list_of(ID), "at": TIME}, required=("message_ids",)),
+    "erase_user": thing(
+        {"user": NAME, "number": ID, "event_id": ID, "at": TIME, "found": COUNTS, "remains": COUNTS},
+        required=("user", "number", "event_id", "at", "found", "remains"),
+    ),
 }
 
 _HISTOGRAM = thing(

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
 from time import monotonic
-from typing import Annotated, Any
+from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-import typer
-
+from pixiu.cli.options import DEFAULT_URL, Token, Url
 from pixiu.cli.queue.asking import DEFAULT_DATA
 from pixiu.config.security import SecuritySettings
 from pixiu.model.errors import (
@@ -34,22 +33,9 @@ from pixiu.runtime.datadir import find_server
 
 __all__ = ["Caller", "Token", "Url", "find_url", "make_token"]
 
-DEFAULT_URL = "http://127.0.0.1:8400"
 TIMEOUT_SECONDS = 60.0
 OWN_TOKEN_MS = 60_000
 ANSWER_BYTES_MAX = 64 * 2**20
-
-Url = Annotated[
-    str | None,
-    typer.Option("--url", metavar="URL", help=f"Where Pixiu serves HTTP.  [default: {DEFAULT_URL}, or as --data says]"),
-]
-Token = Annotated[
-    str | None,
-    typer.Option(
-        "--token", metavar="TOKEN", envvar="PIXIU_TOKEN",
-        help="An admin's token.  [default: one is made with the key in --data]",
-    ),
-]  # fmt: skip
 
 _ERRORS: dict[str, type[PixiuError]] = {
     kind.code: kind
@@ -83,9 +69,9 @@ class Caller:
         """Ask."""
         return self._call("GET", path, None, timeout_seconds)
 
-    def post(self, path: str, content: object) -> Any:
+    def post(self, path: str, content: object, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Any:
         """Tell."""
-        return self._call("POST", path, json.dumps(content, ensure_ascii=False).encode(), TIMEOUT_SECONDS)
+        return self._call("POST", path, json.dumps(content, ensure_ascii=False).encode(), timeout_seconds)
 
     def _call(self, method: str, path: str, body: bytes | None, timeout_seconds: float) -> Any:
         headers = {"Authorization": f"Bearer {self._bearer()}", "Content-Type": "application/json"}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pixiu.cli.erase import erase
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json, parse_duration_ms
 from pixiu.cli.queue.output import bytes_text, print_json, print_rows, progress
 from pixiu.model.errors import ConfigError, NotFound
@@ -174,6 +175,9 @@ def compact(
         print_json([dict(zip(("table", "before", "after", "rewritten"), row, strict=True)) for row in rows])
     else:
         print_rows(("table", "files before", "files after", "rewritten"), rows)
+
+
+app.command("erase")(erase)
 
 
 def _require_log(data: Path) -> None:

@@ -8,6 +8,7 @@ from pixiu.im.contacts import block, contact, contacts, unblock, unlink
 from pixiu.im.content import CONTENT
 from pixiu.im.context import Context
 from pixiu.im.draft import Accepted, Actor, Answer, Draft, Params, Scheduling, UnknownUsers, Unscheduling, Verb
+from pixiu.im.erasing import erase_user
 from pixiu.im.groups import create_group, group, join, quit  # noqa: A004 - the seed's name
 from pixiu.im.members import manage
 from pixiu.im.messages import broadcast, gsend, recall, send, system
@@ -66,6 +67,7 @@ VERBS: dict[str, Verb] = {
         Verb("system", system, CONTENT | {"to"}, is_for_admins=True, needs_user=False),
         Verb("broadcast", broadcast, CONTENT | {"group"}, is_for_admins=True, needs_user=False),
         Verb("push", push, PUSH, is_for_admins=True, needs_user=False),
+        Verb("erase_user", erase_user, _ONE_USER, is_for_admins=True, needs_user=False),
     )
 }
 """Every action on messages, users and groups. Live rooms, presence and search have their own roles."""

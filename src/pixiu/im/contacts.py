@@ -91,6 +91,9 @@ def contacts_of(context: Context, user: int) -> Answer:
     rows: list[tuple[int, int, Answer]] = []
     for peer, at in stores.contacts.of(user):
         profile = stores.users.get(peer)
+        if profile is not None and profile.is_erased:
+            unread.pop(Direct(peer), None)
+            continue
         shown: Answer = {
             "user": profile.public_id if profile else str(peer),
             "name": profile.name if profile else "",

@@ -88,6 +88,8 @@ class Context:
             return
         if number == 0 and actor.is_admin:
             return
+        if self.directory.is_erased(number):
+            raise Unauthenticated(f"the user with the number {number} was erased")
         if self.creates_users and own_number(str(number)) == number:
             raise UnknownUsers([str(number)])
         raise Unauthenticated(f"there is no user with the number {number}")

@@ -16,12 +16,19 @@ from pixiu.model.names import SYSTEM, check_public_id
 if TYPE_CHECKING:
     from pixiu.ports.stores import Stores
 
-__all__ = ["NAMES_MAX", "Directory"]
+__all__ = ["NAMES_MAX", "Directory", "Erased"]
 
 NAMES_MAX = 200_000
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+class Erased(NotFound):
+    """A user who was erased: nobody may write to one, and nobody gets the public id again."""
+
+    def __init__(self, public_id: str) -> None:
+        super().__init__(f"user {public_id!r} was erased")
 
 
 class Directory:
@@ -32,6 +39,10 @@ class Directory:
         self._names_max = names_max
         self._user_numbers: dict[str, int] = {}
         self._user_names: dict[int, str] = {0: SYSTEM}
+        self._present: dict[int, None] = {}
+        """Users of whom it is known that they were not erased."""
+        self._barred: dict[int, None] = {}
+        """Users whose erasure is on its way, or has just been applied; the stores know of the others."""
         self._group_numbers: dict[str, int] = {}
         self._group_names: dict[int, str] = {}
 
@@ -40,8 +51,33 @@ class Directory:
     def knows_user(self, number: int) -> bool:
         """Is there a user with this number?"""
         if number in self._user_names:
-            return number != 0
-        return self._learn_user(number) is not None
+            return number != 0 and not self.is_erased(number)
+        return self._learn_user(number) is not None and not self.is_erased(number)
+
+    def is_erased(self, number: int) -> bool:
+        """Was this user erased, or is that on its way?"""
+        if number in self._barred:
+            return True
+        if number in self._present:
+            return False
+        profile = self._stores.users.get(number)
+        if profile is None or not profile.is_erased:
+            if profile is not None:
+                remember(self._present, number, None, self._names_max)
+            return False
+        remember(self._barred, number, None, self._names_max)
+        return True
+
+    def bar(self, number: int) -> None:
+        """An erasure begins, or was applied: from now on there is no such user."""
+        remember(self._barred, number, None, self._names_max)
+        self._present.pop(number, None)
+        public_id = self.user_name(number)
+        self._user_numbers.pop(public_id, None)
+
+    def unbar(self, number: int) -> None:
+        """An erasure has failed. Unless one was applied before, the user is there as ever."""
+        self._barred.pop(number, None)
 
     def user(self, public_id: object, what: str = "user") -> int:
         """The number of a user who must exist. ``what`` is the param's name."""
@@ -51,6 +87,14 @@ class Directory:
                 return number
         checked = check_public_id(public_id_text(public_id, what), what=what)
         number = self._find_user(checked)
+        if number is None:
+            raise UnknownUsers([checked])
+        return number
+
+    def any_user(self, public_id: object, what: str = "user") -> int:
+        """The number of a user who must have existed: what was said with one who was erased can still be read."""
+        checked = check_public_id(public_id_text(public_id, what), what=what)
+        number = self._user_numbers.get(checked) or self._stores.users.number_of(checked)
         if number is None:
             raise UnknownUsers([checked])
         return number
@@ -68,6 +112,13 @@ class Directory:
         """The number of a user who may exist."""
         return self._find_user(public_id)
 
+    def known_user(self, public_id: str) -> int | None:
+        """The number of a user who may exist; none of one who was erased."""
+        try:
+            return self._find_user(public_id)
+        except Erased:
+            return None
+
     def user_name(self, number: int) -> str:
         """A user's public id; the number itself while the user is not there yet."""
         return self._user_names.get(number) or self._learn_user(number) or str(number)
@@ -77,6 +128,8 @@ class Directory:
         if number is None:
             number = self._stores.users.number_of(public_id)
             if number is not None:
+                if self.is_erased(number):
+                    raise Erased(public_id)
                 remember(self._user_numbers, public_id, number, self._names_max)
         return number
 

@@ -24,6 +24,7 @@ __all__ = [
     "Actor",
     "Answer",
     "Draft",
+    "Erasing",
     "Outcome",
     "Params",
     "Scheduling",
@@ -121,7 +122,20 @@ class Unscheduling(NamedTuple):
     schedule_id: int
 
 
-Outcome = Draft | Answer | Scheduling | Unscheduling
+class Erasing(NamedTuple):
+    """A user who is to be erased."""
+
+    user: int
+    records: list[Record]
+    """Groups are left, then the erasure itself."""
+    given_up: Record | None
+    """A ledger, right before the erasure: what waits in the user's inboxes is dead."""
+    schedules: list[int]
+    """Scheduled sends that are dropped."""
+    answer: Callable[[Accepted], Answer]
+
+
+Outcome = Draft | Answer | Scheduling | Unscheduling | Erasing
 
 
 class UnknownUsers(NotFound):

@@ -105,7 +105,11 @@ def group_view(context: Context, actor: Actor, shown: Group, *, offset: int = 0)
         view["has_more"] = offset + len(page) < len(members)
     if own is not None and own.role >= Role.ADMIN:
         requests = context.stores.groups.requests(shown.number)[:MEMBERS_SHOWN_MAX]
-        view["requests"] = [{"user": context.directory.user_name(user), "at": at} for user, at in requests]
+        view["requests"] = [
+            {"user": context.directory.user_name(user), "at": at}
+            for user, at in requests
+            if not context.directory.is_erased(user)
+        ]
     return view
 
 

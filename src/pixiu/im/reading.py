@@ -37,7 +37,7 @@ def conversation_of(context: Context, actor: Actor, params: Params) -> Conversat
         return InGroup(number)
     if peer is None:
         return None
-    return Direct(0) if peer in (SYSTEM, 0) else Direct(context.directory.user(peer, "with"))
+    return Direct(0) if peer in (SYSTEM, 0) else Direct(context.directory.any_user(peer, "with"))
 
 
 def page_limit(context: Context, params: Params) -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pixiu.im import params as read
 from pixiu.im.content import send_key
+from pixiu.im.directory import Erased
 from pixiu.im.draft import Actor, Answer, Draft, Params, Scheduling, Unscheduling, drafted
 from pixiu.im.messages import check_may_say, check_may_send, gsend, send, sent
 from pixiu.model.errors import NotFound, RequestError, TooLarge
@@ -67,6 +68,9 @@ def _chat(waiting: Scheduled) -> MsgChat:
 
 def fired(context: Context, record: Record, event_id: int) -> Draft:
     """A scheduled send whose time has come, by this event: said now, if its author still may."""
+    for user in (record.actor, record.to):
+        if context.directory.is_erased(user):
+            raise Erased(context.directory.user_name(user))
     if record.to:
         check_may_send(context, record.actor, record.to)
     else:

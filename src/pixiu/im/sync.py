@@ -38,7 +38,9 @@ def sync(context: Context, actor: Actor, params: Params) -> Answer:
     if count > context.settings.page_max:
         raise TooLarge(f"sync may name {context.settings.page_max} conversations at a time, not {count}")
     found = _Found(max(page_limit(context, params) // count, 1))
-    numbers = [(0 if peer == SYSTEM else context.directory.user(peer, "with"), last) for peer, last in peers.items()]
+    numbers = [
+        (0 if peer == SYSTEM else context.directory.any_user(peer, "with"), last) for peer, last in peers.items()
+    ]
     inside = [(context.directory.group(group), last) for group, last in groups.items()]
     for group, _ in inside:
         member_of(context, group, actor.user)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pixiu.im import params as read
+from pixiu.im.directory import Erased
 from pixiu.im.draft import Accepted, Actor, Answer, Draft, Params, drafted
 from pixiu.model.errors import Conflict, NotFound, TooLarge
 from pixiu.model.names import check_public_id, own_number
@@ -32,7 +33,10 @@ def create_user(context: Context, actor: Actor, params: Params) -> Draft:
     name = read.line(params, "name", bytes_max=NAME_BYTES_MAX)
     avatar = read.line(params, "avatar", bytes_max=AVATAR_BYTES_MAX)
     fields = _fields(params)
-    number = context.directory.find_user(public_id)
+    try:
+        number = context.directory.find_user(public_id)
+    except Erased as error:
+        raise Conflict(f"{error}; the id is not given again") from None
     if number is None:
         record = new_user(context, public_id, actor=actor.user, name=name, avatar=avatar or "", fields=fields)
         return drafted(record, lambda accepted: _created(context, public_id, accepted), key=user_key(public_id))
@@ -92,7 +96,7 @@ def user(context: Context, actor: Actor, params: Params) -> Answer:
 
 def _profile(context: Context, number: int) -> Profile:
     profile = context.stores.users.get(number)
-    if profile is None:
+    if profile is None or profile.is_erased:
         raise NotFound(f"there is no user with the number {number}")
     return profile
 

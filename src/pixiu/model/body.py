@@ -7,9 +7,9 @@ back to back are one message: a body is the record's bytes with field 1 appended
 from functools import lru_cache
 
 from pixiu.model.ids import snowflake_time_ms
-from pixiu.model.pixiu_pb2 import DELETED, GROUP, P2P, PLAIN, TEXT, MsgChat
+from pixiu.model.pixiu_pb2 import DELETE, DELETED, GROUP, P2P, PLAIN, SYSTEM, TEXT, MsgChat
 
-__all__ = ["body_of", "text_of", "tombstone"]
+__all__ = ["body_of", "is_written", "text_of", "tombstone"]
 
 _TAG = 0x08
 """Field 1, a varint."""
@@ -49,6 +49,12 @@ def tombstone(message_id: int, *, from_id: int, to_id: int, is_group: bool) -> b
         status=DELETED,
         chatType=GROUP if is_group else P2P,
     ).SerializeToString()
+
+
+def is_written(body: bytes) -> bool:
+    """Is this what a user wrote? Notices and recalls hold numbers only."""
+    chat = MsgChat.FromString(body)
+    return chat.chatType != SYSTEM and chat.msgType != DELETE
 
 
 def text_of(chat: MsgChat, length_max: int) -> str:

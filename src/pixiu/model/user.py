@@ -15,3 +15,5 @@ class Profile:
     avatar: str = ""
     fields: dict[str, str] = field(default_factory=dict)
     created_at: int = 0
+    is_erased: bool = False
+    """All that is left is the number and the public id, which nobody gets again."""

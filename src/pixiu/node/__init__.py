@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pixiu.node.device import Device
     from pixiu.node.embedded import EmbeddedNode
+    from pixiu.node.erasure import erase_stopped, redact_stopped
     from pixiu.node.serving import Node, Running, run_node
     from pixiu.node.stopped import open_store, rebuild, stopped_snapshot
     from pixiu.node.stores import audit_stopped, cut_stopped, rebuild_stores
@@ -20,9 +21,11 @@ __all__ = [
     "Running",
     "audit_stopped",
     "cut_stopped",
+    "erase_stopped",
     "open_store",
     "rebuild",
     "rebuild_stores",
+    "redact_stopped",
     "run_node",
     "stopped_snapshot",
 ]
@@ -34,9 +37,11 @@ _HOMES = {
     "Running": "serving",
     "audit_stopped": "stores",
     "cut_stopped": "stores",
+    "erase_stopped": "erasure",
     "open_store": "stopped",
     "rebuild": "stopped",
     "rebuild_stores": "stores",
+    "redact_stopped": "erasure",
     "run_node": "serving",
     "stopped_snapshot": "stopped",
 }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from pixiu.config import Settings
+from pixiu.node.erasure import redact_running
 from pixiu.node.letters import letter_view, scheduled_view
 from pixiu.node.stats import Doors, Stats
 from pixiu.node.stopped import open_store
@@ -104,6 +106,11 @@ class NodeAdministration:
     def tail(self, topic: str, after: int | None, limit: int) -> Answer:
         """The newest messages of a topic, or those behind an event id."""
         return self._topics.tail(topic, after, limit)
+
+    async def redact(self) -> Answer:
+        """Blank what erased users wrote in this node's own files."""
+        report = await redact_running(self._host)
+        return {**asdict(report), "users": [self._directory.user_name(user) for user in report.users]}
 
     async def audit(self, at_least: int, before: int | None) -> Answer:
         """Take the books now."""

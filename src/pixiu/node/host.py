@@ -44,12 +44,12 @@ class MessagingHost:
         self.log = EngineLog(engine)
         self._webhook: WebhookNotifications | None = None
         notifications = self._notifications(scheduler)
-        store, self.stores = ready_stores(root, self.log, _remaking())
+        self.store, self.stores = ready_stores(root, self.log, _remaking())
         try:
             self.messaging = Messaging(
                 self.log,
                 self.stores,
-                EmbeddedSessions(store),
+                EmbeddedSessions(self.store),
                 engine.clock,
                 scheduler,
                 settings,

@@ -105,7 +105,7 @@ class Messaging:
         self.carrier = Carrier(
             stores, queue, clock, scheduler, settings.carrier,
             wake=self.relay.wake, tell=self.relay.tell, say=lambda said: self.when_said(said),
-            remove=lambda removed: self.when_removed(removed),
+            remove=lambda removed: self.when_removed(removed), erase=self._erased,
             notify=self._notify, general=general.perform, schedule=self._fire,
             is_writer_busy=lambda: self._is_burst() and is_writer_busy(), is_present=self.relay.is_present,
         )  # fmt: skip
@@ -256,6 +256,13 @@ class Messaging:
                 done(None)
 
         self.proxy.fire(record.payload, record.event_id, answered)
+
+    def _erased(self, users: list[int]) -> None:
+        """They are known no more, and their sessions end."""
+        for user in users:
+            self.proxy.context.directory.bar(user)
+            for session in self.relay.sessions_of(user):
+                self.relay.kick(user, session.session_id, "erased")
 
     def _write_ledger(self, payload: bytes) -> None:
         """Append what became of entries, without waiting. A log that refuses gets it again a little later."""

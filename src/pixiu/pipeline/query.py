@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pixiu.model.errors import NotFound, RequestError
 from pixiu.pipeline.lake.place import Place
-from pixiu.pipeline.lake.schema import AUDIT_SCHEMAS, LAKE_SCHEMAS, MART_SCHEMAS
+from pixiu.pipeline.lake.schema import AUDIT_SCHEMAS, ERASURE_SCHEMAS, LAKE_SCHEMAS, MART_SCHEMAS
 from pixiu.pipeline.lake.table import LakeTable
 from pixiu.pipeline.views import VIEWS
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["open_duckdb", "query_duckdb", "query_spark"]
 
-TABLES = LAKE_SCHEMAS | MART_SCHEMAS | AUDIT_SCHEMAS
+TABLES = LAKE_SCHEMAS | MART_SCHEMAS | AUDIT_SCHEMAS | ERASURE_SCHEMAS
 Answer = tuple[list[str], list[tuple[Any, ...]]]
 
 

@@ -9,6 +9,7 @@ from pixiu.model.errors import ConfigError, Unavailable
 from pixiu.pipeline.cut import rows_of_cut, take_cut_of
 from pixiu.pipeline.jobs import audit, marts
 from pixiu.pipeline.lake.compaction import Compacted, compact, read_table
+from pixiu.pipeline.lake.erasure import blank_lake
 from pixiu.pipeline.lake.feed import Feed, Progress
 from pixiu.pipeline.lake.lock import LakeLock
 from pixiu.pipeline.lake.place import Place
@@ -125,6 +126,7 @@ class Pipeline:
             added[name] = feed.run(end)
         messages, changes = self.table("messages"), self.table("changes")
         compact(lambda: self.spark, messages, changes, only_recalls=True, reached=self._reached)
+        blank_lake(self.place.lake)
         return added
 
     # Marts.

@@ -24,6 +24,10 @@ class Contacts(Protocol):
         """Let ``user`` hear nothing of ``peer``, or again."""
         ...
 
+    def blocked_by(self, user: int) -> list[int]:
+        """Whom ``user`` blocks, by number."""
+        ...
+
     def is_blocked(self, user: int, peer: int) -> bool:
         """Does ``user`` block ``peer``?"""
         ...

@@ -46,6 +46,10 @@ class Groups(Protocol):
         """The groups that a user is in now, by number."""
         ...
 
+    def past_groups_of(self, user: int) -> list[int]:
+        """The groups that a user has ever left, by number, also where that stay is forgotten: for an erasure."""
+        ...
+
     def request(self, group: int, user: int, at: int) -> None:
         """Note that ``user`` asks to join; ``at`` 0 drops the request."""
         ...

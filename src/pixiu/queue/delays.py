@@ -78,6 +78,12 @@ class Delays:
         for key, value in self._store.scan(_DUE_PREFIX, _DUE_PREFIX + _BIG.pack(now_ms + 1)):
             yield _delayed(key, value)
 
+    def rows(self) -> Iterator[tuple[bytes, Delayed, bytes]]:
+        """Everything that waits, with its key, and what its value has before the payload."""
+        for key, value in self._store.scan(_DUE_PREFIX, bytes([_DUE_PREFIX[0] + 1])):
+            delayed = _delayed(key, value)
+            yield key, delayed, value[: len(value) - len(delayed.payload)]
+
     def after(self, event_id: int) -> Iterator[Delayed]:
         """All that wait with a greater event id, by event id."""
         for key, due in self._store.scan(_ID_PREFIX + _BIG.pack(event_id + 1), bytes([_ID_PREFIX[0] + 1])):

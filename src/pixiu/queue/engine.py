@@ -22,6 +22,7 @@ from pixiu.queue.messages import number_and_key
 from pixiu.queue.metrics import QueueCounters
 from pixiu.queue.record import Kind, decode_block, read_frames
 from pixiu.queue.recovery import find_end
+from pixiu.queue.redact import finish_redaction
 from pixiu.queue.segment import entries_of
 from pixiu.queue.state import FLUSHED_KEY, State, epoch_payload, pack_number
 from pixiu.queue.subscriptions import Subscriptions
@@ -116,6 +117,7 @@ class Engine:
         A follower does not know how much of its journal is committed: it shows again what it had shown, and the rest
         when its leader says so.
         """
+        finish_redaction(self.files)
         state = self.state
         applied = state.applied
         found = find_end(self.journal, applied, state.flushed, is_copy=is_follower)

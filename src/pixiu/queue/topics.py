@@ -234,11 +234,15 @@ class Topics:
                     oldest.log.close()
         return log
 
+    def flushed_end(self, topic: Topic) -> End:
+        """How far a checkpoint has flushed a topic's log."""
+        row = self._store.get(_END_PREFIX + _BIG.pack(topic.create_event_id))
+        return End() if row is None else End.unpack(row)
+
     def _open_log(self, topic: Topic) -> TopicLog:
         """Open a log; the first time since the start, cut what a crash left: torn, or unknown to the journal."""
         number = topic.create_event_id
-        row = self._store.get(_END_PREFIX + _BIG.pack(number))
-        flushed = End() if row is None else End.unpack(row)
+        flushed = self.flushed_end(topic)
         is_first = number not in self._checked
         log = TopicLog(
             self._files, topic.folder, segment_bytes=self._segment_bytes, durable=flushed if is_first else None

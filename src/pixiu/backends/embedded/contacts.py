@@ -54,6 +54,11 @@ class EmbeddedContacts:
         if wanted != flags:
             self._put(user, peer, wanted, at)
 
+    def blocked_by(self, user: int) -> list[int]:
+        """Whom ``user`` blocks, by number."""
+        rows = self._overlay.scan(*range1(CONTACT, user, -1, NUMBER_MAX))
+        return [int.from_bytes(key[9:], "big") for key, value in rows if _row.unpack(value)[0] & _BLOCKED]
+
     def is_blocked(self, user: int, peer: int) -> bool:
         """Does ``user`` block ``peer``?"""
         return self._row(user, peer)[0] & _BLOCKED != 0

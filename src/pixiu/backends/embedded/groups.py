@@ -20,6 +20,7 @@ from pixiu.backends.embedded.layout import (
     MEMBER,
     NUMBER_MAX,
     REQUEST,
+    WAS_IN,
     key1,
     key2,
     key3,
@@ -143,6 +144,7 @@ class EmbeddedGroups:
         for stay in stays:
             if stay.left and stay.left not in ends:
                 overlay.put(key3(LEFT, stay.left, group, user), b"")
+                overlay.put(key2(WAS_IN, user, group), b"")
         members = self._members.find(group)
         if members is not None:
             members.stays[user] = stays
@@ -164,6 +166,11 @@ class EmbeddedGroups:
     def groups_of(self, user: int) -> list[int]:
         """The groups that a user is in now, by number."""
         pairs = self._overlay.scan(*range1(GROUP_OF, user, -1, NUMBER_MAX))
+        return [int.from_bytes(key[9:], "big") for key, _ in pairs]
+
+    def past_groups_of(self, user: int) -> list[int]:
+        """The groups that a user has ever left, by number."""
+        pairs = self._overlay.scan(*range1(WAS_IN, user, -1, NUMBER_MAX))
         return [int.from_bytes(key[9:], "big") for key, _ in pairs]
 
     def request(self, group: int, user: int, at: int) -> None:

@@ -16,7 +16,9 @@ from pathlib import Path
 from rocksdict import (
     AccessType,
     BlockBasedOptions,
+    BottommostLevelCompaction,
     Cache,
+    CompactOptions,
     DBCompressionType,
     Options,
     Rdict,
@@ -161,6 +163,17 @@ class RocksKeyValue:
             self._db.flush_wal(True)
         except Exception as error:
             raise _translated(error, "cannot flush the store") from error
+
+    def compact(self) -> None:
+        """Write everything anew, so that what was deleted or replaced is in no file any more."""
+        options = CompactOptions()
+        options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
+        try:
+            self._db.flush(True)
+            self._db.compact_range(None, None, compact_opt=options)
+            self._db.flush_wal(True)
+        except Exception as error:
+            raise _translated(error, "cannot compact the store") from error
 
     def close(self) -> None:
         """Let go of the store."""

@@ -10,13 +10,14 @@ One byte for the table, then numbers of fixed width, big-endian, so that the ord
     META         "note:" name                                 what a record left behind for the appliers
     META         "layout"                                    ``LAYOUT`` of the program that has made these stores
     META         "life"                                      how often this node has been started
-    USER         user                                        created_at, JSON [public_id, name, avatar, fields]
+    USER         user                                        created_at, JSON [public_id, name, avatar, fields, erased]
     USER_NAME    public id (UTF-8)                           user
     CONTACT      user, peer                                  flags (1 linked, 2 blocked), time of adding
     GROUP        group                                       numbers and flags, JSON [public_id, name, avatar, fields]
     GROUP_NAME   public id (UTF-8)                           group
     MEMBER       group, user                                 stays, oldest first: role, muted, joined, left, …
     GROUP_OF     user, group                                 nothing: the user is a member now
+    WAS_IN       user, group                                 nothing: the user has left it, once at least
     LEFT         event id of the leaving, group, user        nothing: there is a stay to forget
     REQUEST      group, user                                 time of asking
     INBOXES      user                                        all inboxes in the order of opening: counts, platform
@@ -58,6 +59,7 @@ __all__ = [
     "UNREAD",
     "USER",
     "USER_NAME",
+    "WAS_IN",
     "key1",
     "key2",
     "key3",
@@ -68,7 +70,7 @@ __all__ = [
     "range_of",
 ]
 
-LAYOUT = 2
+LAYOUT = 3
 """Rises with every change of what is written here: stores of another layout are made again from the log."""
 
 META = b"\x01"
@@ -91,6 +93,7 @@ PRIVATE = b"\x11"
 TALK = b"\x12"
 TIMELINE = b"\x13"
 MARK = b"\x14"
+WAS_IN = b"\x15"
 
 NUMBER_MAX = 2**64 - 1
 """Above every number in a key."""

@@ -60,10 +60,10 @@ class EmbeddedUsers:
 
 
 def _encoded(profile: Profile) -> bytes:
-    words = [profile.public_id, profile.name, profile.avatar, profile.fields]
+    words = [profile.public_id, profile.name, profile.avatar, profile.fields, profile.is_erased]
     return _row.pack(profile.created_at) + _encode(words)
 
 
 def _decoded(user: int, value: bytes) -> Profile:
-    public_id, name, avatar, fields = _decode(value[_row.size :])
-    return Profile(user, public_id, name, avatar, fields, _row.unpack_from(value)[0])
+    public_id, name, avatar, fields, is_erased = _decode(value[_row.size :])
+    return Profile(user, public_id, name, avatar, fields, _row.unpack_from(value)[0], is_erased)

@@ -33,6 +33,10 @@ class MemoryContacts:
         else:
             self._blocked.discard((user, peer))
 
+    def blocked_by(self, user: int) -> list[int]:
+        """Whom ``user`` blocks, by number."""
+        return sorted(peer for owner, peer in self._blocked if owner == user)
+
     def is_blocked(self, user: int, peer: int) -> bool:
         """Does ``user`` block ``peer``?"""
         return (user, peer) in self._blocked

@@ -40,6 +40,7 @@ class MemoryGroups:
         self._numbers: dict[str, int] = {}
         self._stays: dict[int, dict[int, tuple[Member, ...]]] = {}
         self._requests: dict[int, dict[int, int]] = {}
+        self._past: dict[int, set[int]] = {}
 
     def number_of(self, public_id: str) -> int | None:
         """The number behind a public id."""
@@ -67,7 +68,9 @@ class MemoryGroups:
     def put_member(self, group: int, member: Member) -> None:
         """Add or change one."""
         by_user = self._stays.setdefault(group, {})
-        by_user[member.user] = with_stay(by_user.get(member.user, ()), member)
+        by_user[member.user] = stays = with_stay(by_user.get(member.user, ()), member)
+        if any(stay.left for stay in stays):
+            self._past.setdefault(member.user, set()).add(group)
 
     def members(self, group: int, *, at: int | None = None) -> list[Member]:
         """Who is a member (``at``: was one at that event id), by user number."""
@@ -81,6 +84,10 @@ class MemoryGroups:
     def groups_of(self, user: int) -> list[int]:
         """The groups that a user is in now, by number."""
         return sorted(group for group in self._stays if self.member(group, user))
+
+    def past_groups_of(self, user: int) -> list[int]:
+        """The groups that a user has ever left, by number."""
+        return sorted(self._past.get(user, ()))
 
     def request(self, group: int, user: int, at: int) -> None:
         """Note that ``user`` asks to join; ``at`` 0 drops the request."""

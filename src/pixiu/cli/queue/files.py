@@ -16,6 +16,7 @@ from pixiu.model.errors import ConfigError, NotFound, Unavailable
 from pixiu.queue.delays import HEAD
 from pixiu.queue.journal import FOLDER
 from pixiu.queue.record import MESSAGE_KINDS, Damage, Frame, Kind, Record, decode_block
+from pixiu.queue.redact import INTENT, finish_redaction
 from pixiu.queue.segment import Segment
 from pixiu.queue.verify import Report, Verifier
 from pixiu.runtime.datadir import DataDirectory, find_server
@@ -86,6 +87,7 @@ def verify(
 ) -> None:
     """Read everything, check every checksum, and compare topic logs with the journal."""
     _require_queue(data)
+    _finish_redaction(data)
     if repair or cut:
         _mend(data, cut=cut)
     is_running = find_server(data) is not None
@@ -162,6 +164,7 @@ def _require_queue(data: Path) -> None:
 def _records(data: Path, after: int) -> Iterator[tuple[Record, Frame]]:
     """Every record behind ``after``. Stops at an unfinished end; raises at damage."""
     _require_queue(data)
+    _finish_redaction(data)
     segments = _segments(SystemFiles(data))
     for number, segment in enumerate(segments):
         is_last = number + 1 == len(segments)
@@ -176,6 +179,13 @@ def _records(data: Path, after: int) -> Iterator[tuple[Record, Frame]]:
             if frame.last_event_id > after:
                 yield decode_block(frame.block), frame
         segment.close()
+
+
+def _finish_redaction(data: Path) -> None:
+    """A redaction that was killed leaves half a frame: nobody is to take that for damage."""
+    if (data / INTENT).exists() and find_server(data) is None:
+        with DataDirectory.open(data):
+            finish_redaction(SystemFiles(data))
 
 
 def _last_event_id(data: Path) -> int:

@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from pixiu.pipeline.records.schema import SCHEMAS
 
-__all__ = ["AUDIT_SCHEMAS", "BUCKETS", "LAKE_SCHEMAS", "MART_SCHEMAS", "ORDER"]
+__all__ = ["AUDIT_SCHEMAS", "BUCKETS", "ERASURE_SCHEMAS", "LAKE_SCHEMAS", "MART_SCHEMAS", "ORDER"]
 
 BUCKETS = 16
 """A day's conversations are spread over this many."""
@@ -73,6 +73,9 @@ MART_SCHEMAS = {
     ),
 }
 """Partial sums: rows of the same day or minute add up."""
+
+ERASURE_SCHEMAS = {"erasures": pa.schema([("user", pa.int64()), ("event_id", pa.int64()), ("at", _MOMENT)])}
+"""Who was erased, by which event, and when: what others that hold copies go by."""
 
 AUDIT_SCHEMAS = {
     "audit": pa.schema(

@@ -33,7 +33,7 @@ __all__ = ["TABLES", "unfold"]
 
 _WHATS = {
     10: "user", 11: "contact", 12: "block", 13: "group_info", 14: "member", 15: "recalled", 16: "receipt", 17: "read",
-    18: "inbox", 19: "push", 20: "ledger", 21: "limits",
+    18: "inbox", 19: "push", 20: "ledger", 21: "limits", 30: "erased",
 }  # fmt: skip
 """Fields of ``Record.what``."""
 
@@ -376,6 +376,10 @@ def _limits(parsed: Record, _: int) -> Iterator[Row]:
         yield {"what": "limit", "platform": platform, "number": number}
 
 
+def _erased(parsed: Record, _: int) -> Iterator[Row]:
+    yield {"what": "erased", "user_id": parsed.erased.user}
+
+
 _ROWS: dict[str, Callable[[Record, int], Iterator[Row]]] = {
     "user": _user,
     "contact": _contact,
@@ -388,6 +392,7 @@ _ROWS: dict[str, Callable[[Record, int], Iterator[Row]]] = {
     "inbox": _inbox,
     "push": _push,
     "limits": _limits,
+    "erased": _erased,
 }
 
 TABLES: dict[str, Callable[[_Batch], Any]] = {

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from pixiu.model.errors import CorruptData, Gone, NotFound, PixiuError
+from pixiu.model.errors import CorruptData, Gone, NotFound, PixiuError, Unavailable
 from pixiu.pipeline.source.schema import ENTRY
 from pixiu.queue.client import BlockingClient
 from pixiu.queue.index import ENTRY_BYTES
 from pixiu.queue.record import Damage, Frame, Kind, decode_block
 from pixiu.queue.recovery import whole_frame_after
+from pixiu.queue.redact import INTENT
 from pixiu.queue.segment import Segment, entries_of, segment_name
 from pixiu.runtime.datadir import find_server
 
@@ -115,6 +116,10 @@ class JournalFolder:
                     return End(client.hello().commit_event_id, 0)
             except PixiuError as error:
                 log.warning("the server does not answer, reading what its frames say is on disk: %s", error)
+        if holder is None and (self._data / INTENT).exists():
+            raise Unavailable(
+                f"a redaction was interrupted in {self._data}: finish it with pixiu queue redact --data {self._data}"
+            )
         whole, flushed, cut = self._tail()
         if holder is not None:
             return End(min(whole, flushed), 0)

@@ -46,6 +46,7 @@ class RosterApplier:
         self._timelines = stores.timelines
         self._reached = reached
         self._removed: list[Removed] = []
+        self._gone: list[int] = []
         self._changes: dict[str, Callable[[LogRecord, Record], None]] = {
             "user": self._user,
             "contact": self._contact,
@@ -54,6 +55,7 @@ class RosterApplier:
             "member": self._member,
             "recalled": self._recalled,
             "read": self._read,
+            "erased": self._erased,
         }
 
     def apply(self, record: LogRecord, parsed: Record) -> None:
@@ -77,18 +79,39 @@ class RosterApplier:
         removed, self._removed = self._removed, []
         return removed
 
+    def take_erased(self) -> list[int]:
+        """Who was erased since the last time."""
+        gone, self._gone = self._gone, []
+        return gone
+
     # Users and contacts.
 
     def _user(self, record: LogRecord, parsed: Record) -> None:
         change = parsed.user
         number = change.user or record.message_id
         before = self._users.get(number)
+        if before is not None and before.is_erased:
+            return
         public_id = before.public_id if before is not None else change.public_id
         if not number or not public_id:
             raise ValueError(f"user {number} has no public id")
         created_at = before.created_at if before is not None else parsed.at
         profile = Profile(number, public_id, change.name, change.avatar, dict(change.fields), created_at)
         self._users.put(profile)
+
+    def _erased(self, _: LogRecord, parsed: Record) -> None:
+        """Number and public id stay; the profile, contacts at both sides, and blocks go. Groups were left before."""
+        number = parsed.erased.user
+        before = self._users.get(number)
+        if before is None:
+            raise ValueError(f"there is no user {number} to erase")
+        for peer, _at in self._contacts.of(number):
+            self._contacts.unlink(peer, number)
+            self._contacts.unlink(number, peer)
+        for peer in self._contacts.blocked_by(number):
+            self._contacts.block(number, peer, is_blocked=False)
+        self._users.put(Profile(number, before.public_id, "", created_at=before.created_at, is_erased=True))
+        self._gone.append(number)
 
     def _contact(self, _: LogRecord, parsed: Record) -> None:
         change = parsed.contact

@@ -13,6 +13,7 @@ from pixiu.model.conversation import Direct, InGroup
 from pixiu.model.errors import Unavailable
 from pixiu.model.pixiu_pb2 import DELETE, SYSTEM, MemberChanged, MsgChat, Record
 from pixiu.model.timeline import GroupRow, PrivateRow, State
+from pixiu.roles.carrier.apply_erasure import TimelineErasure
 from pixiu.roles.carrier.audience import Audience, group_of
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class TimelineApplier:
         self._bodies = stores.bodies
         self._reached = reached
         self._audience = Audience(stores.groups, reached)
+        self._erasure = TimelineErasure(stores, reached)
         self._last: dict[int, int] = {}
         self._marked: list[Marked] = []
         self._said: list[Said] = []
@@ -72,6 +74,7 @@ class TimelineApplier:
             "recalled": self._recalled,
             "receipt": self._receipt,
             "read": self._read,
+            "erased": self._erased,
         }
 
     def apply(self, record: LogRecord, parsed: Record) -> None:
@@ -87,6 +90,11 @@ class TimelineApplier:
             if change is not None:
                 change(record, parsed)
         self._reached.timelines = event_id
+
+    @property
+    def is_midway(self) -> bool:
+        """Do the stores hold half a record?"""
+        return self._erasure.is_midway
 
     def take_marked(self) -> list[Marked]:
         """New receipts since the last time."""
@@ -205,6 +213,9 @@ class TimelineApplier:
                 new.append(message_id)
         if new:
             self._marked.append(Marked(sender, peer, new, change.is_delivered, change.is_read, parsed.at))
+
+    def _erased(self, record: LogRecord, parsed: Record) -> None:
+        self._erasure.erase(parsed.erased.user, record.event_id)
 
     # Reading.
 

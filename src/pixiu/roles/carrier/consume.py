@@ -84,13 +84,14 @@ class Carrier:
         limits: Limits | None = None,
         say: Callable[[list[Said]], object] | None = None,
         remove: Callable[[list[Removed]], object] | None = None,
+        erase: Callable[[list[int]], object] | None = None,
         notify: Performer | None = None,
         general: Performer | None = None,
         schedule: SchedulePerformer | None = None,
         is_writer_busy: Callable[[], bool] = lambda: False,
         is_present: Callable[[int], bool] = lambda _user: True,
     ) -> None:
-        """``say`` is told what large groups say, ``remove`` who left a group.
+        """``say`` is told what large groups say, ``remove`` who left a group, ``erase`` who was erased.
 
         ``notify``, ``general`` and ``schedule`` perform tasks, if given.
         """
@@ -112,6 +113,7 @@ class Carrier:
         self._tell = tell
         self._say = say
         self._remove = remove
+        self._erase = erase
         self._is_writer_busy = is_writer_busy
         self._is_present = is_present
         self._appliers = Appliers(stores, limits)
@@ -369,6 +371,9 @@ class Carrier:
         removed = appliers.rosters.take_removed()
         if removed and self._remove is not None:
             self._remove(removed)
+        erased = appliers.rosters.take_erased()
+        if erased and self._erase is not None:
+            self._erase(erased)
         said = appliers.timelines.take_said()
         if said and self._say is not None:
             self._say(said)
@@ -416,7 +421,7 @@ class Carrier:
         if self._commit_timer is not None:
             self._commit_timer.cancel()
             self._commit_timer = None
-        if self.dead.waiting or self._appliers.inboxes.is_midway:
+        if self.dead.waiting or self._appliers.inboxes.is_midway or self._appliers.timelines.is_midway:
             # A record that was skipped must be among the dead letters before anyone may forget it; and half a record
             # must not become durable: applied again, it would not find what it has removed.
             self._touch_later()

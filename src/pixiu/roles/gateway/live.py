@@ -111,7 +111,7 @@ class LiveActions:
         else:
             known = set(contacts)
             names = [read.public_id_text(each, "users") for each in read.objects(params, "users", count_max=most)]
-            numbers = [directory.find_user(name) for name in names]
+            numbers = [directory.known_user(name) for name in names]
             wanted = [number for number in dict.fromkeys(numbers) if number is not None and number in known]
         seen = [peer for peer in wanted if self._may_see(actor, peer)]
         self._watch(connection, seen)

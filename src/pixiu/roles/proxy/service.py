@@ -15,13 +15,25 @@ from google.protobuf.message import DecodeError
 
 from pixiu.im import VERBS
 from pixiu.im.context import Context
-from pixiu.im.draft import Accepted, Actor, Answer, Draft, Params, Scheduling, UnknownUsers, Unscheduling, Verb, drafted
+from pixiu.im.draft import (
+    Accepted,
+    Actor,
+    Answer,
+    Draft,
+    Erasing,
+    Params,
+    Scheduling,
+    UnknownUsers,
+    Unscheduling,
+    Verb,
+    drafted,
+)
 from pixiu.im.schedules import fired
 from pixiu.im.users import new_user, user_key
 from pixiu.model.errors import NotFound, Overloaded, PixiuError, RequestError, Unauthenticated
 from pixiu.model.names import check_platform, check_public_id
 from pixiu.model.pixiu_pb2 import InboxOpened, Record
-from pixiu.ports.log import SCHEDULE, Scheduled
+from pixiu.ports.log import MAIN, SCHEDULE, Scheduled
 from pixiu.roles.proxy.appends import Appends
 from pixiu.roles.proxy.rates import Rates
 from pixiu.roles.proxy.schedules import Schedules
@@ -175,6 +187,8 @@ class Proxy:
             self._schedule(actor.user, outcome, done)
         elif isinstance(outcome, Unscheduling):
             self._unschedule(outcome.schedule_id, done)
+        elif isinstance(outcome, Erasing):
+            self._erase(outcome, done)
         else:
             done(outcome)
 
@@ -247,6 +261,28 @@ class Proxy:
             self._refuse(error, done)
         else:
             done(answer)
+
+    # Users who are erased.
+
+    def _erase(self, erasing: Erasing, done: Done) -> None:
+        """Nobody writes to or as this user from now on; then drop what waits, and append the rest."""
+        directory = self.context.directory
+        directory.bar(erasing.user)
+        for schedule_id in erasing.schedules:
+            self._unschedule(schedule_id, lambda _: None)
+        *quits, erased = erasing.records
+        if quits:
+            first, *rest = quits
+            self._append(drafted(first, lambda accepted: {}, is_applied=False, then=rest), lambda _: None)
+        if erasing.given_up is not None:
+            self._log.publish(MAIN, erasing.given_up.SerializeToString())
+
+        def answered(answer: Answer | PixiuError) -> object:
+            if isinstance(answer, PixiuError):
+                directory.unbar(erasing.user)
+            return done(answer)
+
+        self._append(drafted(erased, erasing.answer), answered)
 
     # Users who are created on first use.
 

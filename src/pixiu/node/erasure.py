@@ -1,0 +1,183 @@
+"""Erasing a user from a node that does not run, and blanking the journal of any node: leader, follower, running or not.
+
+The report says where was looked, what was found and blanked there, and what remains until when: an erasure that nobody
+can check is a promise only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from pixiu.backends.embedded.keyvalue import LARGE, RocksKeyValue
+from pixiu.config import Settings
+from pixiu.node.embedded import EmbeddedNode
+from pixiu.node.stopped import open_store
+from pixiu.node.stores import STORES_FOLDER
+from pixiu.queue.journal import Journal
+from pixiu.queue.redact import RedactionReport, erased_users, finish_redaction, redact
+from pixiu.queue.state import State
+from pixiu.queue.topics import Topics
+from pixiu.runtime.datadir import DataDirectory
+from pixiu.runtime.files import SystemFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pixiu.node.host import MessagingHost
+    from pixiu.ports.files import Files
+    from pixiu.queue.redact import Redactable
+
+__all__ = [
+    "Place",
+    "StoppedQueue",
+    "erase_stopped",
+    "places_of_journal",
+    "places_of_stores",
+    "redact_running",
+    "redact_stopped",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One place that was searched."""
+
+    place: str
+    searched: str
+    """What of it was looked at."""
+    found: int
+    removed: int
+    remains: str = ""
+    """What stays there and until when; empty if nothing does."""
+
+    def as_json(self) -> dict[str, Any]:
+        """A row of the report."""
+        return asdict(self)
+
+
+class StoppedQueue:
+    """The files of a queue that nobody runs, opened as they are: nothing is recovered, nothing is cut."""
+
+    def __init__(self, root: Path) -> None:
+        settings = Settings()
+        self.store = open_store(root)
+        self.files: Files = SystemFiles(root)
+        self.journal = Journal(self.files, segment_bytes=settings.journal.segment_bytes)
+        self.topics = Topics(
+            self.files, self.store, segment_bytes=settings.topics.segment_bytes, open_max=settings.queue.open_topics_max
+        )
+        self.state = State(self.store, self.topics)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        for segment in self.journal.segments:
+            segment.close()
+        self.store.close()
+
+
+def redact_stopped(
+    root: Path,
+    progress: Callable[[int], object] = lambda messages: None,
+    *,
+    reached: Callable[[str], object] = lambda point: None,
+) -> RedactionReport:
+    """Blank what erased users wrote in the journal, the topic logs and the stores' files of a stopped node.
+
+    Doing it again finds nothing. The caller holds the directory's lock.
+    """
+    queue = StoppedQueue(root)
+    try:
+        report = _run(queue, progress, reached)
+        queue.store.compact()
+    finally:
+        queue.close()
+    reached("stores")
+    _compact_stores(root)
+    return report
+
+
+def _run(queue: Redactable, progress: Callable[[int], object], reached: Callable[[str], object]) -> RedactionReport:
+    was_unfinished = finish_redaction(queue.files)
+    report = RedactionReport()
+    *_, users = erased_users(queue)
+    for report in redact(queue, users, is_stopped=True, reached=reached):
+        progress(report.messages)
+    report.finished_before = was_unfinished
+    return report
+
+
+def _compact_stores(root: Path) -> None:
+    """What the stores have deleted is still in their files until these are written anew."""
+    folder = root / STORES_FOLDER
+    if folder.is_dir():
+        store = RocksKeyValue(folder, options=LARGE)
+        try:
+            store.compact()
+        finally:
+            store.close()
+
+
+async def redact_running(host: MessagingHost) -> RedactionReport:
+    """The same on a node that runs, a piece at a time between other work."""
+    queue = host.log.engine
+    users: list[int] = []
+    for found in erased_users(queue):
+        users = found
+        await asyncio.sleep(0)
+    report = RedactionReport()
+    for step in redact(queue, users, is_stopped=False):
+        report = step
+        await asyncio.sleep(0)
+    queue.windows.clear()
+    for store in (queue.state.store, host.store):
+        if isinstance(store, RocksKeyValue):
+            await asyncio.to_thread(store.compact)
+    return report
+
+
+def erase_stopped(
+    root: Path, user: str, progress: Callable[[int], object] = lambda messages: None
+) -> tuple[dict[str, Any], RedactionReport]:
+    """Erase a user of a node that does not run: from the log and the stores, then from the bytes of the journal."""
+
+    async def erase() -> dict[str, Any]:
+        async with EmbeddedNode(root) as node:
+            return await node.act(None, "erase_user", user=user)
+
+    erased = asyncio.run(erase())
+    with DataDirectory.open(root):
+        return erased, redact_stopped(root, progress)
+
+
+def places_of_stores(erased: dict[str, Any]) -> list[Place]:
+    """What an erasure found in the stores, store by store."""
+    found, remains = erased["found"], erased["remains"]
+    names = {
+        "profile": ("users", "the profile"),
+        "contacts": ("contacts", "both sides of the user's contacts"),
+        "blocks": ("contacts", "whom the user blocks"),
+        "groups": ("groups", "memberships"),
+        "timeline_rows": ("timelines", "the user's own timeline"),
+        "private_messages": ("bodies", "private messages that the user wrote"),
+        "group_messages": ("bodies", "group messages that the user wrote"),
+        "inbox_entries": ("inboxes", "what waited for the user"),
+        "unread_counts": ("unread", "the user's counts"),
+        "scheduled": ("schedules", "sends that waited for their time"),
+    }
+    return [
+        Place(f"store {store}", what, found[key], found[key] - remains[key], f"{remains[key]}" if remains[key] else "")
+        for key, (store, what) in names.items()
+    ]
+
+
+def places_of_journal(report: dict[str, Any]) -> list[Place]:
+    """What a redaction found in the files of the queue; ``report`` is a ``RedactionReport`` as JSON has it."""
+    messages, in_topics, delays = report["messages"], report["topic_messages"], report["delays"]
+    return [
+        Place("journal", f"{report['segments']} segments", messages, messages),
+        Place("topic logs", f"{report['topic_files']} files", in_topics, in_topics),
+        Place("delays", "records that wait for their time", delays, delays),
+    ]

@@ -1,0 +1,85 @@
+"""Erasures in the lake: who was erased is a table, and what they wrote is in no file any more."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from pixiu.node.embedded import EmbeddedNode
+from pixiu.node.erasure import erase_stopped
+from pixiu.node.stores import audit_stopped
+from pixiu.pipeline.checker import check_audit
+from pixiu.pipeline.lake.erasure import blank_lake, note_erasures
+from pixiu.pipeline.lake.place import Place
+from pixiu.pipeline.query import query_duckdb, tables_of
+from pixiu.runtime.datadir import DataDirectory
+from tests.node.test_erasure import MARK, found, talk
+from tests.pipeline.lakes import make_lake
+
+
+def answer(data: Path, text: str) -> list[tuple[Any, ...]]:
+    return query_duckdb(data, text)[1]
+
+
+@pytest.mark.feature("R20")
+def test_files_are_written_again_without_what_an_erased_user_wrote(data: Path) -> None:
+    asyncio.run(talk(data))
+    make_lake(data)
+    before = answer(data, "SELECT message_id, sender_id, kind, notice, send_id FROM lake_messages ORDER BY 1")
+    assert blank_lake(Place(data).lake) == []  # nobody was erased
+    erase_stopped(data, "alice")
+    assert [path for path in found(data) if not path.startswith("pipeline/lake/")] == []
+    make_lake(data)
+    alice = answer(data, "SELECT user_id FROM users WHERE public_id = 'alice'")[0][0]
+    done = {each.table: (each.rewritten, each.rows) for each in blank_lake(Place(data).lake)}
+    assert done["messages"] == (1, 62) and done["changes"][0] == 1
+    assert answer(data, 'SELECT "user" FROM lake_erasures') == [(alice,)]
+    says = f"SELECT count(*) FROM lake_messages WHERE sender_id = {alice} AND notice IS NULL AND kind != 'system'"
+    assert answer(data, f"{says} AND (text IS NOT NULL OR body IS NOT NULL)") == [(0,)]
+    assert answer(data, "SELECT count(*) FROM lake_messages WHERE text LIKE 'plain%'") == [(60,)]
+    assert answer(data, f"SELECT count(*) FROM lake_messages WHERE text LIKE '%{MARK}%'") == [(0,)]
+    after = answer(data, "SELECT message_id, sender_id, kind, notice, send_id FROM lake_messages ORDER BY 1")
+    assert after[: len(before)] == before  # ids, kinds and notices are what they were
+    for table in tables_of(data).values():
+        table.vacuum(0)
+    assert found(data) == []
+    for path in Place(data).lake.rglob("*.parquet"):
+        assert MARK not in str(pq.read_table(path).to_pylist()), path
+    assert [each.rows for each in blank_lake(Place(data).lake)] == [0, 0]
+    with DataDirectory.open(data):
+        books = audit_stopped(data)
+    assert books.balanced
+    checked = check_audit(data, books.cut)
+    assert checked["intended"] == books.intended and checked["dead"] == books.dead
+    assert checked["expected_waiting"] == books.waiting
+
+
+def test_what_comes_later_from_a_log_that_was_not_redacted_is_blanked_too(data: Path) -> None:
+    async def erase() -> None:
+        async with EmbeddedNode(data) as node:
+            await node.act(None, "erase_user", user="alice")
+
+    asyncio.run(talk(data))
+    asyncio.run(erase())
+    make_lake(data)
+    assert answer(data, f"SELECT count(*) FROM lake_messages WHERE text LIKE '{MARK}%'") != [(0,)]
+    blank_lake(Place(data).lake)
+    assert answer(data, f"SELECT count(*) FROM lake_messages WHERE text LIKE '{MARK}%'") == [(0,)]
+
+
+def test_an_erasure_that_the_archive_has_not_read_yet_is_noted_once_and_holds_for_what_comes(data: Path) -> None:
+    asyncio.run(talk(data))
+    make_lake(data, through=60)
+    erased, _ = erase_stopped(data, "alice")
+    lake = Place(data).lake
+    assert note_erasures(data, lake) == 1 and note_erasures(data, lake) == 0
+    blank_lake(lake)
+    make_lake(data)
+    assert answer(data, "SELECT count(*) FROM lake_messages WHERE text LIKE '%' || chr(0) || '%'") != [(0,)]
+    blank_lake(lake)
+    assert answer(data, "SELECT count(*) FROM lake_messages WHERE text LIKE '%' || chr(0) || '%'") == [(0,)]
+    assert answer(data, 'SELECT "user", event_id FROM lake_erasures') == [
+        (int(erased["number"]), int(erased["event_id"]))
+    ]
