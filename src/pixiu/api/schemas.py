@@ -71,6 +71,11 @@ PARAMS: dict[str, Schema] = {
     "enc": {"type": "string", "enum": list(ENCRYPTIONS)},
     "fields": FIELDS,
     "group": NAME,
+    "history": {
+        "type": "string",
+        "enum": ["all", "since_join"],
+        "description": "What members read of a group: all of it, or what was said since they joined.",
+    },
     "key_print": {"anyOf": [{"type": "string", "pattern": "^-?[0-9]{1,19}$"}, {"type": "integer"}]},
     "kind": {"type": "string", "enum": [kind for kind in KINDS if kind != "delete"]},
     "last": GIVEN_ID,
@@ -83,7 +88,9 @@ PARAMS: dict[str, Schema] = {
     "offset": COUNT,
     "op": {
         "type": "string",
-        "enum": ["approve", "refuse", "invite", "remove", "mute", "unmute", "admin", "member", "transfer"],
+        "enum": [
+            "approve", "refuse", "invite", "remove", "mute", "unmute", "admin", "member", "transfer", "history",
+        ],  # fmt: skip
     },
     "priority": {"type": "string", "enum": list(PRIORITIES)},
     "ref": {**GIVEN_ID, "description": "The message that this one is about."},
@@ -120,7 +127,7 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("contact", "unlink", "block", "unblock"), ("user",)),
     **dict.fromkeys(("group", "join", "quit", "gsend", "broadcast"), ("group",)),
     **dict.fromkeys(("send", "system"), ("to",)),
-    "manage": ("group", "user", "op"),
+    "manage": ("group", "op"),
     "recall": ("message_id",),
     "receipt": ("message_ids", "kind"),
     "schedule": ("at",),
@@ -239,7 +246,8 @@ COMPONENTS: dict[str, Schema] = {
     "Group": thing(
         {
             "group": TEXT, "name": TEXT, "avatar": TEXT, "owner": TEXT, "at": TIME, "needs_approval": FLAG,
-            "is_large": FLAG, "fields": FIELDS, "member_count": COUNT, "has_more": FLAG, "is_requested": FLAG,
+            "is_large": FLAG, "history": PARAMS["history"], "fields": FIELDS, "member_count": COUNT, "has_more": FLAG,
+            "is_requested": FLAG,
             "members": list_of(
                 thing({"user": TEXT, "role": TEXT, "at": TIME, "is_muted": FLAG}, required=("user", "role", "at"))
             ),

@@ -33,7 +33,7 @@ __all__ = [
 
 _ONE_USER = frozenset({"user"})
 _ONE_GROUP = frozenset({"group"})
-_NEW_GROUP = frozenset({"group", "name", "avatar", "members", "needs_approval", "fields"})
+_NEW_GROUP = frozenset({"group", "name", "avatar", "members", "needs_approval", "history", "fields"})
 _PLACE = frozenset({"with", "group"})
 _PAGE = frozenset({"before", "after", "limit", "direction"})
 
@@ -51,7 +51,7 @@ VERBS: dict[str, Verb] = {
         Verb("group", group, _ONE_GROUP | {"offset"}, is_changing=False, needs_user=False),
         Verb("join", join, _ONE_GROUP),
         Verb("quit", quit, _ONE_GROUP),
-        Verb("manage", manage, frozenset({"group", "user", "op"})),
+        Verb("manage", manage, frozenset({"group", "user", "op", "history"})),
         Verb("send", send, CONTENT | {"to"}),
         Verb("gsend", gsend, CONTENT | {"group"}),
         Verb("recall", recall, frozenset({"message_id"})),

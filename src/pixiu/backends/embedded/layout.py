@@ -68,7 +68,7 @@ __all__ = [
     "range_of",
 ]
 
-LAYOUT = 2
+LAYOUT = 3
 """Rises with every change of what is written here: stores of another layout are made again from the log."""
 
 META = b"\x01"
