@@ -7,13 +7,25 @@ returns its answer, a changing one a ``Draft`` of what to append to the log.
 from pixiu.im.contacts import block, contact, contacts, unblock, unlink
 from pixiu.im.content import CONTENT
 from pixiu.im.context import Context
-from pixiu.im.draft import Accepted, Actor, Answer, Draft, Params, Scheduling, UnknownUsers, Unscheduling, Verb
+from pixiu.im.draft import (
+    Accepted,
+    Actor,
+    Answer,
+    Draft,
+    Params,
+    Scheduling,
+    Searching,
+    UnknownUsers,
+    Unscheduling,
+    Verb,
+)
 from pixiu.im.groups import create_group, group, join, quit  # noqa: A004 - the seed's name
 from pixiu.im.members import manage
 from pixiu.im.messages import broadcast, gsend, recall, send, system
 from pixiu.im.push import PUSH, push
 from pixiu.im.reading import history, mark_read, receipt
 from pixiu.im.schedules import schedule, scheduled, unschedule
+from pixiu.im.search import search
 from pixiu.im.sync import receive, sync
 from pixiu.im.users import PROFILE, create_user, user
 
@@ -26,6 +38,7 @@ __all__ = [
     "Draft",
     "Params",
     "Scheduling",
+    "Searching",
     "UnknownUsers",
     "Unscheduling",
     "Verb",
@@ -58,6 +71,7 @@ VERBS: dict[str, Verb] = {
         Verb("history", history, _PLACE | _PAGE, is_changing=False),
         Verb("sync", sync, _PLACE | {"cursor", "last", "limit"}, is_changing=False),
         Verb("receive", receive, frozenset({"start", "limit"}), is_changing=False),
+        Verb("search", search, _PLACE | {"q", "limit", "order", "cursor"}, is_changing=False),
         Verb("read", mark_read, _PLACE | {"through"}),
         Verb("receipt", receipt, frozenset({"message_ids", "kind"})),
         Verb("schedule", schedule, CONTENT | {"at", "to", "group"}),
@@ -68,4 +82,4 @@ VERBS: dict[str, Verb] = {
         Verb("push", push, PUSH, is_for_admins=True, needs_user=False),
     )
 }
-"""Every action on messages, users and groups. Live rooms, presence and search have their own roles."""
+"""Every action on messages, users and groups. Live rooms and presence have their own roles."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pixiu.im.context import Context
+    from pixiu.ports.search import Asked, Found
 
 __all__ = [
     "Accepted",
@@ -27,6 +28,7 @@ __all__ = [
     "Outcome",
     "Params",
     "Scheduling",
+    "Searching",
     "UnknownUsers",
     "Unscheduling",
     "Verb",
@@ -121,7 +123,15 @@ class Unscheduling(NamedTuple):
     schedule_id: int
 
 
-Outcome = Draft | Answer | Scheduling | Unscheduling
+class Searching(NamedTuple):
+    """A checked question to the index."""
+
+    asked: Asked
+    answer: Callable[[Found], Answer | Searching]
+    """Called with what was found; it may have another question."""
+
+
+Outcome = Draft | Answer | Scheduling | Unscheduling | Searching
 
 
 class UnknownUsers(NotFound):

@@ -274,9 +274,7 @@ def _decoded(group: int, value: bytes) -> Group:
 def _encoded_stays(stays: tuple[Member, ...]) -> bytes:
     pack = _stay.pack
     return b"".join(
-        pack(
-            stay.role, stay.is_muted, stay.joined, stay.joined_at, stay.left, stay.count_at_read, stay.joined_message
-        )
+        pack(stay.role, stay.is_muted, stay.joined, stay.joined_at, stay.left, stay.count_at_read, stay.joined_message)
         for stay in stays
     )
 
