@@ -1,5 +1,4 @@
-"""An index of what a world on memory has said: its log, unfolded as the pipeline does it, indexed as the pipeline does
-it, and asked as a node asks it."""
+"""An index of what a world on memory has said: unfolded and indexed as the pipeline does it, asked as a node asks."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -75,7 +74,7 @@ class FindingWorld(World):
                 return found
         raise AssertionError("the pages have no end")
 
-    def found(self, user: str, q: str, **params: object) -> list[int]:
+    def found(self, user: str, q: str, **params: Any) -> list[int]:
         return [int(str(each["message_id"])) for each in self.search(user, q, **params)]
 
 

@@ -1,5 +1,7 @@
-"""The right to find a message is the right to read it: whatever happens in a world, each user finds by ``search`` what
-``history`` shows them, and nothing else."""
+"""The right to find a message is the right to read it.
+
+Whatever happens in a world, each user finds by ``search`` what ``history`` shows them, and nothing else.
+"""
 
 import random
 from pathlib import Path
@@ -96,7 +98,8 @@ class Life:
     def readable(self, user: str) -> dict[int, str]:
         """Texts by message id, by history alone."""
         texts: dict[int, str] = {}
-        places: list[dict[str, object]] = [{}, *({"group": group} for group in GROUPS)]
+        places: list[dict[str, object]] = [{}]
+        places += [{"group": group} for group in GROUPS]
         for place in places:
             before: dict[str, object] = {}
             while True:

@@ -137,10 +137,16 @@ class Pipeline:
 
     def _search(self) -> int:
         """Bring the index of messages up to the archive, without Spark."""
-        sink = self._open_sink() if self._open_sink is not None else EmbeddedIndex(self.place.data)
+        if self._open_sink is not None:
+            sink = self._open_sink()
+        else:
+            sink = EmbeddedIndex(self.place.data, reached=self._reached)
         try:
-            messages, changes = self.table("messages"), self.table("changes")
-            return SearchFeed(self.place.lake, messages, changes, sink, tell=self._tell, reached=self._reached).run()
+            feed = SearchFeed(
+                self.place.lake, self.table("messages"), self.table("changes"), sink,
+                tell=lambda *told: self._tell(Progress("search", *told)), reached=self._reached,
+            )  # fmt: skip
+            return feed.run()
         finally:
             sink.close()
 

@@ -11,7 +11,6 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from pixiu.model.ids import NODE_BITS, SEQUENCE_BITS, SNOWFLAKE_EPOCH_MS
-from pixiu.pipeline.lake.feed import Progress
 from pixiu.pipeline.search.steps import STEP_EVENTS, Erased, Said, Step, Taken, steps_of
 
 if TYPE_CHECKING:
@@ -41,10 +40,11 @@ class SearchFeed:
         changes: LakeTable,
         sink: Sink,
         *,
-        tell: Callable[[Progress], object] = lambda progress: None,
+        tell: Callable[[int, int, int, float], object] = lambda added, through, end, seconds: None,
         reached: Callable[[str], object] = lambda point: None,
         step_events: int = STEP_EVENTS,
     ) -> None:
+        """``tell`` hears of each step: documents added, through which event, the archive's end, seconds."""
         self._erasures = lake / "erasures"
         self._messages = messages
         self._changes = changes
@@ -79,7 +79,7 @@ class SearchFeed:
             self._reached("search-before-step")
             count = self._sink.apply(step)
             self._reached("search-after-step")
-            self._tell(Progress("search", count, end, through, time.monotonic() - began))
+            self._tell(count, end, through, time.monotonic() - began)
             added += count
         return added
 

@@ -73,7 +73,11 @@ class OpenSearchIndex:
             self._headers["Authorization"] = f"Basic {b64encode(pair).decode()}"
         self._pause = pause
         self._connection: http.client.HTTPConnection | None = None
-        self._state = self._open()
+        try:
+            self._state = self._open()
+        except BaseException:
+            self.close()
+            raise
 
     def state(self) -> State:
         """How far it is."""
@@ -182,7 +186,7 @@ class OpenSearchIndex:
                 self.close()
                 status, data, reason = 0, b"", str(error) or type(error).__name__
             if status in expected:
-                return status, self._decoded(data)
+                return status, self._decoded(data) if status != 413 else {}
             if status in (401, 403):
                 kind = Unauthenticated if status == 401 else NotAllowed
                 raise kind(
