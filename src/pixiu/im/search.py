@@ -17,7 +17,6 @@ from pixiu.im.reading import conversation_of, page_limit
 from pixiu.machines.search import SearchText, highlights, parse_query
 from pixiu.model.conversation import Conversation, InGroup
 from pixiu.model.errors import NotFound, RequestError, TooLarge
-from pixiu.model.ids import NODE_BITS, SEQUENCE_BITS, SNOWFLAKE_EPOCH_MS
 from pixiu.model.names import SYSTEM, encoded
 from pixiu.ports.search import Asked
 
@@ -66,7 +65,7 @@ def search(context: Context, actor: Actor, params: Params) -> Searching:
     groups, peers = _places(context, actor, wanted, conversation_of(context, actor, params))
     asked = Asked(
         wanted.phrases, actor.user, groups, peers, _senders(context, actor, wanted),
-        at_least=_first_id(wanted.at_least_ms), before=_before(wanted, 0 if is_by_relevance else cursor),
+        at_least=wanted.first_id, before=wanted.end_id(0 if is_by_relevance else cursor),
         is_by_relevance=is_by_relevance, skip=cursor if is_by_relevance else 0, limit=limit + 1,
     )  # fmt: skip
     return _asking(context, actor, _Page(asked, limit, wanted.phrases, [], [], 1))
@@ -103,19 +102,6 @@ def _senders(context: Context, actor: Actor, wanted: SearchText) -> tuple[int, .
             raise NotFound(f"there is no user {name[:64]!r}")
         senders.add(found)
     return tuple(sorted(senders))
-
-
-def _first_id(moment_ms: int | None) -> int:
-    """The smallest message id that the log gives at a time."""
-    return max(0, (moment_ms or 0) - SNOWFLAKE_EPOCH_MS) << (NODE_BITS + SEQUENCE_BITS)
-
-
-def _before(wanted: SearchText, cursor: int) -> int:
-    """The smaller of two bounds, where 0 is none. A time before all messages leaves none: below 1 there is nothing."""
-    bounds = [cursor] if cursor else []
-    if wanted.before_ms is not None:
-        bounds.append(max(1, _first_id(wanted.before_ms)))
-    return min(bounds, default=0)
 
 
 # What was found.

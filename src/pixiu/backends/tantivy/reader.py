@@ -9,13 +9,14 @@ from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.ports.search import Found, Hit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import tantivy
 
     from pixiu.ports.search import Asked
 
-__all__ = ["IndexReader", "query_of"]
+__all__ = ["IndexReader"]
 
 _UNSIGNED_MAX = 2**63 - 1
 
@@ -31,9 +32,16 @@ class IndexReader:
 
     def find(self, asked: Asked) -> Found:
         """Answer a question now; blocks."""
+        return self._find(asked, _readable)
+
+    def find_everywhere(self, asked: Asked) -> Found:
+        """The same for an operator, who has the files: whoever said it. ``groups`` and ``peers`` narrow it, if any."""
+        return self._find(asked, _named)
+
+    def _find(self, asked: Asked, where: Callable[[tantivy.Schema, Asked], Any]) -> Found:
         searcher = self._newest()
         try:
-            hits = _search(searcher, query_of(asked), asked)
+            hits = _search(searcher, query_of(asked, where), asked)
         except (ValueError, OSError) as error:
             self._searcher = self._seen = None
             raise Unavailable(f"the index in {self._folder} cannot be read: {error}") from error
@@ -80,13 +88,13 @@ def _search(searcher: tantivy.Searcher, query: tantivy.Query, asked: Asked) -> l
     return [Hit(int(number or 0), int(group or 0)) for number, group in zip(ids, groups, strict=True)]
 
 
-def query_of(asked: Asked) -> tantivy.Query:
+def query_of(asked: Asked, where: Callable[[tantivy.Schema, Asked], Any]) -> tantivy.Query:
     """A question in tantivy's words. Only the terms count for relevance; the rest says where to look."""
     library = find_tantivy()
     query, must = library.Query, library.Occur.Must
     schema = make_schema()
     clauses = [(must, _phrase(schema, phrase)) for phrase in asked.phrases]
-    filters = [_readable(schema, asked)]
+    filters = [where(schema, asked)]
     if asked.senders:
         filters.append(query.term_set_query(schema, "sender", list(asked.senders)))
     if asked.at_least or asked.before:
@@ -122,6 +130,17 @@ def _readable(schema: tantivy.Schema, asked: Asked) -> Any:
             in_group = query.term_query(schema, "group", group)
             places.append(query.boolean_query([(must, in_group), (must, _ids(schema, least, _UNSIGNED_MAX))]))
     return query.boolean_query([(should, each) for each in places]) if places else query.empty_query()
+
+
+def _named(schema: tantivy.Schema, asked: Asked) -> Any:
+    """Everything, or these groups and what these users have said or heard in private."""
+    library = find_tantivy()
+    query, should = library.Query, library.Occur.Should
+    if not asked.groups and not asked.peers:
+        return query.all_query()
+    groups = query.term_set_query(schema, "group", list(asked.groups))
+    parties = query.term_set_query(schema, "party", list(asked.peers or ()))
+    return query.boolean_query([(should, groups), (should, parties)])
 
 
 def _ids(schema: tantivy.Schema, lowest: int, highest: int) -> Any:

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 
 from pixiu.machines.search.terms import fold, runs_of
 from pixiu.model.errors import RequestError, TooLarge
+from pixiu.model.ids import NODE_BITS, SEQUENCE_BITS, SNOWFLAKE_EPOCH_MS
 
 __all__ = ["QUERY_CHARS_MAX", "TERMS_MAX", "Phrase", "SearchText", "parse_query"]
 
@@ -44,6 +45,23 @@ class SearchText:
     """Public ids of groups or users. Any of them."""
     at_least_ms: int | None = None
     before_ms: int | None = None
+
+    @property
+    def first_id(self) -> int:
+        """No message id below this."""
+        return _first_id_of(self.at_least_ms) if self.at_least_ms is not None else 0
+
+    def end_id(self, cursor: int = 0) -> int:
+        """Only message ids below this, and below a cursor; 0 is no bound. Before all times there is nothing below 1."""
+        bounds = [cursor] if cursor else []
+        if self.before_ms is not None:
+            bounds.append(max(1, _first_id_of(self.before_ms)))
+        return min(bounds, default=0)
+
+
+def _first_id_of(moment_ms: int) -> int:
+    """The smallest message id that the log gives at a time."""
+    return max(0, moment_ms - SNOWFLAKE_EPOCH_MS) << (NODE_BITS + SEQUENCE_BITS)
 
 
 def parse_query(text: str) -> SearchText:
