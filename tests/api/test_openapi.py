@@ -9,7 +9,7 @@ import pytest
 from pixiu.api.openapi import READS, document
 from pixiu.api.schemas import OF_VERB, PARAMS, REQUIRED, RESULTS, operations
 from pixiu.im import VERBS
-from tests.api.world import open_world
+from tests.api.world import World, open_world
 
 DOCUMENT = document(operations())
 
@@ -52,7 +52,7 @@ async def test_what_is_required_is_required(tmp_path: Path, name: str) -> None:
     """Every param that is there is right, and without one of them there is no action."""
     good: dict[str, object] = {
         "user": "bob", "group": "g", "to": "bob", "op": "mute", "text": "x", "message_id": "1", "message_ids": ["1"],
-        "kind": "read", "at": 2**42, "schedule_id": "1",
+        "kind": "read", "at": 2**42, "schedule_id": "1", "q": "x",
     }  # fmt: skip
     async with open_world(tmp_path) as world:
         await world.act("alice", "create_group", {"group": "g", "members": ["bob"]})
@@ -109,6 +109,22 @@ SCRIPT: list[tuple[str, str, dict[str, object]]] = [
 ]
 
 
+async def _found(world: World) -> Any:
+    """The answer of a search that finds one, in an index that knows of one message."""
+    from pixiu.pipeline.search.embedded import EmbeddedIndex
+    from pixiu.pipeline.search.steps import Said, State, Step
+
+    sent = await world.act("bob", "send", {"to": "alice", "text": "needle"})
+    names = world.node.messaging.proxy.context.directory
+    index = EmbeddedIndex(world.node.host.root)
+    said = Said(int(sent.json()["message_id"]), 1, names.user("bob"), names.user("alice"), 0, "needle")
+    index.apply(Step([said], (), (), State(1)))
+    index.close()
+    found = await world.act("alice", "search", {"q": "needle", "limit": 1})
+    assert [each["text"] for each in found.json()["messages"]] == ["needle"]
+    return found.json()
+
+
 async def test_every_result_is_as_described(tmp_path: Path) -> None:
     """One life with every action in it; each result is checked against its schema."""
     jsonschema = pytest.importorskip("jsonschema")
@@ -136,6 +152,7 @@ async def test_every_result_is_as_described(tmp_path: Path) -> None:
         (waiting,) = (await world.act("alice", "scheduled")).json()["scheduled"]
         dropped = await world.act("alice", "unschedule", {"schedule_id": waiting["schedule_id"]})
         check("unschedule", dropped.json())
+        check("search", await _found(world))
         assert checked == set(VERBS)
 
 

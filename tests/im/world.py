@@ -11,6 +11,7 @@ from pixiu.im.draft import Actor, Answer, Params
 from pixiu.model.errors import PixiuError
 from pixiu.model.pixiu_pb2 import Record
 from pixiu.ports.log import MAIN
+from pixiu.ports.search import Searches
 from pixiu.roles.carrier.appliers import Appliers, parse
 from pixiu.roles.carrier.reached import Limits
 from pixiu.roles.proxy.service import Proxy
@@ -24,7 +25,12 @@ class World:
     """One node. ``do`` acts as a user who is on the platform ``web``, and gives the answer or raises the error."""
 
     def __init__(
-        self, settings: MessagingSettings | None = None, *, creates_users: bool = True, in_flight_max: int = 10_000
+        self,
+        settings: MessagingSettings | None = None,
+        *,
+        creates_users: bool = True,
+        in_flight_max: int = 10_000,
+        searches: Searches | None = None,
     ) -> None:
         self.clock = SimulatedClock()
         self.turns = SimulatedScheduler(self.clock, random.Random(1), slow_us=0, pause_chance=0)
@@ -37,6 +43,7 @@ class World:
         self.proxy = Proxy(
             self.stores, self.log, self.clock, settings or unlimited(), when_applied=self.when_applied,
             applied=lambda: self.appliers.reached.inboxes, creates_users=creates_users, in_flight_max=in_flight_max,
+            searches=searches,
         )  # fmt: skip
 
     def when_applied(self, event_id: int, call: Callable[[], object]) -> None:

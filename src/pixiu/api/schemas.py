@@ -61,6 +61,8 @@ LAST: Schema = {
     "description": "One conversation (with `last`), or many: public ids with the last message_id of each.",
 }
 
+_MEMBER_OPS = ("approve", "refuse", "invite", "remove", "mute", "unmute", "admin", "member", "transfer")
+
 PARAMS: dict[str, Schema] = {
     "after": GIVEN_ID,
     "at": {**GIVEN_ID, "description": "When to send it: milliseconds since the epoch."},
@@ -72,6 +74,11 @@ PARAMS: dict[str, Schema] = {
     "enc": {"type": "string", "enum": list(ENCRYPTIONS)},
     "fields": FIELDS,
     "group": NAME,
+    "history": {
+        "type": "string",
+        "enum": ["all", "since_join"],
+        "description": "What members read of a group: all of it, or what was said since they joined.",
+    },
     "key_print": {"anyOf": [{"type": "string", "pattern": "^-?[0-9]{1,19}$"}, {"type": "integer"}]},
     "kind": {"type": "string", "enum": [kind for kind in KINDS if kind != "delete"]},
     "last": GIVEN_ID,
@@ -82,11 +89,10 @@ PARAMS: dict[str, Schema] = {
     "name": {"type": "string", "maxLength": 256},
     "needs_approval": FLAG,
     "offset": COUNT,
-    "op": {
-        "type": "string",
-        "enum": ["approve", "refuse", "invite", "remove", "mute", "unmute", "admin", "member", "transfer"],
-    },
+    "op": {"type": "string", "enum": [*_MEMBER_OPS, "history"]},
+    "order": {"type": "string", "enum": ["newest", "relevance"]},
     "priority": {"type": "string", "enum": list(PRIORITIES)},
+    "q": {"type": "string", "minLength": 1, "maxLength": 256, "description": "Words; from: in: before: after:"},
     "ref": {**GIVEN_ID, "description": "The message that this one is about."},
     "schedule_id": GIVEN_ID,
     "send_id": {
@@ -121,11 +127,12 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("contact", "unlink", "block", "unblock", "erase_user"), ("user",)),
     **dict.fromkeys(("group", "join", "quit", "gsend", "broadcast"), ("group",)),
     **dict.fromkeys(("send", "system"), ("to",)),
-    "manage": ("group", "user", "op"),
+    "manage": ("group", "op"),
     "recall": ("message_id",),
     "receipt": ("message_ids", "kind"),
     "schedule": ("at",),
     "unschedule": ("schedule_id",),
+    "search": ("q",),
 }
 
 _PAGE: dict[str, Schema] = {
@@ -151,6 +158,10 @@ RESULTS: dict[str, Schema] = {
     "history": thing(
         {**_PAGE, "min": {"type": ["string", "null"]}, "max": {"type": ["string", "null"]}},
         required=("messages", "has_more", "min", "max"),
+    ),
+    "search": thing(
+        {"messages": list_of(ref("FoundMessage")), "has_more": FLAG, "cursor": {"type": ["string", "null"]}},
+        required=("messages", "has_more", "cursor"),
     ),
     "read": thing({"unread": COUNT}, required=("unread",)),
     "receipt": thing({"marked": COUNT}, required=("marked",)),
@@ -204,6 +215,16 @@ STATS = thing(
     required=("version", "at", "started_at", "uptime_ms", "process", "counters", "hops", "connections", "sessions"),
 )  # fmt: skip
 
+_MESSAGE: dict[str, Schema] = {
+    "message_id": ID, "from": TEXT, "to": TEXT, "group": TEXT, "at": TIME,
+    "kind": {"type": "string", "description": "One of the kinds, or system."},
+    "text": TEXT, "body": {"type": "string", "contentEncoding": "base64"}, "send_id": TEXT, "ref": ID,
+    "fields": FIELDS, "priority": TEXT, "enc": TEXT, "key_print": TEXT, "subtype": {"type": "integer"},
+    "delivered_at": TIME, "read_at": TIME, "schedule_id": ID,
+    "recalled": {"type": "boolean", "description": "It was taken back: it has no content any more."},
+    "missing": {"type": "boolean", "description": "Its content is not there any more."},
+}  # fmt: skip
+
 _CONTACT = {"name": TEXT, "avatar": TEXT, "at": TIME, "unread": COUNT}
 
 COMPONENTS: dict[str, Schema] = {
@@ -211,17 +232,16 @@ COMPONENTS: dict[str, Schema] = {
         {"error": thing({"code": ref("ErrorCode"), "message": TEXT}, required=("code", "message"))},
         required=("error",),
     ),
-    "Message": thing(
+    "Message": thing(_MESSAGE, required=("from", "at", "kind")),
+    "FoundMessage": thing(
         {
-            "message_id": ID, "from": TEXT, "to": TEXT, "group": TEXT, "at": TIME,
-            "kind": {"type": "string", "description": "One of the kinds, or system."},
-            "text": TEXT, "body": {"type": "string", "contentEncoding": "base64"}, "send_id": TEXT, "ref": ID,
-            "fields": FIELDS, "priority": TEXT, "enc": TEXT, "key_print": TEXT, "subtype": {"type": "integer"},
-            "delivered_at": TIME, "read_at": TIME, "schedule_id": ID,
-            "recalled": {"type": "boolean", "description": "It was taken back: it has no content any more."},
-            "missing": {"type": "boolean", "description": "Its content is not there any more."},
+            **_MESSAGE,
+            "highlights": {
+                **list_of(list_of(COUNT, minItems=2, maxItems=2), maxItems=50),
+                "description": "What of the text was looked for: begin and end, in characters (code points).",
+            },
         },
-        required=("from", "at", "kind"),
+        required=("message_id", "from", "at", "kind", "text", "highlights"),
     ),
     "Profile": thing(
         {"user": TEXT, "name": TEXT, "avatar": TEXT, "fields": FIELDS, "at": TIME},
@@ -244,7 +264,8 @@ COMPONENTS: dict[str, Schema] = {
     "Group": thing(
         {
             "group": TEXT, "name": TEXT, "avatar": TEXT, "owner": TEXT, "at": TIME, "needs_approval": FLAG,
-            "is_large": FLAG, "fields": FIELDS, "member_count": COUNT, "has_more": FLAG, "is_requested": FLAG,
+            "is_large": FLAG, "history": PARAMS["history"], "fields": FIELDS, "member_count": COUNT, "has_more": FLAG,
+            "is_requested": FLAG,
             "members": list_of(
                 thing({"user": TEXT, "role": TEXT, "at": TIME, "is_muted": FLAG}, required=("user", "role", "at"))
             ),

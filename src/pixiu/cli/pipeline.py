@@ -4,6 +4,7 @@ import signal
 import sys
 import threading
 import time
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,16 +16,28 @@ from pixiu.cli.queue.output import bytes_text, print_json, print_rows, progress
 from pixiu.model.errors import ConfigError, NotFound
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pixiu.pipeline.lake.feed import Progress
+    from pixiu.pipeline.search.steps import Sink
 
 __all__ = ["app"]
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
-    help="From the log to tables: archive, audit, usage, latency, heat.",
+    help="From the log to tables: archive, search, audit, usage, latency, heat.",
 )  # fmt: skip
 
 DataOption = Annotated[Path, typer.Option("--data", metavar="DIR", help="The server's data directory.")]
+
+
+class SearchSink(StrEnum):
+    """What messages are indexed by."""
+
+    EMBEDDED = "embedded"
+    OPENSEARCH = "opensearch"
+
+
 SparkUrl = Annotated[
     str,
     typer.Option("--master", metavar="URL", help="Where Spark computes: local[*], local-cluster[…], spark://…, yarn."),
@@ -38,6 +51,13 @@ def run(
     every: Annotated[str | None, typer.Option("--every", metavar="T", help="Again and again, such as 1m.")] = None,
     data: DataOption = DEFAULT_DATA,
     spark_url: SparkUrl = "local[*]",
+    sink: Annotated[
+        SearchSink, typer.Option("--sink", help="Where the job search puts messages: the embedded index, or a server.")
+    ] = SearchSink.EMBEDDED,
+    url: Annotated[
+        str | None, typer.Option("--url", metavar="URL", help="The OpenSearch-compatible server of --sink opensearch.")
+    ] = None,
+    index: Annotated[str, typer.Option("--index", metavar="NAME", help="Its index there.")] = "pixiu-messages",
     json: Json = False,
 ) -> None:
     """Bring the tables up to the log. The server may run meanwhile.
@@ -49,9 +69,13 @@ def run(
         raise ConfigError("say --once, or --every with a time such as 1m")
     pause_ms = parse_duration_ms(every) if every is not None else 0
     _require_log(data)
-    from pixiu.pipeline.session import open_session, require_spark
+    from pixiu.pipeline.session import open_session, require_packages, require_spark
 
-    require_spark()
+    open_sink = _open_sink(sink, url, index, jobs)
+    if jobs == ["search"]:
+        require_packages()  # it reads what is archived, and needs no Java
+    else:
+        require_spark()
     from pixiu.pipeline.lake.place import Place
     from pixiu.pipeline.runner import EVERY_JOBS, Pipeline
     from pixiu.pipeline.status import audit_of
@@ -65,6 +89,7 @@ def run(
         lambda: open_session(Place(data).work, spark_url=spark_url),
         tell=_tell_json if json else _tell,
         warn=lambda text: print(f"pixiu: {text}", file=sys.stderr),
+        open_sink=open_sink,
     ) as pipeline:
         try:
             while True:
@@ -83,6 +108,27 @@ def run(
                     return
         finally:
             pipeline.stop()
+
+
+def _open_sink(sink: SearchSink, url: str | None, index: str, jobs: list[str] | None) -> "Callable[[], Sink] | None":
+    """What makes the sink of the job search; None is the embedded index."""
+    if sink is SearchSink.EMBEDDED:
+        if url is not None:
+            raise ConfigError("--url is for --sink opensearch")
+        return None
+    if url is None:
+        raise ConfigError("--sink opensearch needs --url, such as http://127.0.0.1:9200")
+    if jobs != ["search"]:
+        raise ConfigError(
+            "--sink opensearch is for the job search alone: pixiu pipeline run search --sink opensearch …"
+        )
+
+    def open_sink() -> "Sink":
+        from pixiu.pipeline.search.opensearch import OpenSearchIndex
+
+        return OpenSearchIndex(url, index)
+
+    return open_sink
 
 
 def _tell(done: "Progress") -> None:

@@ -30,6 +30,7 @@ from pixiu.config.queue import (
     TopicSettings,
 )
 from pixiu.config.rooms import RoomSettings
+from pixiu.config.search import SearchSettings
 from pixiu.config.section import Bounds, Section, key_types, plain_type
 from pixiu.config.security import SecuritySettings
 from pixiu.model.errors import ConfigError
@@ -49,6 +50,7 @@ __all__ = [
     "QueueSettings",
     "ReplicationSettings",
     "RoomSettings",
+    "SearchSettings",
     "Section",
     "SecuritySettings",
     "Settings",
@@ -80,6 +82,7 @@ class Settings:
     http: HttpSettings = field(default_factory=HttpSettings)
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
     rooms: RoomSettings = field(default_factory=RoomSettings)
+    search: SearchSettings = field(default_factory=SearchSettings)
     security: SecuritySettings = field(default_factory=SecuritySettings)
 
 

@@ -7,7 +7,18 @@ returns its answer, a changing one a ``Draft`` of what to append to the log.
 from pixiu.im.contacts import block, contact, contacts, unblock, unlink
 from pixiu.im.content import CONTENT
 from pixiu.im.context import Context
-from pixiu.im.draft import Accepted, Actor, Answer, Draft, Params, Scheduling, UnknownUsers, Unscheduling, Verb
+from pixiu.im.draft import (
+    Accepted,
+    Actor,
+    Answer,
+    Draft,
+    Params,
+    Scheduling,
+    Searching,
+    UnknownUsers,
+    Unscheduling,
+    Verb,
+)
 from pixiu.im.erasing import erase_user
 from pixiu.im.groups import create_group, group, join, quit  # noqa: A004 - the seed's name
 from pixiu.im.members import manage
@@ -15,6 +26,7 @@ from pixiu.im.messages import broadcast, gsend, recall, send, system
 from pixiu.im.push import PUSH, push
 from pixiu.im.reading import history, mark_read, receipt
 from pixiu.im.schedules import schedule, scheduled, unschedule
+from pixiu.im.search import search
 from pixiu.im.sync import receive, sync
 from pixiu.im.users import PROFILE, create_user, user
 
@@ -27,6 +39,7 @@ __all__ = [
     "Draft",
     "Params",
     "Scheduling",
+    "Searching",
     "UnknownUsers",
     "Unscheduling",
     "Verb",
@@ -34,7 +47,7 @@ __all__ = [
 
 _ONE_USER = frozenset({"user"})
 _ONE_GROUP = frozenset({"group"})
-_NEW_GROUP = frozenset({"group", "name", "avatar", "members", "needs_approval", "fields"})
+_NEW_GROUP = frozenset({"group", "name", "avatar", "members", "needs_approval", "history", "fields"})
 _PLACE = frozenset({"with", "group"})
 _PAGE = frozenset({"before", "after", "limit", "direction"})
 
@@ -52,13 +65,14 @@ VERBS: dict[str, Verb] = {
         Verb("group", group, _ONE_GROUP | {"offset"}, is_changing=False, needs_user=False),
         Verb("join", join, _ONE_GROUP),
         Verb("quit", quit, _ONE_GROUP),
-        Verb("manage", manage, frozenset({"group", "user", "op"})),
+        Verb("manage", manage, frozenset({"group", "user", "op", "history"})),
         Verb("send", send, CONTENT | {"to"}),
         Verb("gsend", gsend, CONTENT | {"group"}),
         Verb("recall", recall, frozenset({"message_id"})),
         Verb("history", history, _PLACE | _PAGE, is_changing=False),
         Verb("sync", sync, _PLACE | {"cursor", "last", "limit"}, is_changing=False),
         Verb("receive", receive, frozenset({"start", "limit"}), is_changing=False),
+        Verb("search", search, _PLACE | {"q", "limit", "order", "cursor"}, is_changing=False),
         Verb("read", mark_read, _PLACE | {"through"}),
         Verb("receipt", receipt, frozenset({"message_ids", "kind"})),
         Verb("schedule", schedule, CONTENT | {"at", "to", "group"}),
@@ -70,4 +84,4 @@ VERBS: dict[str, Verb] = {
         Verb("erase_user", erase_user, _ONE_USER, is_for_admins=True, needs_user=False),
     )
 }
-"""Every action on messages, users and groups. Live rooms, presence and search have their own roles."""
+"""Every action on messages, users and groups. Live rooms and presence have their own roles."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pixiu.im.context import Context
+    from pixiu.ports.search import Asked, Found
 
 __all__ = [
     "Accepted",
@@ -28,6 +29,7 @@ __all__ = [
     "Outcome",
     "Params",
     "Scheduling",
+    "Searching",
     "UnknownUsers",
     "Unscheduling",
     "Verb",
@@ -135,7 +137,15 @@ class Erasing(NamedTuple):
     answer: Callable[[Accepted], Answer]
 
 
-Outcome = Draft | Answer | Scheduling | Unscheduling | Erasing
+class Searching(NamedTuple):
+    """A checked question to the index."""
+
+    asked: Asked
+    answer: Callable[[Found], Answer | Searching]
+    """Called with what was found; it may have another question."""
+
+
+Outcome = Draft | Answer | Scheduling | Unscheduling | Erasing | Searching
 
 
 class UnknownUsers(NotFound):

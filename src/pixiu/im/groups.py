@@ -8,6 +8,7 @@ from pixiu.im import params as read
 from pixiu.im.content import notice
 from pixiu.im.draft import Accepted, Actor, Answer, Draft, Params, drafted
 from pixiu.im.messages import QUIET, check_may_send, member_of
+from pixiu.im.readable import HISTORIES
 from pixiu.im.users import AVATAR_BYTES_MAX, NAME_BYTES_MAX
 from pixiu.model.errors import Conflict, NotAllowed, NotFound, TooLarge
 from pixiu.model.group import Role
@@ -19,7 +20,17 @@ if TYPE_CHECKING:
     from pixiu.im.context import Context
     from pixiu.model.group import Group, Member
 
-__all__ = ["create_group", "group", "group_named", "group_view", "join", "joined", "member_changed", "quit"]
+__all__ = [
+    "as_changed",
+    "create_group",
+    "group",
+    "group_named",
+    "group_view",
+    "join",
+    "joined",
+    "member_changed",
+    "quit",
+]
 
 MEMBERS_SHOWN_MAX = 1000
 """Members in one answer; ``offset`` asks for later ones."""
@@ -38,6 +49,7 @@ def create_group(context: Context, actor: Actor, params: Params) -> Draft:
     name = read.line(params, "name", bytes_max=NAME_BYTES_MAX, default=public_id) or ""
     avatar = read.line(params, "avatar", bytes_max=AVATAR_BYTES_MAX, default="") or ""
     needs_approval = read.flag(params, "needs_approval")
+    is_since_join = read.choice(params, "history", HISTORIES, "all")
     fields = read.fields(params.get("fields"))
     members = _members(context, actor, params)
     if context.directory.find_group(public_id) is not None:
@@ -46,6 +58,7 @@ def create_group(context: Context, actor: Actor, params: Params) -> Draft:
     changed = GroupChanged(
         group=number, public_id=public_id, name=name, avatar=avatar, owner=actor.user, needs_approval=needs_approval,
         is_large=len(members) + 1 > context.settings.group_inbox_limit, members=members, fields=fields,
+        history=GroupChanged.SINCE_JOIN if is_since_join else GroupChanged.ALL,
     )  # fmt: skip
     record = Record(
         at=at, actor=actor.user, chat=notice(actor, "create", at, group=number, user=actor.user), group=number,
@@ -95,6 +108,7 @@ def group_view(context: Context, actor: Actor, shown: Group, *, offset: int = 0)
         "at": shown.created_at,
         "needs_approval": shown.needs_approval,
         "is_large": shown.is_large,
+        "history": "since_join" if shown.is_since_join else "all",
         "fields": dict(shown.fields),
         "member_count": len(members),
     }
@@ -177,12 +191,18 @@ def joined(context: Context, actor: Actor, found: Group, user: int, action: str)
     draft = member_changed(context, actor, found, user, MemberChanged.JOIN, action)
     draft.joins = (found.number, user)
     if count + 1 > context.settings.group_inbox_limit and not found.is_large:
-        grown = GroupChanged(
-            group=found.number, public_id=found.public_id, name=found.name, avatar=found.avatar, owner=found.owner,
-            needs_approval=found.needs_approval, is_large=True, fields=found.fields,
-        )  # fmt: skip
+        grown = as_changed(found)
+        grown.is_large = True
         draft.then = [Record(at=draft.at, actor=actor.user, group_info=grown)]
     return draft
+
+
+def as_changed(found: Group) -> GroupChanged:
+    """A group as it is, for a record that changes one thing of it."""
+    return GroupChanged(
+        group=found.number, public_id=found.public_id, name=found.name, avatar=found.avatar, owner=found.owner,
+        needs_approval=found.needs_approval, is_large=found.is_large, fields=found.fields,
+    )  # fmt: skip
 
 
 def member_changed(

@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pixiu.im import params as read
-from pixiu.im.groups import group_named, joined, member_changed
-from pixiu.im.messages import check_may_send, member_of
+from pixiu.im.content import notice
+from pixiu.im.draft import drafted
+from pixiu.im.groups import as_changed, group_named, joined, member_changed
+from pixiu.im.messages import QUIET, check_may_send, member_of
+from pixiu.im.readable import HISTORIES
 from pixiu.model.errors import NotAllowed, NotFound, RequestError
 from pixiu.model.group import Role
-from pixiu.model.pixiu_pb2 import MemberChanged
+from pixiu.model.pixiu_pb2 import GroupChanged, MemberChanged, Record
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pixiu.im.context import Context
     from pixiu.im.draft import Actor, Answer, Draft, Params
     from pixiu.model.group import Group, Member
@@ -20,8 +25,12 @@ __all__ = ["manage"]
 
 
 def manage(context: Context, actor: Actor, params: Params) -> Draft | Answer:
-    """Do ``op`` to a user in a group. What is so already is answered without a change."""
+    """Do ``op`` to a user in a group, or to the group. What is so already is answered without a change."""
     found = group_named(context, params.get("group"))
+    if params.get("op") == "history":
+        return _history(context, actor, found, params)
+    if params.get("history") is not None:
+        raise RequestError("history goes with op 'history'")
     user = context.directory.user(params.get("user"))
     operation = read.choice(params, "op", _OPERATIONS)
     own = member_of(context, found.number, actor.user)
@@ -30,6 +39,24 @@ def manage(context: Context, actor: Actor, params: Params) -> Draft | Answer:
         return {}
     draft.answer = lambda accepted: {}
     return draft
+
+
+def _history(context: Context, actor: Actor, found: Group, params: Params) -> Draft | Answer:
+    """What members read of the group: all, or what was said since they joined. It holds for those who are there."""
+    if params.get("user") is not None:
+        raise RequestError("op 'history' is about the group; it takes no user")
+    read.required(params, "history")
+    is_since_join = read.choice(params, "history", HISTORIES)
+    _need(member_of(context, found.number, actor.user), Role.OWNER, "say what members read")
+    if found.is_since_join == is_since_join:
+        return {}
+    at, changed = context.clock.now_ms(), as_changed(found)
+    changed.history = GroupChanged.SINCE_JOIN if is_since_join else GroupChanged.ALL
+    record = Record(
+        at=at, actor=actor.user, chat=notice(actor, "history", at, group=found.number), group=found.number,
+        options=QUIET, session=actor.session_id, group_info=changed,
+    )  # fmt: skip
+    return drafted(record, lambda accepted: {})
 
 
 def _approve(context: Context, actor: Actor, found: Group, own: Member, user: int) -> Draft | None:
@@ -97,7 +124,7 @@ def _transfer(context: Context, actor: Actor, found: Group, own: Member, user: i
     return member_changed(context, actor, found, user, MemberChanged.TRANSFER, "transfer")
 
 
-_OPERATIONS = {
+_OPERATIONS: dict[str, Callable[[Context, Actor, Group, Member, int], Draft | None]] = {
     "approve": _approve,
     "refuse": _refuse,
     "invite": _invite,

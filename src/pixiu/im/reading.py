@@ -10,6 +10,7 @@ from pixiu.im.draft import Actor, Answer, Draft, Params, drafted
 from pixiu.im.messages import member_of
 from pixiu.im.pages import bounds, group_messages, newest_in_group, private_messages
 from pixiu.im.params import INT64_MAX
+from pixiu.im.readable import first_readable
 from pixiu.model.conversation import Conversation, Direct, InGroup
 from pixiu.model.errors import NotAllowed, NotFound, RequestError
 from pixiu.model.names import SYSTEM
@@ -59,6 +60,7 @@ def history(context: Context, actor: Actor, params: Params) -> Answer:
     default = "forward" if "after" in params and before is None else "backward"
     is_forward = read.choice(params, "direction", _DIRECTIONS, default)
     if isinstance(place, InGroup):
+        after = max(after, first_readable(context, place.group, actor.user) - 1)
         messages, has_more, is_trimmed = _group_page(context, place.group, before, after, limit, is_forward=is_forward)
     else:
         messages, has_more, is_trimmed = _private_page(

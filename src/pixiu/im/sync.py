@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pixiu.im import params as read
-from pixiu.im.messages import member_of
 from pixiu.im.pages import bounds, newest_in_group, private_messages
+from pixiu.im.readable import first_readable
 from pixiu.im.reading import page_limit
 from pixiu.model.errors import RequestError, TooLarge
 from pixiu.model.gap import Gap
@@ -42,12 +42,11 @@ def sync(context: Context, actor: Actor, params: Params) -> Answer:
         (0 if peer == SYSTEM else context.directory.any_user(peer, "with"), last) for peer, last in peers.items()
     ]
     inside = [(context.directory.group(group), last) for group, last in groups.items()]
-    for group, _ in inside:
-        member_of(context, group, actor.user)
+    after = [max(last, first_readable(context, group, actor.user) - 1) for group, last in inside]
     for peer, last in numbers:
         _sync_private(context, actor.user, peer, last, found)
-    for group, last in inside:
-        _sync_group(context, group, last, found)
+    for (group, _), behind in zip(inside, after, strict=True):
+        _sync_group(context, group, behind, found)
     answer: Answer = {"messages": found.messages, "gaps": found.gaps, "has_more": found.has_more}
     if found.is_trimmed:
         answer["trimmed"] = True

@@ -33,6 +33,8 @@ class Group:
     last_message_id: int = 0
     large_since: int = 0
     """The event id of the record that made it large: a lane that applies an older one asks what the group was then."""
+    is_since_join: bool = False
+    """Members read what was said since they joined, and nothing of before."""
 
     def is_large_at(self, event_id: int) -> bool:
         """Was it large when that record was written?"""
@@ -51,6 +53,8 @@ class Member:
     is_muted: bool = False
     count_at_read: int = 0
     """The group's ``message_count`` when this member last read it (or joined)."""
+    joined_message: int = 0
+    """The message id of the record that made them a member: what came before has a smaller one."""
 
     def is_member_at(self, event_id: int) -> bool:
         """Was this a member when that record was written?"""

@@ -211,7 +211,15 @@ class BlockChanged(_message.Message):
     def __init__(self, user: _Optional[int] = ..., peer: _Optional[int] = ..., is_blocked: _Optional[bool] = ...) -> None: ...
 
 class GroupChanged(_message.Message):
-    __slots__ = ("group", "public_id", "name", "avatar", "owner", "needs_approval", "is_large", "members", "fields")
+    __slots__ = ("group", "public_id", "name", "avatar", "owner", "needs_approval", "is_large", "members", "fields", "history")
+    class History(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        UNCHANGED: _ClassVar[GroupChanged.History]
+        ALL: _ClassVar[GroupChanged.History]
+        SINCE_JOIN: _ClassVar[GroupChanged.History]
+    UNCHANGED: GroupChanged.History
+    ALL: GroupChanged.History
+    SINCE_JOIN: GroupChanged.History
     class FieldsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -228,6 +236,7 @@ class GroupChanged(_message.Message):
     IS_LARGE_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
     group: int
     public_id: str
     name: str
@@ -237,7 +246,8 @@ class GroupChanged(_message.Message):
     is_large: bool
     members: _containers.RepeatedScalarFieldContainer[int]
     fields: _containers.ScalarMap[str, str]
-    def __init__(self, group: _Optional[int] = ..., public_id: _Optional[str] = ..., name: _Optional[str] = ..., avatar: _Optional[str] = ..., owner: _Optional[int] = ..., needs_approval: _Optional[bool] = ..., is_large: _Optional[bool] = ..., members: _Optional[_Iterable[int]] = ..., fields: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    history: GroupChanged.History
+    def __init__(self, group: _Optional[int] = ..., public_id: _Optional[str] = ..., name: _Optional[str] = ..., avatar: _Optional[str] = ..., owner: _Optional[int] = ..., needs_approval: _Optional[bool] = ..., is_large: _Optional[bool] = ..., members: _Optional[_Iterable[int]] = ..., fields: _Optional[_Mapping[str, str]] = ..., history: _Optional[_Union[GroupChanged.History, str]] = ...) -> None: ...
 
 class MemberChanged(_message.Message):
     __slots__ = ("group", "user", "op")

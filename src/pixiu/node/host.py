@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pixiu.backends.embedded.sessions import EmbeddedSessions
 from pixiu.backends.memory.stores import MemoryStores
+from pixiu.backends.tantivy.searches import ThreadedSearches
 from pixiu.model.errors import CorruptData, PixiuError
 from pixiu.node.messaging import Messaging
 from pixiu.node.stores import ready_stores
@@ -43,6 +44,8 @@ class MessagingHost:
         self.root = root
         self.log = EngineLog(engine)
         self._webhook: WebhookNotifications | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._searches = ThreadedSearches(root, self._on_loop, settings.search)
         notifications = self._notifications(scheduler)
         self.store, self.stores = ready_stores(root, self.log, _remaking())
         try:
@@ -56,11 +59,17 @@ class MessagingHost:
                 notifications=notifications,
                 creates_users=creates_users,
                 is_writer_busy=lambda: engine.writer.is_busy,
+                searches=self._searches,
             )
         except BaseException:
             self.stores.close()
             raise
         engine.retention_holds.append(self._needed_from)
+
+    def _on_loop(self, call: Callable[[], object]) -> None:
+        """From another thread; nobody asks before the start."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(call)
 
     def _notifications(self, scheduler: Scheduler) -> Notifications:
         horn = self._settings.horn
@@ -82,7 +91,7 @@ class MessagingHost:
 
     async def start(self) -> None:
         """Open Pixiu's topics, and let the stores catch up with the log."""
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         opened: asyncio.Future[PixiuError | None] = loop.create_future()
         self.log.open(opened.set_result)
         error = await opened
@@ -105,6 +114,7 @@ class MessagingHost:
     async def stop(self) -> None:
         """Close sessions, commit and close the stores."""
         self.messaging.stop()
+        self._searches.close()
         if self._webhook is not None:
             await self._webhook.close()
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pixiu.ports.log import Appended, Log, LogRecord
     from pixiu.ports.notifications import Notifications
     from pixiu.ports.scheduler import Scheduler
+    from pixiu.ports.search import Searches
     from pixiu.ports.sessions import Sessions
     from pixiu.ports.stores import Stores
     from pixiu.roles.carrier.apply_rosters import Removed
@@ -69,6 +70,7 @@ class Messaging:
         gateway: str = "local",
         creates_users: bool = False,
         is_writer_busy: Callable[[], bool] = lambda: False,
+        searches: Searches | None = None,
     ) -> None:
         self.log = queue
         self.stores = stores
@@ -113,7 +115,7 @@ class Messaging:
         self.proxy = Proxy(
             stores, queue, clock, settings.messaging,
             when_applied=self.carrier.when_applied, applied=self.carrier.position_of(Lane.INBOXES),
-            creates_users=creates_users, node_id=settings.queue.node_id,
+            creates_users=creates_users, node_id=settings.queue.node_id, searches=searches,
         )  # fmt: skip
 
     def _is_burst(self) -> bool:

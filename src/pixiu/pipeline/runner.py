@@ -15,6 +15,8 @@ from pixiu.pipeline.lake.lock import LakeLock
 from pixiu.pipeline.lake.place import Place
 from pixiu.pipeline.lake.schema import AUDIT_SCHEMAS, LAKE_SCHEMAS, MART_SCHEMAS
 from pixiu.pipeline.lake.table import THROUGH, LakeTable
+from pixiu.pipeline.search.embedded import EmbeddedIndex
+from pixiu.pipeline.search.feed import SearchFeed
 from pixiu.pipeline.source.journal import JournalFolder
 
 if TYPE_CHECKING:
@@ -25,11 +27,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from pixiu.pipeline.search.steps import Sink
+
 __all__ = ["EVERY_JOBS", "JOBS", "Pipeline"]
 
 log = logging.getLogger(__name__)
 
-JOBS = ("archive", "usage", "heat", "latency", "audit")
+JOBS = ("archive", "search", "usage", "heat", "latency", "audit")
 """What ``pixiu pipeline run --once`` runs when nothing is named, in this order."""
 
 EVERY_JOBS = JOBS[:-1]
@@ -53,6 +57,7 @@ class Pipeline:
         warn: Callable[[str], object] = log.warning,
         reached: Callable[[str], object] = lambda point: None,
         rows_per_trigger: int = ROWS_PER_TRIGGER,
+        open_sink: Callable[[], Sink] | None = None,
     ) -> None:
         """``spark`` is called once, when it is first needed: a lake that is in use is refused before Spark starts."""
         # Spark's own processes need not share our working directory.
@@ -65,6 +70,7 @@ class Pipeline:
         self._warn = warn
         self._reached = reached
         self._rows_per_trigger = rows_per_trigger
+        self._open_sink = open_sink
 
     def __enter__(self) -> Self:
         return self
@@ -107,6 +113,8 @@ class Pipeline:
                 added |= self._archive(end)
             elif job == "audit":
                 added |= self._audit()
+            elif job == "search":
+                added[job] = self._search()
             else:
                 added[job] = self._mart(job)
         return added
@@ -128,6 +136,21 @@ class Pipeline:
         compact(lambda: self.spark, messages, changes, only_recalls=True, reached=self._reached)
         blank_lake(self.place.lake)
         return added
+
+    def _search(self) -> int:
+        """Bring the index of messages up to the archive, without Spark."""
+        if self._open_sink is not None:
+            sink = self._open_sink()
+        else:
+            sink = EmbeddedIndex(self.place.data, reached=self._reached)
+        try:
+            feed = SearchFeed(
+                self.place.lake, self.table("messages"), self.table("changes"), sink,
+                tell=lambda *told: self._tell(Progress("search", *told)), reached=self._reached,
+            )  # fmt: skip
+            return feed.run()
+        finally:
+            sink.close()
 
     # Marts.
 

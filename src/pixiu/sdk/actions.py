@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["Actions", "Content"]
 
 Id = int | str
-Op = Literal["approve", "refuse", "invite", "remove", "mute", "unmute", "admin", "member", "transfer"]
+Op = Literal["approve", "refuse", "invite", "remove", "mute", "unmute", "admin", "member", "transfer", "history"]
+History = Literal["all", "since_join"]
 
 
 class Content(TypedDict, total=False):
@@ -151,9 +152,23 @@ class Actions(ABC):
         ids = [str(each) for each in message_ids]
         return number((await self.act("receipt", message_ids=ids, kind=kind)).get("marked"))
 
-    async def search(self, q: str, *, limit: int | None = None) -> Page:
-        """Messages that contain something; ``Unavailable`` where the server has no index."""
-        return Page.read(await self.act("search", q=q, limit=limit))
+    async def search(
+        self,
+        q: str,
+        *,
+        with_: str | None = None,
+        group: str | None = None,
+        order: Literal["newest", "relevance"] | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page:
+        """Messages that contain something, newest first; ``Unavailable`` where the server has no index.
+
+        ``q`` is words, "phrases", and ``from:`` ``in:`` ``before:`` ``after:``. ``cursor`` of a page asks for the next.
+        """
+        return Page.read(
+            await self.act("search", q=q, with_=with_, group=group, order=order, limit=limit, cursor=cursor)
+        )
 
     # People.
 
@@ -198,6 +213,7 @@ class Actions(ABC):
         avatar: str | None = None,
         members: Iterable[str] | None = None,
         needs_approval: bool | None = None,
+        history: History | None = None,
         fields: Mapping[str, str] | None = None,
     ) -> Group:
         """Create a group that one owns."""
@@ -205,7 +221,7 @@ class Actions(ABC):
         return Group.read(
             await self.act(
                 "create_group", group=group, name=name, avatar=avatar, members=invited,
-                needs_approval=needs_approval, fields=fields,
+                needs_approval=needs_approval, history=history, fields=fields,
             )
         )  # fmt: skip
 
@@ -221,9 +237,9 @@ class Actions(ABC):
         """Leave a group."""
         return Group.read(await self.act("quit", group=group))
 
-    async def manage(self, group: str, user: str, op: Op) -> None:
-        """Change someone's place in a group."""
-        await self.act("manage", group=group, user=user, op=op)
+    async def manage(self, group: str, user: str | None, op: Op, *, history: History | None = None) -> None:
+        """Change someone's place in a group; with the op ``history`` and no user, what members read of it."""
+        await self.act("manage", group=group, user=user, op=op, history=history)
 
     # What is live.
 

@@ -41,7 +41,8 @@ _encode = msgspec.json.encode
 _decode = msgspec.json.decode
 _NEEDS_APPROVAL = 1
 _IS_LARGE = 2
-_stay = Struct(">BBQqQQ")
+_IS_SINCE_JOIN = 4
+_stay = Struct(">BBQqQQQ")
 _BY_USER = attrgetter("user")
 _ROLES = tuple(Role)
 
@@ -246,7 +247,11 @@ def _present_at(stays_by_user: dict[int, tuple[Member, ...]], at: int) -> list[M
 
 
 def _encoded(group: Group) -> bytes:
-    flags = (_NEEDS_APPROVAL if group.needs_approval else 0) | (_IS_LARGE if group.is_large else 0)
+    flags = (
+        (_NEEDS_APPROVAL if group.needs_approval else 0)
+        | (_IS_LARGE if group.is_large else 0)
+        | (_IS_SINCE_JOIN if group.is_since_join else 0)
+    )
     numbers = _group.pack(
         group.owner, flags, group.created_at, group.message_count, group.last_message_id, group.large_since
     )
@@ -269,18 +274,20 @@ def _decoded(group: int, value: bytes) -> Group:
         message_count=message_count,
         last_message_id=last_message_id,
         large_since=large_since,
+        is_since_join=bool(flags & _IS_SINCE_JOIN),
     )
 
 
 def _encoded_stays(stays: tuple[Member, ...]) -> bytes:
     pack = _stay.pack
     return b"".join(
-        pack(stay.role, stay.is_muted, stay.joined, stay.joined_at, stay.left, stay.count_at_read) for stay in stays
+        pack(stay.role, stay.is_muted, stay.joined, stay.joined_at, stay.left, stay.count_at_read, stay.joined_message)
+        for stay in stays
     )
 
 
 def _decoded_stays(user: int, value: bytes) -> tuple[Member, ...]:
     return tuple(
-        Member(user, _ROLES[role], joined, joined_at, left, bool(is_muted), count_at_read)
-        for role, is_muted, joined, joined_at, left, count_at_read in _stay.iter_unpack(value)
+        Member(user, _ROLES[role], joined, joined_at, left, bool(is_muted), count_at_read, joined_message)
+        for role, is_muted, joined, joined_at, left, count_at_read, joined_message in _stay.iter_unpack(value)
     )

@@ -986,6 +986,33 @@ export class Client {
   }
 
   /**
+   * Brings a message and a page around it into the local store; what lies further away stays a gap. False: there is no
+   * such message in that conversation, or one may not read it.
+   */
+  async around(place, id, { limit = PAGE } = {}) {
+    await (this._isLoaded ??= this._load());
+    if (await this._store.get(id)) return true;
+    const key = placeKey(place);
+    const holds = (gap) => compareIds(gap.after, id) < 0 && compareIds(id, gap.before) < 0;
+    let gap = (await this._store.gaps(key)).find(holds);
+    if (!gap) {
+      await this.catchUp(place);
+      if (await this._store.get(id)) return true;
+      gap = (await this._store.gaps(key)).find(holds);
+      if (!gap) return false;
+    }
+    const older = await this.act('history', { ...place, before: String(BigInt(id) + 1n), after: gap.after, limit, direction: 'backward' });
+    if (older.max !== id) return false;
+    const newer = await this.act('history', { ...place, after: id, before: gap.before, limit, direction: 'forward' });
+    await this._store.save([...older.messages, ...newer.messages].map((each) => rowOf(each, this.id)));
+    await this._store.dropGap(key, gap);
+    if (newer.has_more) await this._store.putGap(key, { ...gap, after: newer.max });
+    if (older.has_more) await this._store.putGap(key, { ...gap, before: older.min });
+    this._emit('gap', { ...gap, isClosed: !newer.has_more && !older.has_more });
+    return true;
+  }
+
+  /**
    * Closes a gap by one page. Gives what was loaded, and what is left of the gap, or null. One page at a time: who asks
    * meanwhile gets the same answer.
    */

@@ -82,6 +82,8 @@ class Message:
     """Its content is not there any more."""
     is_late: bool = False
     """It was missed before, and comes out of a gap: newer ones were shown already."""
+    highlights: tuple[tuple[int, int], ...] = ()
+    """Of one that was found: begin and end of what was looked for, in the text."""
     done: Callable[[], object] | None = field(default=None, repr=False, compare=False)
 
     def ack(self) -> None:
@@ -124,6 +126,7 @@ class Message:
             is_recalled=bool(raw.get("recalled")),
             is_missing=bool(raw.get("missing")),
             is_late=is_late,
+            highlights=tuple((number(each[0]), number(each[1])) for each in raw.get("highlights") or ()),
             done=done,
         )
 
@@ -158,13 +161,15 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of history, in the order that was asked for."""
+    """A page of history, or of what was found, in the order that was asked for."""
 
     messages: tuple[Message, ...]
     has_more: bool = False
     min: int = 0
     max: int = 0
     is_trimmed: bool = False
+    cursor: str = ""
+    """Of a search: asks for the next page; empty behind the last."""
 
     @classmethod
     def read(cls, raw: Raw) -> Page:
@@ -172,7 +177,7 @@ class Page:
         messages = tuple(map(Message.read, raw.get("messages") or ()))
         return cls(
             messages, bool(raw.get("has_more")), number(raw.get("min")), number(raw.get("max")),
-            bool(raw.get("trimmed")),
+            bool(raw.get("trimmed")), text(raw.get("cursor")),
         )  # fmt: skip
 
 
@@ -291,6 +296,8 @@ class Group:
     at: int = 0
     needs_approval: bool = False
     is_large: bool = False
+    history: str = "all"
+    """What members read: all, or since_join."""
     is_requested: bool = False
     """You asked to join, and nobody has answered yet."""
     fields: Mapping[str, str] = field(default_factory=dict)
@@ -310,6 +317,7 @@ class Group:
             at=number(raw.get("at")),
             needs_approval=bool(raw.get("needs_approval")),
             is_large=bool(raw.get("is_large")),
+            history=text(raw.get("history")) or "all",
             is_requested=bool(raw.get("is_requested")),
             fields=raw.get("fields") or {},
             member_count=number(raw.get("member_count")),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pixiu.model.errors import Unavailable
 from pixiu.model.group import Group, Member, Role
-from pixiu.model.pixiu_pb2 import MemberChanged, Record
+from pixiu.model.pixiu_pb2 import GroupChanged, MemberChanged, Record
 from pixiu.model.user import Profile
 from pixiu.roles.carrier.audience import group_of
 
@@ -150,6 +150,7 @@ class RosterApplier:
             group.message_count + 1,
             message_id,
             group.large_since,
+            group.is_since_join,
         )
         self._groups.put(counted)
         return counted
@@ -171,6 +172,7 @@ class RosterApplier:
             needs_approval=change.needs_approval,
             is_large=group.is_large or change.is_large,
             large_since=group.large_since if group.is_large or not change.is_large else record.event_id,
+            is_since_join=change.history == GroupChanged.SINCE_JOIN if change.history else group.is_since_join,
             fields=dict(change.fields),
             message_count=group.message_count + 1 if is_said else group.message_count,
             last_message_id=record.message_id if is_said else group.last_message_id,
@@ -178,16 +180,18 @@ class RosterApplier:
         if is_new:
             for user in sorted({*change.members, group.owner}):
                 role = Role.OWNER if user == group.owner else Role.MEMBER
-                self._join(group, user, role, record.event_id, parsed.at)
+                self._join(group, user, role, record, parsed.at)
         # The group last: until then this is a new one, also for a second attempt.
         self._groups.put(group)
 
-    def _join(self, group: Group, user: int, role: Role, event_id: int, at: int) -> None:
+    def _join(self, group: Group, user: int, role: Role, record: LogRecord, at: int) -> None:
         before = self._groups.last_stay(group.number, user)
         is_muted = before is not None and before.is_muted  # who was muted and left is muted still
-        self._groups.put_member(
-            group.number, Member(user, role, event_id, at, is_muted=is_muted, count_at_read=group.message_count)
-        )
+        member = Member(
+            user, role, record.event_id, at, is_muted=is_muted, count_at_read=group.message_count,
+            joined_message=record.message_id,
+        )  # fmt: skip
+        self._groups.put_member(group.number, member)
 
     def _member(self, record: LogRecord, parsed: Record) -> None:
         change = parsed.member
@@ -203,7 +207,7 @@ class RosterApplier:
                 self._groups.request(group.number, user, parsed.at)
         elif op == MemberChanged.JOIN:
             if member is None:
-                self._join(group, user, Role.MEMBER, record.event_id, parsed.at)
+                self._join(group, user, Role.MEMBER, record, parsed.at)
             self._groups.request(group.number, user, 0)
         elif member is not None:
             self._change_member(group, member, op, record.event_id)

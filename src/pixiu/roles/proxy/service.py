@@ -23,6 +23,7 @@ from pixiu.im.draft import (
     Erasing,
     Params,
     Scheduling,
+    Searching,
     UnknownUsers,
     Unscheduling,
     Verb,
@@ -30,7 +31,7 @@ from pixiu.im.draft import (
 )
 from pixiu.im.schedules import fired
 from pixiu.im.users import new_user, user_key
-from pixiu.model.errors import NotFound, Overloaded, PixiuError, RequestError, Unauthenticated
+from pixiu.model.errors import NotFound, Overloaded, PixiuError, RequestError, Unauthenticated, Unavailable
 from pixiu.model.names import check_platform, check_public_id
 from pixiu.model.pixiu_pb2 import InboxOpened, Record
 from pixiu.ports.log import MAIN, SCHEDULE, Scheduled
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from pixiu.config.messaging import MessagingSettings
     from pixiu.ports.clock import Clock
     from pixiu.ports.log import Log
+    from pixiu.ports.search import Found, Searches
     from pixiu.ports.stores import Stores
 
 __all__ = ["IN_FLIGHT_MAX", "Done", "Proxy"]
@@ -71,12 +73,14 @@ class Proxy:
         creates_users: bool = False,
         node_id: int = 0,
         in_flight_max: int = IN_FLIGHT_MAX,
+        searches: Searches | None = None,
     ) -> None:
         """``when_applied(event_id, call)`` calls when all lanes are there; ``applied()`` is where the keys' lane is."""
         self._stores = stores
         self._log = log
         self._when_applied = when_applied
         self._in_flight_max = in_flight_max
+        self._searches = searches
         self._rates = Rates(clock, per_second=settings.sends_per_second, burst=settings.send_burst)
         self.schedules = Schedules(log)
         self.appends = Appends(
@@ -189,6 +193,8 @@ class Proxy:
             self._unschedule(outcome.schedule_id, done)
         elif isinstance(outcome, Erasing):
             self._erase(outcome, done)
+        elif isinstance(outcome, Searching):
+            self._search(outcome, done)
         else:
             done(outcome)
 
@@ -283,6 +289,28 @@ class Proxy:
             return done(answer)
 
         self._append(drafted(erased, erasing.answer), answered)
+
+    # Searches.
+
+    def _search(self, searching: Searching, done: Done) -> None:
+        """Ask the index, as often as the answer takes."""
+
+        def found(hits: Found | PixiuError) -> None:
+            try:
+                answer = hits if isinstance(hits, PixiuError) else searching.answer(hits)
+            except PixiuError as error:
+                answer = error
+            if isinstance(answer, PixiuError):
+                self._refuse(answer, done)
+            elif isinstance(answer, Searching):
+                self._search(answer, done)
+            else:
+                done(answer)
+
+        if self._searches is None:
+            self._refuse(Unavailable("this node has no index of messages"), done)
+        else:
+            self._searches.find(searching.asked, found)
 
     # Users who are created on first use.
 

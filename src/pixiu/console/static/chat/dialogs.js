@@ -131,6 +131,10 @@ function GroupDetails({ chat, thread, row, onGone }) {
     await chat.client.manage({ group: row.id, user, op });
     await chat.loadGroup();
   });
+  const history = (next) => run(async () => {
+    await chat.client.manage({ group: row.id, op: 'history', history: next });
+    await chat.loadGroup();
+  });
   const invite = (event) => {
     event.preventDefault();
     const [first, ...others] = namesIn(who);
@@ -150,6 +154,8 @@ function GroupDetails({ chat, thread, row, onGone }) {
     <${Problem} error=${error} />
     ${group.requests?.length > 0 && html`<div><h3>${t('group.requests')}</h3><ul class="people">${group.requests.map((each) => html`<li key=${each.user}><${Avatar} id=${each.user} size="s" /><span class="grow cut">${each.user}</span>
       <${Button} small kind="primary" onClick=${() => manage(each.user, 'approve')}>${t('group.approve')}<//><${Button} small onClick=${() => manage(each.user, 'refuse')}>${t('group.refuse')}<//></li>`)}</ul></div>`}
+    <label class="field"><span>${t('group.history')}</span><select class="input" name="history" disabled=${mine !== 'owner' || busy} value=${group.history ?? 'all'} onChange=${(event) => history(event.target.value)}>
+      ${['all', 'since_join'].map((each) => html`<option key=${each} value=${each}>${t(`group.history.${each}`)}</option>`)}</select></label>
     <div><h3>${t('group.members')} <span class="muted number">${group.member_count}</span></h3><ul class="people">${(group.members ?? []).map((each) => {
       const isBelow = rank[mine] > rank[each.role];
       return html`<li key=${each.user}><${Avatar} id=${each.user} name=${nameIn(chat, each.user)} size="s" /><span class="grow cut">${nameIn(chat, each.user)}${each.user === chat.me && html` <span class="muted">(${t('group.you')})</span>`}</span>

@@ -1,14 +1,10 @@
 /** The list of conversations, with search. */
 import { t } from '/i18n.js';
 import { when } from '/format.js';
-import { linkTo } from '/router.js';
+import { go } from '/router.js';
 import { Avatar, Button, Empty, Icon, MenuButton, html, useEffect, useRef, useState } from '/ui.js';
-import { lineOf } from '/chat/text.js';
-
-const KINDS = { u: 'u', g: 'g', r: 'r' };
-
-/** The address of a conversation. */
-export const linkToRow = (key) => linkTo('chat', KINDS[key[0]], key.slice(2));
+import { Found } from '/chat/search.js';
+import { lineOf, linkToRow } from '/chat/text.js';
 
 /** A face for a conversation. */
 export function Face({ row, size = '' }) {
@@ -37,6 +33,11 @@ export function ConversationList({ chat, current, onNew }) {
   }, []);
 
   const move = (event) => {
+    if (event.key === 'Enter' && event.target === box.current && text.trim()) {
+      event.preventDefault();
+      go('chat', ['search', text.trim()]);
+      return;
+    }
     const step = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key];
     if (event.key === 'Escape' && text) {
       setText('');
@@ -83,32 +84,4 @@ function Row({ chat, row, isCurrent }) {
     <span class="line cut ${typing.length ? 'typing' : ''}">${draft ? html`<em>✎ </em>${draft}` : line}</span>
     ${row.unread > 0 && html`<span class="count">${row.unread > 99 ? '99+' : row.unread}</span>`}
   </a>`;
-}
-
-/** Messages that the server finds; where it cannot search, that is said. */
-function Found({ chat, query }) {
-  const [found, setFound] = useState(null);
-  useEffect(() => {
-    let alive = true;
-    const timer = setTimeout(async () => {
-      try {
-        const { messages } = await chat.client.search({ q: query, limit: 20 });
-        if (alive) setFound({ messages });
-      } catch {
-        if (alive) setFound({ isOff: true });
-      }
-    }, 300);
-    return () => {
-      alive = false;
-      clearTimeout(timer);
-    };
-  }, [query]);
-  if (!found) return null;
-  if (found.isOff) return html`<p class="nothing">${t('chat.search.off')}</p>`;
-  return html`<h2 class="found">${t('chat.search.results')}</h2>
-    ${!found.messages.length && html`<p class="nothing">${t('chat.search.none')}</p>`}
-    ${found.messages.map((message) => {
-      const key = message.group !== undefined ? `g:${message.group}` : `u:${message.from === chat.me ? message.to : message.from}`;
-      return html`<a key=${message.message_id} href=${linkToRow(key)}><${Avatar} id=${message.from} /><span class="name cut">${message.from}</span><time>${when(message.at)}</time><span class="line cut">${message.text}</span></a>`;
-    })}`;
 }

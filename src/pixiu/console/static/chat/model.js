@@ -4,7 +4,7 @@
  * It listens to the SDK's client and tells its own listener when something changed. Bounds: a thread holds the pages
  * that were scrolled to; a room keeps its newest 500 lines, as nobody else keeps any.
  */
-import { compareIds, placeKey, placeOf, placeOfMessage } from '/pixiu.js';
+import { PixiuError, compareIds, placeKey, placeOf, placeOfMessage } from '/pixiu.js';
 
 const PAGE = 60;
 const ROOM_LINES_MAX = 500;
@@ -281,9 +281,23 @@ export class Chat {
 
   // The open thread.
 
-  /** Opens a conversation; null closes the open one. */
-  async open(key) {
-    if (this.thread?.key === key) return;
+  /** Opens a conversation, at a message if one is named; null closes the open one. */
+  async open(key, at = null) {
+    if (this.thread?.key !== key) await this._openNew(key);
+    if (at && this.thread?.key === key) await this._showAt(this.thread, at);
+  }
+
+  /** Loads what is around a message, and has it shown. */
+  async _showAt(thread, id) {
+    if (!(await this.client.around(thread.row.place, id))) throw new PixiuError('not_found', `message ${id} is not there any more`);
+    if (this.thread !== thread) return;
+    if (!thread.from || compareIds(id, thread.from) < 0) thread.from = id;
+    thread.target = id;
+    thread.marked = id;
+    await this._reload();
+  }
+
+  async _openNew(key) {
     if (key === null) {
       this.thread = null;
       this._tell();
@@ -292,7 +306,7 @@ export class Chat {
     const row = this._row(key);
     this.thread = {
       key, row, messages: [], from: null, gaps: [], arrived: 0, changes: 0, reading: Promise.resolve(), hasOlder: false, isLoading: true, busy: new Set(), group: null,
-      unreadAtOpen: row.unread, firstUnread: null, error: null,
+      unreadAtOpen: row.unread, firstUnread: null, error: null, target: null, marked: null,
     };
     this._tell();
     if (row.place.room !== undefined) {

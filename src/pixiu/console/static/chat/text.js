@@ -1,11 +1,21 @@
 /** What is shown of a message in words. Texts of people are shown as they are, never as HTML. */
 import { t } from '/i18n.js';
+import { linkTo } from '/router.js';
 import { isNotice } from '/chat/model.js';
 
 const name = (user, chat) => (user === chat.me ? t('chat.you') : chat.rows.get(`u:${user}`)?.name ?? user);
 
 /** A person's name, or "You". */
 export const nameOf = name;
+
+/** The address of a conversation. */
+export const linkToRow = (key) => linkTo('chat', key[0], key.slice(2));
+
+/** The address of a message in its conversation. */
+export function linkToMessage(message, me) {
+  const [kind, id] = message.group !== undefined ? ['g', message.group] : ['u', message.from === me ? message.to : message.from];
+  return linkTo('chat', kind, id, 'at', message.message_id);
+}
 
 /** A notice of the system. */
 export function noticeOf(message, chat) {

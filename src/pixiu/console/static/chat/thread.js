@@ -86,6 +86,13 @@ function Messages({ chat, thread, onReply, onDone }) {
   // Where one reads stays where it is, whatever is added above; who is at the end stays there.
   useLayoutEffect(() => {
     const pane = scroller.current;
+    const wanted = thread.target && pane.querySelector(`[data-id="${thread.target}"]`);
+    if (wanted) {
+      thread.target = null;
+      wanted.scrollIntoView({ block: 'center' });
+      place.current = { isAtEnd: false, anchor: { id: wanted.dataset.id, top: wanted.getBoundingClientRect().top - pane.getBoundingClientRect().top } };
+      return;
+    }
     const { isAtEnd, anchor } = place.current;
     if (isAtEnd) pane.scrollTop = pane.scrollHeight;
     else if (anchor) {
@@ -205,7 +212,7 @@ function Said({ item, chat, thread, onReply }) {
     } else if (event.key === 'Delete' && isMine && isStored) recall();
     else if (event.key === 'c') copy();
   };
-  return html`<li class="said ${isMine ? 'mine' : 'theirs'} ${isFirst ? 'first' : ''} ${isLast ? 'last' : ''}" data-id=${message.message_id}>
+  return html`<li class="said ${isMine ? 'mine' : 'theirs'} ${isFirst ? 'first' : ''} ${isLast ? 'last' : ''} ${thread.marked === message.message_id ? 'target' : ''}" data-id=${message.message_id}>
     ${showsFace && html`<span class="face">${isLast && html`<${Avatar} id=${message.from} name=${name} size="s" />`}</span>`}
     <div class="bubble" tabindex="-1" onKeyDown=${keys} aria-label=${`${name}, ${clock(message.at)}: ${bodyOf(message)}`}>
       ${showsFace && isFirst && html`<b class="from">${name}</b>`}
