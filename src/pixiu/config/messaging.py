@@ -45,7 +45,7 @@ class MessagingSettings(Section):
     """Messages in one page of history or sync."""
 
     hop_sample: Count = 4
-    """Of the appends, pushes and acks timed for /metrics one in so many goes to the log too; 0: none, nor flushes."""
+    """Of the appends and pushes timed for /metrics one in so many goes to the log, too; 0: none, and no flushes."""
 
     forward_gap_ms: Annotated[int, Bounds(0)] = 86_400_000
     """A private conversation that missed less than this catches up forward from where it was, else backward."""

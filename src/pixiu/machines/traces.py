@@ -14,7 +14,7 @@ from pixiu.model.sampler import Sampler
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["ACCEPT", "ACK", "HOPS", "PUSH", "ROOMS_MAX", "ROWS_MAX", "TraceRows"]
+__all__ = ["ACCEPT", "HOPS", "PUSH", "ROOMS_MAX", "ROWS_MAX", "TraceRows"]
 
 ROWS_MAX = 5_000
 """Rows of one kind in a record; whoever adds the last one has them written at once."""
@@ -23,10 +23,9 @@ ROOMS_MAX = 2_000
 
 ACCEPT: Final = 1
 PUSH: Final = 2
-ACK: Final = 3
-HOPS = {ACCEPT: "accept", PUSH: "push", ACK: "ack"}
-"""What is timed: from the proxy's check to the flushed record; from the stores to the session; from there to its ack.
-Numbers in ``Timings.hop``."""
+HOPS = {ACCEPT: "accept", PUSH: "push"}
+"""What is timed: from the proxy's check to the flushed record; from the stores to the session. Numbers in
+``Timings.hop``. From there to the ack the ledger knows."""
 
 _US_MAX = 2**32 - 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pixiu.model.errors import ConfigError, Unavailable
@@ -12,7 +13,7 @@ from pixiu.pipeline.lake.compaction import Compacted, compact, read_table
 from pixiu.pipeline.lake.feed import Feed, Progress
 from pixiu.pipeline.lake.lock import LakeLock
 from pixiu.pipeline.lake.place import Place
-from pixiu.pipeline.lake.schema import AUDIT_SCHEMAS, LAKE_SCHEMAS, MART_SCHEMAS
+from pixiu.pipeline.lake.schema import AUDIT_SCHEMAS, LAKE_SCHEMAS, MART_SCHEMAS, MARTS
 from pixiu.pipeline.lake.table import THROUGH, LakeTable
 from pixiu.pipeline.source.journal import JournalFolder
 
@@ -34,8 +35,8 @@ JOBS = ("archive", "usage", "heat", "latency", "audit")
 EVERY_JOBS = JOBS[:-1]
 """What runs again and again when nothing is named: the audit reads everything, and is asked for by name."""
 
-HANDED_DAYS = 2
-"""Acks are matched with hand-overs of this many days."""
+HANDED = timedelta(minutes=10)
+"""Acks are matched with hand-overs so long before: a session that acks nothing is closed after seconds."""
 
 ROWS_PER_TRIGGER = 1_000_000
 
@@ -107,7 +108,7 @@ class Pipeline:
             elif job == "audit":
                 added |= self._audit()
             else:
-                added[job] = self._mart(job)
+                added |= {name: self._mart(name) for name in MARTS[job]}
         return added
 
     def _archive(self, end: int) -> dict[str, int]:
@@ -137,24 +138,51 @@ class Pipeline:
 
     def _mart(self, name: str) -> int:
         """Append what the new events add to a mart."""
-        table = LakeTable(self.place.lake, name, MART_SCHEMAS[name], begins_after=self.log.first_event_id() - 1)
+        table = self._mart_table(name)
         after, through = table.through, self.held_through()
         if after >= through:
             return 0
-        messages, deliveries, changes = (self._new_rows(each, after, through) for each in LAKE_SCHEMAS)
-        if name == "usage":
-            rows = marts.usage(messages, deliveries, changes)
-        elif name == "heat":
-            rows = marts.heat(messages)
-        else:
-            days = f"noted_at >= (SELECT max(noted_at) FROM {{rows}}) - INTERVAL {HANDED_DAYS} DAYS"
-            whole = read_table(self.spark, self.table("deliveries"))
-            handed = self.spark.sql(f"SELECT * FROM {{rows}} WHERE {days}", rows=whole)
-            rows = marts.latency(messages, deliveries, handed)
+        rows = self._mart_rows(name, after, through)
         folder = table.new_folder(f"{through:020d}")
         rows.coalesce(1).write.parquet(str(table.folder / folder))
         self._reached("mart-written")
         return table.append(folder, after=after, through=through)
+
+    def _mart_table(self, name: str) -> LakeTable:
+        return LakeTable(self.place.lake, name, MART_SCHEMAS[name], begins_after=self.log.first_event_id() - 1)
+
+    def _mart_rows(self, name: str, after: int, through: int) -> DataFrame:
+        """What the events behind ``after`` add to a mart."""
+        messages, deliveries, changes, traces = (
+            self._new_rows(each, after, through) for each in ("messages", "deliveries", "changes", "traces")
+        )
+        match name:
+            case "usage":
+                return marts.usage(messages, deliveries, changes, traces)
+            case "first_days":
+                used = marts.usage(messages, deliveries, changes, traces)
+                return marts.first_days(used, read_table(self.spark, self._mart_table(name)))
+            case "presence":
+                return marts.presence(traces)
+            case "heat":
+                return marts.heat(messages, traces)
+            case "latency":
+                return marts.latency(marts.hops(messages, deliveries, self._handed(after, through), traces))
+            case _:
+                return marts.latency_buckets(marts.hops(messages, deliveries, self._handed(after, through), traces))
+
+    def _handed(self, after: int, through: int) -> DataFrame:
+        """The hand-overs that acks behind ``after`` may answer, from the files that have any."""
+        table = self.table("deliveries")
+        files = table.files()
+        new = [each.noted_min for each in files if each.event_max is None or each.event_max > after]
+        begin = min((each for each in new if each is not None), default=None)
+        if begin is None:
+            return read_table(self.spark, table, []).where("false")
+        begin -= HANDED
+        near = [each for each in files if each.noted_max is None or each.noted_max >= begin]
+        at_least = f"noted_at >= timestamp_millis({int(begin.timestamp() * 1000)})"
+        return read_table(self.spark, table, near).where(f"event_id <= {through} AND {at_least}")
 
     # The audit.
 
@@ -169,7 +197,8 @@ class Pipeline:
         if cut is not None and self.held_through() < through:
             self._archive(through)
         messages, deliveries, changes = (
-            read_table(self.spark, self.table(name)).where(f"event_id <= {through}") for name in LAKE_SCHEMAS
+            read_table(self.spark, self.table(name)).where(f"event_id <= {through}")
+            for name in ("messages", "deliveries", "changes")
         )
         inboxes = audit.inboxes_of(changes).persist()
         meant = audit.entries_of(messages, changes, inboxes).persist()
@@ -201,4 +230,20 @@ class Pipeline:
             table = self.table(name)
             done.append(compact(lambda: self.spark, table, self.table("changes"), reached=self._reached))
             table.vacuum(vacuum_hours)
+        for name in (name for names in MARTS.values() for name in names):
+            table = self._mart_table(name)
+            done.append(self._roll_up(table))
+            table.vacuum(vacuum_hours)
         return done
+
+    def _roll_up(self, table: LakeTable) -> Compacted:
+        """Make one row of those that say the same: a run adds a row per minute, and a day has many runs."""
+        files = table.files()
+        if len(files) < 2:
+            return Compacted(table.name, len(files), len(files), 0)
+        folder = table.new_folder("rolled-up")
+        rows = marts.rolled_up(table.name, read_table(self.spark, table, files))
+        rows.coalesce(1).write.parquet(str(table.folder / folder))
+        self._reached("during-compaction")
+        table.replace(files, folder, why="roll-up")
+        return Compacted(table.name, len(files), len(table.files()), len(files))

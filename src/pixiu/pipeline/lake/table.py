@@ -59,6 +59,8 @@ class DataFile(NamedTuple):
     message_min: int | None
     message_max: int | None
     event_max: int | None
+    noted_min: datetime | None = None
+    noted_max: datetime | None = None
 
 
 class LakeTable:
@@ -114,6 +116,8 @@ class LakeTable:
                 row.get("min.message_id"),
                 row.get("max.message_id"),
                 row.get("max.event_id"),
+                row.get("min.noted_at"),
+                row.get("max.noted_at"),
             )
             for row in actions
         ]

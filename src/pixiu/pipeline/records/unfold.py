@@ -1,14 +1,16 @@
 """Records of ``pixiu.main`` become rows: messages, deliveries (what became of inbox entries), changes.
 
-``messages`` has one row per record that says something, ``deliveries`` one per row of a ledger, ``changes`` one per
-thing that a record changes: a group with three members is a row for the group and one for each of them. A record that
-nobody can read is a row of ``changes`` too (``undecodable``), so that it is counted and not lost from sight.
+``messages`` has one row per record that says something, ``deliveries`` one per row of a ledger, ``traces`` one per
+thing that a role measured, ``changes`` one per thing that a record changes: a group with three members is a row for the
+group and one for each of them. A record that nobody can read is a row of ``changes`` too (``undecodable``), so that it
+is counted and not lost from sight.
 
 Messages are taken apart by the batch parser; the rare records that change something by protobuf itself.
 """
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from pixiu.model.pixiu_pb2 import (
     Rows,
 )
 from pixiu.pipeline.records.schema import SCHEMAS
+from pixiu.pipeline.records.traces import trace_rows
 from pixiu.pipeline.records.walk import PADDING, walk
 
 if TYPE_CHECKING:
@@ -33,11 +36,12 @@ __all__ = ["TABLES", "unfold"]
 
 _WHATS = {
     10: "user", 11: "contact", 12: "block", 13: "group_info", 14: "member", 15: "recalled", 16: "receipt", 17: "read",
-    18: "inbox", 19: "push", 20: "ledger", 21: "limits",
+    18: "inbox", 19: "push", 20: "ledger", 21: "limits", 22: "traces",
 }  # fmt: skip
 """Fields of ``Record.what``."""
 
 _LEDGER = 20
+_TRACES = 22
 _SYSTEM_CHAT = 3
 _DELETE = 5
 _UNREADABLE = -2
@@ -206,8 +210,25 @@ def _deliveries(batch: _Batch) -> Any:
             found["platform"] += map(platforms.__getitem__, rows.platform)
             found["first_useq"] += rows.first
             found["through_useq"] += rows.through
+            messages, gateways, waited = _stamps(rows, list(parsed.ledger.gateways))
+            found["message_id"] += messages
+            found["gateway"] += gateways
+            found["waited"] += waited
             count += size
     return _built(found, schema)
+
+
+def _stamps(rows: Rows, names: list[str]) -> tuple[list[int], list[str | None], list[bool | None]]:
+    """What hand-overs say beside which entries they were: the last message, the gateway, and whether it had waited.
+
+    Nothing, where a row is no hand-over, was written before there were stamps, or does not fit.
+    """
+    size = len(rows.user)
+    fits = len(rows.message) == size and len(rows.gateway) in (0, size) and len(rows.waited) in (0, size)
+    if not fits or not names or max(rows.gateway, default=0) >= len(names):
+        return [0] * size, [None] * size, [None] * size
+    gateways: list[str | None] = [names[index] for index in rows.gateway] or [names[0]] * size
+    return list(accumulate(rows.message)), gateways, list(rows.waited) or [False] * size
 
 
 def is_sound(rows: Rows, platform_count: int) -> bool:
@@ -233,12 +254,13 @@ def _built(found: dict[str, list[Any]], schema: Any) -> Any:
 def _changes(batch: _Batch) -> Any:
     schema = SCHEMAS["changes"]
     found: dict[str, list[Any]] = {name: [] for name in schema.names}
-    for row in np.flatnonzero(((batch.what > 0) & (batch.what != _LEDGER)) | batch.is_bad | _unsound(batch)).tolist():
+    changes = (batch.what > 0) & (batch.what != _LEDGER) & (batch.what != _TRACES)
+    for row in np.flatnonzero(changes | batch.is_bad | _unsound(batch)).tolist():
         parsed = None if batch.is_bad[row] else batch.parsed(row)
         what = parsed.WhichOneof("what") if parsed is not None else None
         event_id, message_id = int(batch.event_id[row]), int(batch.message_id[row])
         rows: Iterator[Row] = iter([{"what": "undecodable"}])
-        if parsed is not None and what is not None and what != "ledger":
+        if parsed is not None and what not in (None, "ledger", "traces"):
             rows = _ROWS[what](parsed, message_id)
         for number, values in enumerate(rows):
             values = {
@@ -255,9 +277,9 @@ def _changes(batch: _Batch) -> Any:
 
 
 def _unsound(batch: _Batch) -> Any:
-    """Ledgers whose columns do not fit together: the appliers pass over them."""
+    """Ledgers whose columns do not fit together, which the appliers pass over; what protobuf cannot read."""
     found = np.zeros(batch.rows, dtype=bool)
-    for row in np.flatnonzero((batch.what == _LEDGER) & ~batch.is_bad).tolist():
+    for row in np.flatnonzero(((batch.what == _LEDGER) | (batch.what == _TRACES)) & ~batch.is_bad).tolist():
         parsed = batch.parsed(row)
         if parsed is None:
             found[row] = True
@@ -390,8 +412,27 @@ _ROWS: dict[str, Callable[[Record, int], Iterator[Row]]] = {
     "limits": _limits,
 }
 
+# Traces.
+
+
+def _traces(batch: _Batch) -> Any:
+    schema = SCHEMAS["traces"]
+    found: dict[str, list[Any]] = {name: [] for name in schema.names}
+    for row in np.flatnonzero((batch.what == _TRACES) & ~batch.is_bad).tolist():
+        parsed = batch.parsed(row)
+        if parsed is None:
+            continue  # a row of changes says so
+        event_id, noted_at, node = int(batch.event_id[row]), parsed.at * 1000, parsed.traces.node
+        for number, values in enumerate(trace_rows(parsed)):
+            values = {"event_id": event_id, "part": number, "noted_at": noted_at, "node": node, **values}
+            for name in schema.names:
+                found[name].append(values.get(name))
+    return _built(found, schema)
+
+
 TABLES: dict[str, Callable[[_Batch], Any]] = {
     "messages": _messages,
     "deliveries": _deliveries,
     "changes": _changes,
+    "traces": _traces,
 }

@@ -24,7 +24,7 @@ from pixiu.machines.delivery import (
     TimerKind,
 )
 from pixiu.machines.ledger import LedgerRows
-from pixiu.machines.traces import ACK, PUSH, TraceRows
+from pixiu.machines.traces import PUSH, TraceRows
 from pixiu.model.errors import Unavailable
 from pixiu.roles.relay.timers import Timers
 
@@ -232,9 +232,7 @@ class Deliveries:
         inbox.timed_push = 0
 
     def _time_ack(self, inbox: LiveInbox) -> None:
-        took_us = self._clock.monotonic_us() - inbox.timed_us
-        self._counters.ack_seconds.observe(took_us / 1e6)
-        self._traces.timed(ACK, inbox.platform, took_us)
+        self._counters.ack_seconds.observe((self._clock.monotonic_us() - inbox.timed_us) / 1e6)
         inbox.timed_ack = 0
 
     def _set_timer(self, inbox: LiveInbox, kind: TimerKind, attempt: int) -> None:
