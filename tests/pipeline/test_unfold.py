@@ -76,9 +76,7 @@ def test_every_record_is_accounted_for(data: Path) -> None:
                 assert [row["message_id"] for row in said] == ([message_id] if record.chat else [])
                 ledger = sum(len(rows.user) for _, rows in record.ledger.ListFields() if hasattr(rows, "user"))
                 assert sum(row["event_id"] == event_id for row in deliveries) == ledger
-                assert any(row["event_id"] == event_id for row in changes) == (
-                    what not in (None, "ledger", "traces")
-                )
+                assert any(row["event_id"] == event_id for row in changes) == (what not in (None, "ledger", "traces"))
                 assert any(row["event_id"] == event_id for row in traces) == (what == "traces")
     assert {row["what"] for row in changes} >= {
         "user", "group", "founder", "inbox", "recalled", "seen", "delivered", "quit", "push",

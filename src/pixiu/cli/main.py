@@ -19,8 +19,8 @@ __all__ = ["app", "main"]
 
 # A verb is the typer application `app` of the module pixiu.cli.<verb>, without its hyphen.
 VERBS = (
-    "serve", "queue", "token", "chat", "push", "top", "dead-letters", "audit", "rebuild", "pipeline", "sql", "backup",
-    "restore", "doctor", "sim",
+    "serve", "queue", "token", "chat", "push", "top", "dead-letters", "audit", "explain", "rebuild", "pipeline", "sql",
+    "backup", "restore", "doctor", "sim",
 )  # fmt: skip
 
 HIDDEN = ("gateway",)

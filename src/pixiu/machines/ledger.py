@@ -11,9 +11,15 @@ Whoever applies a ledger takes ``expired`` and ``dead`` rows out first, then ack
 
 from __future__ import annotations
 
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
 from pixiu.model.pixiu_pb2 import Ledger, Record, Rows
 
-__all__ = ["ROWS_MAX", "HandedRows", "InboxKey", "LedgerRows", "RowsOfKind"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["ROWS_MAX", "HandedRows", "InboxKey", "LedgerRows", "RowsOfKind", "stamps_of"]
 
 ROWS_MAX = 10_000
 """Rows in one record; more make several records."""
@@ -152,6 +158,19 @@ class LedgerRows:
                 setattr(self, kind, type(rows)())
         records.append(_encode(ledger, platforms, gateways, at))
         return records
+
+
+def stamps_of(rows: Rows, gateways: Sequence[str]) -> tuple[list[int], list[str | None], list[bool | None]]:
+    """What hand-overs say beside which entries they were: the last message, the gateway, and whether it had waited.
+
+    0 and None where a row is no hand-over, was written before there were stamps, or does not fit.
+    """
+    size = len(rows.user)
+    fits = len(rows.message) == size and len(rows.gateway) in (0, size) and len(rows.waited) in (0, size)
+    if not fits or not gateways or max(rows.gateway, default=0) >= len(gateways):
+        return [0] * size, [None] * size, [None] * size
+    names: list[str | None] = [gateways[index] for index in rows.gateway] or [gateways[0]] * size
+    return list(accumulate(rows.message)), names, list(rows.waited) or [False] * size
 
 
 def _encode(ledger: Ledger, platforms: dict[str, int], gateways: dict[str, int], at: int) -> bytes:

@@ -6,15 +6,16 @@ being watched. Rows are for charts and for ``pixiu explain``: no applier reads t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pixiu.model.pixiu_pb2 import Flushes, Record, RoomRows, SessionRows, Timings, Traces
 from pixiu.model.sampler import Sampler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-__all__ = ["ACCEPT", "HOPS", "PUSH", "ROOMS_MAX", "ROWS_MAX", "TraceRows"]
+__all__ = ["ACCEPT", "HOPS", "PUSH", "ROOMS_MAX", "ROWS_MAX", "Flush", "TraceRows", "flushes_in"]
 
 ROWS_MAX = 5_000
 """Rows of one kind in a record; whoever adds the last one has them written at once."""
@@ -158,6 +159,25 @@ class TraceRows:
         traces.sessions.CopyFrom(_sessions_of(self._sessions))
         traces.sessions.now, traces.sessions.peak = self.sessions, max(self._peak, self.sessions)
         self._peak = self.sessions
+
+
+class Flush(NamedTuple):
+    """The messages behind ``after``, through ``through``, were committed at ``at`` and applied ``us`` later."""
+
+    after: int
+    through: int
+    at: int
+    us: int
+
+
+def flushes_in(rows: Flushes) -> Iterator[Flush]:
+    """The rows of a record; columns that do not fit together make none."""
+    if not len(rows.event) == len(rows.at) == len(rows.applied_us):
+        return
+    after = rows.after
+    for through, at, us in zip(accumulate(rows.event), accumulate(rows.at), rows.applied_us, strict=True):
+        yield Flush(after, through, at, us)
+        after = through
 
 
 def _flushes_of(rows: list[tuple[int, int, int]]) -> Flushes:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pixiu.node.device import Device
     from pixiu.node.embedded import EmbeddedNode
+    from pixiu.node.explain import explain_stopped
     from pixiu.node.serving import Node, Running, run_node
     from pixiu.node.stopped import open_store, rebuild, stopped_snapshot
     from pixiu.node.stores import audit_stopped, cut_stopped, rebuild_stores
@@ -20,6 +21,7 @@ __all__ = [
     "Running",
     "audit_stopped",
     "cut_stopped",
+    "explain_stopped",
     "open_store",
     "rebuild",
     "rebuild_stores",
@@ -34,6 +36,7 @@ _HOMES = {
     "Running": "serving",
     "audit_stopped": "stores",
     "cut_stopped": "stores",
+    "explain_stopped": "explain",
     "open_store": "stopped",
     "rebuild": "stopped",
     "rebuild_stores": "stores",

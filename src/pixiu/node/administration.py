@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from pixiu.config import Settings
+from pixiu.node.explain import explaining
 from pixiu.node.letters import letter_view, scheduled_view
 from pixiu.node.stats import Doors, Stats
 from pixiu.node.stopped import open_store
@@ -108,6 +109,14 @@ class NodeAdministration:
     async def audit(self, at_least: int, before: int | None) -> Answer:
         """Take the books now."""
         return (await self._host.audit(at_least=at_least, before=before)).as_json()
+
+    async def explain(self, message_id: int) -> Answer:
+        """Look for it a batch at a time, between other work."""
+        for answer in explaining(self._host.log, self._host.stores, message_id):
+            if answer is not None:
+                return answer
+            await asyncio.sleep(0)
+        raise AssertionError("an explanation ends with an answer")
 
 
 class _Numbers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from pixiu.machines.traces import HOPS
+from pixiu.machines.traces import HOPS, flushes_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,12 +27,8 @@ def trace_rows(record: Record) -> Iterator[Row]:
 
 
 def _flushes(rows: Flushes) -> Iterator[Row]:
-    if not len(rows.event) == len(rows.at) == len(rows.applied_us):
-        return
-    after = rows.after
-    for through, at, us in zip(accumulate(rows.event), accumulate(rows.at), rows.applied_us, strict=True):
+    for after, through, at, us in flushes_in(rows):
         yield {"what": "flush", "at": at * 1000, "after_event": after, "through_event": through, "us": us}
-        after = through
 
 
 def _timings(rows: Timings, at: int) -> Iterator[Row]:

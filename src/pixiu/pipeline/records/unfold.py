@@ -10,13 +10,13 @@ Messages are taken apart by the batch parser; the rare records that change somet
 
 from __future__ import annotations
 
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
+from pixiu.machines.ledger import stamps_of
 from pixiu.model.pixiu_pb2 import (
     ChatMsgType,
     LimitsChanged,
@@ -210,25 +210,12 @@ def _deliveries(batch: _Batch) -> Any:
             found["platform"] += map(platforms.__getitem__, rows.platform)
             found["first_useq"] += rows.first
             found["through_useq"] += rows.through
-            messages, gateways, waited = _stamps(rows, list(parsed.ledger.gateways))
+            messages, gateways, waited = stamps_of(rows, parsed.ledger.gateways)
             found["message_id"] += messages
             found["gateway"] += gateways
             found["waited"] += waited
             count += size
     return _built(found, schema)
-
-
-def _stamps(rows: Rows, names: list[str]) -> tuple[list[int], list[str | None], list[bool | None]]:
-    """What hand-overs say beside which entries they were: the last message, the gateway, and whether it had waited.
-
-    Nothing, where a row is no hand-over, was written before there were stamps, or does not fit.
-    """
-    size = len(rows.user)
-    fits = len(rows.message) == size and len(rows.gateway) in (0, size) and len(rows.waited) in (0, size)
-    if not fits or not names or max(rows.gateway, default=0) >= len(names):
-        return [0] * size, [None] * size, [None] * size
-    gateways: list[str | None] = [names[index] for index in rows.gateway] or [names[0]] * size
-    return list(accumulate(rows.message)), gateways, list(rows.waited) or [False] * size
 
 
 def is_sound(rows: Rows, platform_count: int) -> bool:
