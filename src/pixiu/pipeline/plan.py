@@ -50,7 +50,7 @@ class Heat(NamedTuple):
     """Sessions in a room, members of a group; of a private conversation 2."""
 
 
-def plan_of(data: Path, *, partitions: int = 1, bounds: Bounds = Bounds(), days: int = 7) -> dict[str, Any]:
+def plan_of(data: Path, *, partitions: int = 1, bounds: Bounds | None = None, days: int = 7) -> dict[str, Any]:
     """A plan from the newest ``days`` of a lake."""
     through = tables_of(data)["heat"].through if "heat" in tables_of(data) else 0
     with open_duckdb(data) as lake:
@@ -68,7 +68,7 @@ def plan_of(data: Path, *, partitions: int = 1, bounds: Bounds = Bounds(), days:
             [span[0]],
         ).fetchall()
     heats = [Heat(name, int(messages), int(deliveries), int(members)) for name, messages, deliveries, members in found]
-    plan = make_plan(heats, partitions=partitions, bounds=bounds)
+    plan = make_plan(heats, partitions=partitions, bounds=bounds or Bounds())
     first, last = (None if day is None else day.isoformat() for day in span)
     return {"version": VERSION, "made_at": int(time.time() * 1000), "through": through, "days": [first, last], **plan}
 
@@ -79,7 +79,7 @@ def make_plan(heats: list[Heat], *, partitions: int, bounds: Bounds) -> dict[str
         check_count(partitions)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    split = [found for found in map(lambda heat: _split(heat, bounds), heats) if found is not None]
+    split = [found for heat in heats if (found := _split(heat, bounds)) is not None]
     names = {found["room"] for found in split}
     loads = {"broker": [0.0] * partitions, "relay": [0.0] * partitions}
     for heat in heats:

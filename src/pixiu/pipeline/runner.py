@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -149,7 +150,14 @@ class Pipeline:
         return table.append(folder, after=after, through=through)
 
     def _mart_table(self, name: str) -> LakeTable:
-        return LakeTable(self.place.lake, name, MART_SCHEMAS[name], begins_after=self.log.first_event_id() - 1)
+        """A mart, created if it is new, and made anew if an older program made it with other columns."""
+        begins_after = self.log.first_event_id() - 1
+        table = LakeTable(self.place.lake, name, MART_SCHEMAS[name], begins_after=begins_after)
+        if table.missing:
+            self._warn(f"the table {name} lacks {', '.join(table.missing)}: it is made again from the archive")
+            shutil.rmtree(table.folder)
+            table = LakeTable(self.place.lake, name, MART_SCHEMAS[name])  # from the beginning of the archive
+        return table
 
     def _mart_rows(self, name: str, after: int, through: int) -> DataFrame:
         """What the events behind ``after`` add to a mart."""
@@ -166,10 +174,9 @@ class Pipeline:
                 return marts.presence(traces)
             case "heat":
                 return marts.heat(messages, traces)
-            case "latency":
-                return marts.latency(marts.hops(messages, deliveries, self._handed(after, through), traces))
             case _:
-                return marts.latency_buckets(marts.hops(messages, deliveries, self._handed(after, through), traces))
+                timed = marts.hops(messages, deliveries, self._handed(after, through), traces)
+                return marts.latency(timed) if name == "latency" else marts.latency_buckets(timed)
 
     def _handed(self, after: int, through: int) -> DataFrame:
         """The hand-overs that acks behind ``after`` may answer, from the files that have any."""
