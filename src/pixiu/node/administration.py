@@ -111,7 +111,9 @@ class NodeAdministration:
         return (await self._host.audit(at_least=at_least, before=before)).as_json()
 
     async def explain(self, message_id: int) -> Answer:
-        """Look for it a batch at a time, between other work."""
+        """Look for it a batch at a time, between other work; what was measured is written first."""
+        self._messaging.tracing.write()
+        await self._host.written()
         for answer in explaining(self._host.log, self._host.stores, message_id):
             if answer is not None:
                 return answer

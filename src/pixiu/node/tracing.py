@@ -58,17 +58,18 @@ class Tracing:
         """Write what is there, and set no timer any more."""
         self._is_stopped = True
         self._write_rooms()
-        self._write()
+        self.write()
         if self._sessions_timer is not None:
             self._sessions_timer.cancel()
 
     def _added(self, is_full: bool) -> None:
         if is_full:
-            self._write()
+            self.write()
         elif self._timer is None and not self._is_stopped:
-            self._timer = self._scheduler.after(WRITE_MS, self._write)
+            self._timer = self._scheduler.after(WRITE_MS, self.write)
 
-    def _write(self) -> None:
+    def write(self) -> None:
+        """Write what is there now, but for rooms."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
