@@ -100,7 +100,8 @@ def test_hops_and_their_sums(tables: dict[str, Any]) -> None:
     sums = marts.latency(timed(tables))
     assert rows_of(sums, "hop", "link", "messages", "in_time", "sum_us", "max_ms") == {
         ("write", "5", 2, 2, 3000, 2), ("accept", "5", 1, 1, 900, 0), ("store", "5", 1, 1, 700, 0),
-        ("push", "ios", 1, 0, 250_000, 250), ("deliver", "local/ios", 2, 2, 20_000, 10), ("ack", "ios", 2, 0, 600_000, 300),
+        ("push", "ios", 1, 0, 250_000, 250), ("deliver", "local/ios", 2, 2, 20_000, 10),
+        ("ack", "ios", 2, 0, 600_000, 300),
     }  # fmt: skip
     buckets = marts.latency_buckets(timed(tables))
     assert ("push", 143, 1) in rows_of(buckets, "hop", "bucket", "messages")  # 2 ** (143 / 8) is 240,000
