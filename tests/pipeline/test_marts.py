@@ -63,20 +63,20 @@ def tables(spark: Any) -> dict[str, Any]:
         ),
         "traces": frame(
             spark, LAKE_SCHEMAS["traces"],
-            {"what": "flush", "node": 5, "at": at(4), "us": 700, "day": TODAY},
-            {"what": "accept", "node": 5, "at": at(5), "link": "5", "us": 900, "day": TODAY},
-            {"what": "push", "node": 5, "at": at(5), "link": "ios", "us": 250_000, "day": TODAY},
-            {"what": "connected", "node": 5, "at": at(1), "platform": "web", "user_id": 3, "day": TODAY},
-            {"what": "sessions", "node": 5, "at": at(1), "sessions": 1, "peak": 4, "day": TODAY},
-            room | {"node": 5, "at": at(2), "messages": 2, "deliveries": 20, "members": 10},
-            room | {"node": 5, "at": at(3), "messages": 1, "deliveries": 11, "members": 11},
+            {"what": "flush", "node": 5, "happened_at": at(4), "us": 700, "day": TODAY},
+            {"what": "accept", "node": 5, "happened_at": at(5), "link": "5", "us": 900, "day": TODAY},
+            {"what": "push", "node": 5, "happened_at": at(5), "link": "ios", "us": 250_000, "day": TODAY},
+            {"what": "connected", "node": 5, "happened_at": at(1), "platform": "web", "user_id": 3, "day": TODAY},
+            {"what": "sessions", "node": 5, "happened_at": at(1), "sessions": 1, "peak": 4, "day": TODAY},
+            room | {"node": 5, "happened_at": at(2), "messages": 2, "deliveries": 20, "members": 10},
+            room | {"node": 5, "happened_at": at(3), "messages": 1, "deliveries": 11, "members": 11},
         ),
     }  # fmt: skip
 
 
-def timed(tables: dict[str, Any]) -> Any:
+def summed(tables: dict[str, Any]) -> Any:
     deliveries = tables["deliveries"]
-    return marts.hops(tables["messages"], deliveries, deliveries, tables["traces"])
+    return marts.hop_sums(marts.hops(tables["messages"], deliveries, deliveries, tables["traces"]))
 
 
 def test_usage(spark: Any, tables: dict[str, Any]) -> None:
@@ -97,18 +97,18 @@ def test_heat_has_conversations_and_live_rooms(tables: dict[str, Any]) -> None:
 
 
 def test_hops_and_their_sums(tables: dict[str, Any]) -> None:
-    sums = marts.latency(timed(tables))
+    sums = marts.latency(summed(tables))
     assert rows_of(sums, "hop", "link", "messages", "in_time", "sum_us", "max_ms") == {
         ("write", "5", 2, 2, 3000, 2), ("accept", "5", 1, 1, 900, 0), ("store", "5", 1, 1, 700, 0),
         ("push", "ios", 1, 0, 250_000, 250), ("deliver", "local/ios", 2, 2, 20_000, 10),
         ("ack", "ios", 2, 0, 600_000, 300),
     }  # fmt: skip
-    buckets = marts.latency_buckets(timed(tables))
+    buckets = marts.latency_buckets(summed(tables))
     assert ("push", 143, 1) in rows_of(buckets, "hop", "bucket", "messages")  # 2 ** (143 / 8) is 240,000
 
 
 def test_two_runs_rolled_up_are_one(tables: dict[str, Any]) -> None:
-    sums = marts.latency(timed(tables))
+    sums = marts.latency(summed(tables))
     twice = marts.rolled_up("latency", sums.unionByName(sums))
     names = ("minute", "hop", "link", "messages", "in_time", "sum_us", "max_us")
     assert rows_of(twice, *names) == {

@@ -28,7 +28,7 @@ FROM lake_deliveries WHERE event_id > ? AND user_id IN (SELECT unnest(?)) ORDER 
 """
 
 _FLUSH = """
-SELECT after_event, through_event, unix_millis("at"), us
+SELECT after_event, through_event, unix_millis(happened_at), us
 FROM lake_traces WHERE what = 'flush' AND after_event < ? AND through_event >= ?
 """
 

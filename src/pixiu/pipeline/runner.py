@@ -66,6 +66,8 @@ class Pipeline:
         self._warn = warn
         self._reached = reached
         self._rows_per_trigger = rows_per_trigger
+        self._sums: tuple[tuple[int, int], DataFrame] | None = None
+        """What both tables of latency are made of, for the events between two."""
 
     def __enter__(self) -> Self:
         return self
@@ -110,6 +112,7 @@ class Pipeline:
                 added |= self._audit()
             else:
                 added |= {name: self._mart(name) for name in MARTS[job]}
+        self._forget_sums()
         return added
 
     def _archive(self, end: int) -> dict[str, int]:
@@ -175,8 +178,17 @@ class Pipeline:
             case "heat":
                 return marts.heat(messages, traces)
             case _:
-                timed = marts.hops(messages, deliveries, self._handed(after, through), traces)
-                return marts.latency(timed) if name == "latency" else marts.latency_buckets(timed)
+                if self._sums is None or self._sums[0] != (after, through):
+                    timed = marts.hops(messages, deliveries, self._handed(after, through), traces)
+                    self._forget_sums()
+                    self._sums = (after, through), marts.hop_sums(timed).persist()
+                sums = self._sums[1]
+                return marts.latency(sums) if name == "latency" else marts.latency_buckets(sums)
+
+    def _forget_sums(self) -> None:
+        if self._sums is not None:
+            self._sums[1].unpersist()
+            self._sums = None
 
     def _handed(self, after: int, through: int) -> DataFrame:
         """The hand-overs that acks behind ``after`` may answer, from the files that have any."""

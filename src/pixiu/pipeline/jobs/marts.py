@@ -18,7 +18,7 @@ from pixiu.pipeline.lake.schema import MART_SCHEMAS
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["first_days", "heat", "hops", "latency", "latency_buckets", "presence", "rolled_up", "usage"]
+__all__ = ["first_days", "heat", "hop_sums", "hops", "latency", "latency_buckets", "presence", "rolled_up", "usage"]
 
 WITHIN_MS = 200
 """What counts as in time."""
@@ -43,7 +43,7 @@ def usage(messages: DataFrame, deliveries: DataFrame, changes: DataFrame, traces
     )
     connected = (
         traces.where("what = 'connected'")
-        .groupBy(sf.to_date("at").alias("day"), "user_id", sf.col("platform").alias("place"))
+        .groupBy(sf.to_date("happened_at").alias("day"), "user_id", sf.col("platform").alias("place"))
         .agg(sf.count("*").alias("messages"))
         .withColumn("what", sf.lit("connected"))
     )
@@ -66,7 +66,7 @@ def presence(traces: DataFrame) -> DataFrame:
     """How many sessions there were, minute by minute and node by node."""
     return (
         traces.where("what IN ('connected', 'disconnected', 'sessions')")
-        .groupBy(sf.to_date("at").alias("day"), sf.date_trunc("minute", "at").alias("minute"), "node")
+        .groupBy(sf.to_date("happened_at").alias("day"), sf.date_trunc("minute", "happened_at").alias("minute"), "node")
         .agg(
             sf.count(sf.when(sf.col("what") == "connected", 1)).alias("connected"),
             sf.count(sf.when(sf.col("what") == "disconnected", 1)).alias("disconnected"),
@@ -86,7 +86,11 @@ def heat(messages: DataFrame, traces: DataFrame) -> DataFrame:
     live = (
         traces.where("what = 'room'")
         .withColumn("conversation", sf.concat(sf.lit("r:"), sf.col("room")))
-        .groupBy(sf.to_date("at").alias("day"), sf.date_trunc("minute", "at").alias("minute"), "conversation")
+        .groupBy(
+            sf.to_date("happened_at").alias("day"),
+            sf.date_trunc("minute", "happened_at").alias("minute"),
+            "conversation",
+        )
         .agg(
             *(sf.sum(name).cast("bigint").alias(name) for name in ("messages", "bytes", "deliveries")),
             sf.max("members").cast("bigint").alias("members"),
@@ -106,9 +110,10 @@ def hops(messages: DataFrame, deliveries: DataFrame, handed: DataFrame, traces: 
         sf.col("written_at").alias("at"), sf.lit("write").alias("hop"), node.alias("link"),
         (sf.unix_micros("written_at") - sf.unix_micros("accepted_at")).alias("us"),
     )  # fmt: skip
-    timed = traces.where("what IN ('accept', 'push')").select("at", sf.col("what").alias("hop"), "link", "us")
+    moment = sf.col("happened_at").alias("at")
+    timed = traces.where("what IN ('accept', 'push')").select(moment, sf.col("what").alias("hop"), "link", "us")
     store = traces.where("what = 'flush'").select(
-        "at", sf.lit("store").alias("hop"), sf.col("node").cast("string").alias("link"), "us"
+        moment, sf.lit("store").alias("hop"), sf.col("node").cast("string").alias("link"), "us"
     )
     given = sf.shiftright("message_id", NODE_BITS + SEQUENCE_BITS) + sf.lit(SNOWFLAKE_EPOCH_MS)
     deliver = deliveries.where("what = 'handed' AND message_id > 0 AND NOT waited").select(
@@ -129,32 +134,43 @@ def hops(messages: DataFrame, deliveries: DataFrame, handed: DataFrame, traces: 
     return found.withColumn("us", sf.greatest("us", sf.lit(0)).cast("bigint"))
 
 
-def latency(timed: DataFrame) -> DataFrame:
-    """Rows of ``hops``, minute by minute, as sums and as a sketch that merges over any time."""
+def hop_sums(timed: DataFrame) -> DataFrame:
+    """Rows of ``hops`` by minute, hop, link and bucket: small, and all that the two tables of latency need.
+
+    The bucket of a time is floor(8 * log2(us + 1)).
+    """
     us = sf.col("us")
+    bucket = sf.floor(sf.log2(us + 1) * BUCKETS_PER_OCTAVE).cast("int")
+    minute = sf.date_trunc("minute", "at")
+    return timed.groupBy(
+        sf.to_date("at").alias("day"), minute.alias("minute"), "hop", "link", bucket.alias("bucket")
+    ).agg(
+        sf.count("*").alias("messages"),
+        sf.count(sf.when(us <= WITHIN_MS * 1000, 1)).alias("in_time"),
+        sf.sum(us).cast("bigint").alias("sum_us"),
+        sf.max(us).cast("bigint").alias("max_us"),
+        sf.expr("kll_sketch_agg_bigint(us)").alias("sketch"),
+    )  # fmt: skip
+
+
+def latency(sums: DataFrame) -> DataFrame:
+    """``hop_sums`` minute by minute, with a sketch that merges over any time."""
     return (
-        timed.groupBy(*_minutes(), "hop", "link")
+        sums.groupBy("day", "minute", "hop", "link")
         .agg(
-            sf.count("*").alias("messages"),
-            sf.count(sf.when(us <= WITHIN_MS * 1000, 1)).alias("in_time"),
-            sf.floor(sf.sum(us) / 1000).cast("bigint").alias("sum_ms"),
-            sf.floor(sf.max(us) / 1000).cast("bigint").alias("max_ms"),
-            sf.sum(us).cast("bigint").alias("sum_us"),
-            sf.max(us).cast("bigint").alias("max_us"),
-            sf.expr("kll_sketch_agg_bigint(us)").alias("sketch"),
+            *(sf.sum(name).cast("bigint").alias(name) for name in ("messages", "in_time", "sum_us")),
+            sf.max("max_us").cast("bigint").alias("max_us"),
+            sf.expr("kll_merge_agg_bigint(sketch)").alias("sketch"),
         )
+        .withColumn("sum_ms", sf.floor(sf.col("sum_us") / 1000).cast("bigint"))
+        .withColumn("max_ms", sf.floor(sf.col("max_us") / 1000).cast("bigint"))
         .select(*MART_SCHEMAS["latency"].names)
     )
 
 
-def latency_buckets(timed: DataFrame) -> DataFrame:
-    """The same as histograms, which any engine can read: the bucket of ``us`` is floor(8 * log2(us + 1))."""
-    bucket = sf.floor(sf.log2(sf.col("us") + 1) * BUCKETS_PER_OCTAVE).cast("int")
-    return (
-        timed.groupBy(*_minutes(), "hop", "link", bucket.alias("bucket"))
-        .agg(sf.count("*").alias("messages"))
-        .select(*MART_SCHEMAS["latency_buckets"].names)
-    )
+def latency_buckets(sums: DataFrame) -> DataFrame:
+    """The same as histograms, which any engine can read."""
+    return sums.select(*MART_SCHEMAS["latency_buckets"].names)
 
 
 def rolled_up(name: str, rows: DataFrame) -> DataFrame:
@@ -172,10 +188,6 @@ def rolled_up(name: str, rows: DataFrame) -> DataFrame:
 
 _SUMS = {"messages", "bytes", "deliveries", "in_time", "sum_ms", "sum_us", "connected", "disconnected"}
 _TOPS = {"members", "max_ms", "max_us", "peak"}
-
-
-def _minutes() -> tuple[Column, Column]:
-    return sf.to_date("at").alias("day"), sf.date_trunc("minute", "at").alias("minute")
 
 
 def _each(deliveries: DataFrame, what: str, name: str) -> DataFrame:

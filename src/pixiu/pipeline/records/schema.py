@@ -73,7 +73,7 @@ SCHEMAS = {
             ("noted_at", _MOMENT),
             ("what", pa.string()),
             ("node", pa.int32()),
-            ("at", _MOMENT),
+            ("happened_at", _MOMENT),
             ("link", pa.string()),
             ("platform", pa.string()),
             ("room", pa.string()),

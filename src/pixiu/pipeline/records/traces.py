@@ -28,7 +28,7 @@ def trace_rows(record: Record) -> Iterator[Row]:
 
 def _flushes(rows: Flushes) -> Iterator[Row]:
     for after, through, at, us in flushes_in(rows):
-        yield {"what": "flush", "at": at * 1000, "after_event": after, "through_event": through, "us": us}
+        yield {"what": "flush", "happened_at": at * 1000, "after_event": after, "through_event": through, "us": us}
 
 
 def _timings(rows: Timings, at: int) -> Iterator[Row]:
@@ -37,7 +37,7 @@ def _timings(rows: Timings, at: int) -> Iterator[Row]:
         return
     for hop, link, us in zip(rows.hop, rows.link, rows.us, strict=True):
         if hop in HOPS and link < len(links):
-            yield {"what": HOPS[hop], "at": at * 1000, "link": links[link], "us": us}
+            yield {"what": HOPS[hop], "happened_at": at * 1000, "link": links[link], "us": us}
 
 
 def _sessions(rows: SessionRows, at: int) -> Iterator[Row]:
@@ -51,14 +51,14 @@ def _sessions(rows: SessionRows, at: int) -> Iterator[Row]:
             if platform < len(platforms) and gateway < len(gateways):
                 yield {
                     "what": "connected" if is_open else "disconnected",
-                    "at": moment * 1000,
+                    "happened_at": moment * 1000,
                     "link": gateways[gateway],
                     "platform": platforms[platform],
                     "user_id": user,
                     "session_id": session,
                 }
     if rows.peak or rows.session:
-        yield {"what": "sessions", "at": at * 1000, "sessions": rows.now, "peak": rows.peak}
+        yield {"what": "sessions", "happened_at": at * 1000, "sessions": rows.now, "peak": rows.peak}
 
 
 def _rooms(rows: RoomRows) -> Iterator[Row]:
@@ -66,4 +66,4 @@ def _rooms(rows: RoomRows) -> Iterator[Row]:
     columns = [getattr(rows, name) for name in names]
     if len({len(column) for column in columns}) == 1:
         for values in zip(*columns, strict=True):
-            yield {"what": "room", "at": rows.since * 1000, **dict(zip(names, values, strict=True))}
+            yield {"what": "room", "happened_at": rows.since * 1000, **dict(zip(names, values, strict=True))}
