@@ -20,6 +20,7 @@ PATHS = (
     ("GET", "/v1/admin/topics/pixiu.main/tail"),
     ("GET", "/v1/admin/audit"),
     ("POST", "/v1/admin/redact"),
+    ("GET", "/v1/admin/explain?message_id=1"),
 )
 
 
@@ -32,7 +33,7 @@ async def test_only_an_admin_looks_after_a_node(tmp_path: Path, method: str, pat
         headers = world.bearer("ops", admin=True)
         admin = await world.client.request(method, path, content=content, headers=headers)
         assert (nobody.status_code, user.status_code) == (401, 403)
-        assert admin.status_code == (404 if "replay" in path else 200)
+        assert admin.status_code == (404 if "replay" in path or "explain" in path else 200)
 
 
 async def test_sessions_are_listed_and_kicked(tmp_path: Path) -> None:
@@ -129,6 +130,19 @@ async def test_topics_and_the_audit(tmp_path: Path) -> None:
         later = (await world.get(f"/v1/admin/audit?from={2**40 * 2}", admin=True)).json()
         assert later["accepted"] == 0
         assert (await world.get("/v1/admin/audit?since=1", admin=True)).status_code == 400
+
+
+async def test_a_message_is_explained(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        phone = await world.node.connect("bob", platform="ios")
+        sent = (await world.act("alice", "send", {"to": "bob", "text": "x"})).json()
+        await phone.receive(timeout_seconds=10)
+        found = (await world.get(f"/v1/admin/explain?message_id={sent['message_id']}", admin=True)).json()
+        assert (found["message_id"], found["from"], found["to"]) == (sent["message_id"], "alice", "bob")
+        assert [each["user"] for each in found["inboxes"]] == ["bob"]
+        assert [each["hop"] for each in found["hops"]] == ["write", "flush", "store"]
+        for query, status in (("", 400), ("?message_id=x", 400), ("?message_id=0", 400), ("?message_id=5", 404)):
+            assert (await world.get(f"/v1/admin/explain{query}", admin=True)).status_code == status
 
 
 async def test_one_audit_at_a_time(tmp_path: Path) -> None:

@@ -147,6 +147,23 @@ def test_audit_gives_the_same_by_url_by_served_directory_and_of_a_stopped_one(no
     assert without_cut(stopped) == without_cut(report)
 
 
+def test_explain_asks_the_server_of_a_directory_or_an_address(node: Served) -> None:
+    alice, admin = node.token("alice"), node.token("ops", "--admin")
+    message_id = node.act(alice, "send", to="bob", text="explain me")["message_id"]
+    by_url = run("explain", message_id, "--url", node.url, "--token", admin, "--json")
+    assert by_url.returncode == 0, by_url.stderr
+    found = json.loads(by_url.stdout)
+    assert (found["message_id"], found["from"], found["to"], found["inboxes"]) == (message_id, "alice", "bob", [])
+    assert [hop["hop"] for hop in found["hops"]] == ["write", "flush", "store"]
+    shown = run("explain", message_id, "--data", node.data)
+    assert (shown.returncode, "from alice to bob" in shown.stdout) == (0, True)
+    unknown = run("explain", "12345", "--data", node.data)
+    assert (unknown.returncode, unknown.stderr) == (1, "pixiu: there is no message 12345 in the log\n")
+    assert run("explain", message_id, "--url", node.url, "--token", alice).returncode == 1
+    assert run("explain", message_id, "--url", node.url, "--data", node.data).returncode == 2
+    assert run("explain", "twelve", "--data", node.data).returncode == 2
+
+
 def test_audit_says_what_to_do_with_a_node_inside_a_program(tmp_path: Path) -> None:
     with served(tmp_path):
         refused = run("audit", "--data", tmp_path)

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,14 @@ import pytest
 
 pytest.importorskip("duckdb")
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pixiu.cli.main import main
 from pixiu.pipeline.lake.lock import LakeLock
 from pixiu.pipeline.lake.place import Place
+from pixiu.pipeline.lake.schema import LAKE_SCHEMAS, MART_SCHEMAS
+from pixiu.pipeline.lake.table import LakeTable
 from tests.pipeline.lakes import make_lake
 from tests.pipeline.logs import talk, with_node
 
@@ -66,12 +73,54 @@ def test_sql_refuses_in_one_line_what_it_cannot_do(data: Path, query: str, words
     assert "Traceback" not in error
 
 
+def heat_up(data: Path, room: str, deliveries: int, members: int) -> None:
+    """One minute of a live room, as a run would have written it."""
+    schema = MART_SCHEMAS["heat"]
+    table = LakeTable(Place(data).lake, "heat", schema)
+    folder = table.new_folder("made")
+    (table.folder / folder).mkdir(parents=True)
+    row = {"day": date(2026, 11, 15), "minute": datetime(2026, 11, 15, 12, tzinfo=UTC), "bucket": 1}
+    row |= {"conversation": f"r:{room}", "messages": 60, "bytes": 1, "deliveries": deliveries, "members": members}
+    pq.write_table(pa.Table.from_pylist([row], schema=schema), table.folder / folder / "rows.parquet")
+    table.append(folder, through=table.through + 1)
+
+
+def planned(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """In this process: it is quick, and there are many."""
+    with pytest.raises(SystemExit) as ended:
+        main(["pipeline", "plan", *arguments])
+    said = capsys.readouterr()
+    return int(ended.value.code or 0), said.out, said.err
+
+
+def test_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "data"
+    code, _, error = planned(capsys, "--data", str(data))
+    assert (code, "there is no lake" in error) == (1, True)
+    Place(data).lake.mkdir(parents=True)
+    code, out, _ = planned(capsys, "--data", str(data))
+    assert (code, out) == (0, "nothing to do: no room and no partition is above its bound\n")
+    heat_up(data, "hall", 60 * 3000, 20_000)
+    heat_up(data, "yard", 60 * 3000, 10)
+    file = tmp_path / "plan.json"
+    options = ("--data", str(data), "--broker-deliveries", "2000", "--partitions", "2")
+    code, out, error = planned(capsys, *options, "--out", str(file))
+    assert code == 0, error
+    assert out.splitlines()[0] == "room hall: 64 virtual rooms (20000 sessions, more than 10000)"
+    plan = json.loads(file.read_text(encoding="utf-8"))
+    assert [(each["role"], each["to"]) for each in plan["double"]] == [("broker", 4)]
+    assert (plan["version"], plan["days"]) == (1, ["2026-11-09", "2026-11-15"])
+    assert [each["per_second"] for each in plan["load"]["broker"]] in ([4500, 1500], [1500, 4500])
+    assert planned(capsys, "--data", str(data), "--partitions", "3")[0] == 2
+    assert planned(capsys, "--data", str(data), "--out", str(tmp_path))[0] == 2
+
+
 def test_status(data: Path) -> None:
     code, out, _ = pixiu("pipeline", "status", "--data", str(data), "--json")
     found: dict[str, Any] = json.loads(out)
     assert code == 0
     assert found["pid"] is None
-    assert {each["table"]: each["lag"] for each in found["tables"]} == {"messages": 0, "deliveries": 0, "changes": 0}
+    assert {each["table"]: each["lag"] for each in found["tables"]} == dict.fromkeys(LAKE_SCHEMAS, 0)
     assert all(each["rows"] > 0 for each in found["tables"])
 
 

@@ -54,7 +54,7 @@ def test_archive(pipeline_of: Callable[..., Pipeline], data: Path) -> None:
         added = pipeline.run(["archive"])
         assert lake_ids(pipeline) == log_ids(data)
         assert added["messages"] == len(log_ids(data))
-        assert pipeline.run(["archive"]) == {"messages": 0, "deliveries": 0, "changes": 0}
+        assert pipeline.run(["archive"]) == {"messages": 0, "deliveries": 0, "changes": 0, "traces": 0}
 
         recalled, kept = ids["private"][3], ids["private"][2]
         by_id = {

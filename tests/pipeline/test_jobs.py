@@ -10,6 +10,7 @@ pytest.importorskip("pyspark")
 
 from pixiu.model.errors import ConfigError
 from pixiu.node import audit_stopped
+from pixiu.pipeline.lake.schema import MART_SCHEMAS
 from pixiu.pipeline.query import query_duckdb, query_spark
 from pixiu.pipeline.runner import EVERY_JOBS, Pipeline
 from pixiu.pipeline.status import audit_of
@@ -32,7 +33,9 @@ def test_all_jobs(spark: Any, data: Path) -> None:
         with_node(data, lambda node: say(node, 7, begin=500))
         added = pipeline.run()
         assert added["messages"] == 7
-        assert pipeline.run(["usage", "heat", "latency"]) == {"usage": 0, "heat": 0, "latency": 0}
+        again = pipeline.run(["usage", "heat", "latency"])
+        assert set(again) == set(MART_SCHEMAS)
+        assert not any(again.values())
     check_marts(data)
     check_audit(data)
     check_engines(spark, data)
@@ -54,6 +57,13 @@ def check_marts(data: Path) -> None:
         data, "SELECT count(*), max(unix_millis(written_at) - unix_millis(accepted_at)) FROM lake_messages"
     )
     assert one(data, "SELECT sum(messages) FROM latency WHERE hop = 'ack'")[0] > 10
+    hops = {hop for (hop,) in query_duckdb(data, "SELECT DISTINCT hop FROM links")[1]}
+    assert hops == {"write", "accept", "store", "push", "deliver", "ack"}
+    assert one(data, "SELECT sum(messages) FROM lake_latency_buckets") == one(data, "SELECT sum(messages) FROM latency")
+    assert one(data, "SELECT count(*) FROM latency WHERE p50_ms > p99_ms OR p99_ms > max_ms OR p50_ms IS NULL") == (0,)
+    assert one(data, "SELECT count(*), count(DISTINCT user_id) FROM lake_first_days") == (4, 4)
+    assert one(data, "SELECT sum(first_time_users), sum(sessions), max(peak_sessions) FROM usage") == (4, 2, 2)
+    assert one(data, "SELECT min(cohort_users), sum(users) FROM retention WHERE day_number = 0") == (4, 4)
 
 
 def check_audit(data: Path) -> None:

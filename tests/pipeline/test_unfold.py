@@ -62,7 +62,9 @@ def test_messages_say_what_history_says(data: Path) -> None:
 def test_every_record_is_accounted_for(data: Path) -> None:
     with_node(data, talk)
     folder = JournalFolder(data)
-    messages, changes, deliveries = (rows_of(data, name) for name in ("messages", "changes", "deliveries"))
+    messages, changes, deliveries, traces = (
+        rows_of(data, name) for name in ("messages", "changes", "deliveries", "traces")
+    )
     for part in folder.plan(0, folder.end().event_id):
         for batch in decode(part, Wanted(topics=frozenset({"pixiu.main"}))):
             for event_id, message_id, payload in zip(
@@ -74,7 +76,8 @@ def test_every_record_is_accounted_for(data: Path) -> None:
                 assert [row["message_id"] for row in said] == ([message_id] if record.chat else [])
                 ledger = sum(len(rows.user) for _, rows in record.ledger.ListFields() if hasattr(rows, "user"))
                 assert sum(row["event_id"] == event_id for row in deliveries) == ledger
-                assert any(row["event_id"] == event_id for row in changes) == (what not in (None, "ledger"))
+                assert any(row["event_id"] == event_id for row in changes) == (what not in (None, "ledger", "traces"))
+                assert any(row["event_id"] == event_id for row in traces) == (what == "traces")
     assert {row["what"] for row in changes} >= {
         "user", "group", "founder", "inbox", "recalled", "seen", "delivered", "quit", "push",
     }  # fmt: skip

@@ -30,10 +30,12 @@ TAIL_MAX = 200
 TAIL = 50
 REASON_BYTES_MAX = 64
 TOPIC_NAME_BYTES_MAX = 128
+EXPLAINING_MAX = 4
+"""Messages explained at a time: each may read a part of the log."""
 
 
 class AdminRoutes:
-    """Numbers, sessions, dead letters, scheduled sends, topics, the audit."""
+    """Numbers, sessions, dead letters, scheduled sends, topics, the audit, one message's way."""
 
     def __init__(self, bridge: Bridge, administration: Administration, *, bytes_max: int) -> None:
         self._bridge = bridge
@@ -41,6 +43,7 @@ class AdminRoutes:
         self._bytes_max = bytes_max
         self._is_auditing = False
         self._is_redacting = False
+        self._explaining = 0
 
     def routes(self) -> list[Route]:
         """All of them."""
@@ -56,6 +59,7 @@ class AdminRoutes:
             Route("/v1/admin/topics/{name:path}/tail", self._tail, methods=["GET"]),
             Route("/v1/admin/audit", self._audit, methods=["GET"]),
             Route("/v1/admin/redact", self._redact, methods=["POST"]),
+            Route("/v1/admin/explain", self._explain, methods=["GET"]),
         ]
 
     async def _admin(self, request: Request) -> Actor:
@@ -140,6 +144,18 @@ class AdminRoutes:
             self._is_redacting = False
         log.info("redacted by an admin", extra={"admin": actor.user, "messages": report["messages"]})
         return json_answer(report)
+
+    async def _explain(self, request: Request) -> Response:
+        await self._admin(request)
+        params = _query(request, "message_id")
+        message_id = read.whole(read.required(params, "message_id"), "message_id", at_least=1)
+        if self._explaining >= EXPLAINING_MAX:
+            raise Overloaded(f"{self._explaining} messages are being explained already", retry_after_ms=1000)
+        self._explaining += 1
+        try:
+            return json_answer(await self._administration.explain(message_id))
+        finally:
+            self._explaining -= 1
 
 
 def _page(request: Request, *more: str) -> tuple[Params, int, int]:

@@ -52,3 +52,7 @@ class Administration(Protocol):
     async def audit(self, at_least: int, before: int | None) -> Answer:
         """The books of messages accepted within these times."""
         ...
+
+    async def explain(self, message_id: int) -> Answer:
+        """One message's way, hop by hop; raises ``NotFound``."""
+        ...

@@ -119,6 +119,7 @@ def _admin_paths() -> Schema:
     user = _in_query("user")
     some = [_in_query("after", GIVEN_ID), _in_query("limit", {"type": "integer", "minimum": 1, "maximum": 1000})]
     times = [_in_query("from", whole), _in_query("to", whole)]
+    one = {"name": "message_id", "in": "query", "required": True, "schema": PARAMS["message_id"]}
     kick = thing(
         {"user": PARAMS["user"], "session_id": PARAMS["message_id"], "reason": {"type": "string", "maxLength": 64}},
         required=("user",),
@@ -169,6 +170,9 @@ def _admin_paths() -> Schema:
         },
         "/v1/admin/redact": {
             "post": admin("redact", "Blank in the files what erased users wrote.", redaction)
+        },
+        "/v1/admin/explain": {
+            "get": admin("explain", "One message's way, hop by hop.", ref("Waterfall"), parameters=[one])
         },
     }  # fmt: skip
 

@@ -348,6 +348,16 @@ COMPONENTS: dict[str, Schema] = {
         | {"lost": list_of({"type": "object"}), "duplicates": list_of({"type": "object"}), "balanced": FLAG},
         "required": ["accepted", "intended", "acked", "waiting", "expired", "dead", "lost", "duplicates", "balanced"],
     },
+    "Waterfall": {
+        "type": "object",
+        "properties": {
+            "message_id": ID, "event_id": ID, "from": TEXT, "to": TEXT, "group": TEXT, "kind": TEXT, "bytes": COUNT,
+            "accepted_at": TIME, "written_at": TIME, "hops": list_of({"type": "object"}),
+            "inboxes": list_of({"type": "object"}), "not_in_inboxes": TEXT, "source": TEXT, "read_through": ID,
+            "is_whole": FLAG,
+        },
+        "required": ["message_id", "event_id", "accepted_at", "written_at", "hops", "inboxes", "is_whole"],
+    },
 }  # fmt: skip
 
 

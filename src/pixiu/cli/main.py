@@ -19,7 +19,8 @@ __all__ = ["app", "main"]
 
 # A verb is the typer application `app` of the module pixiu.cli.<verb>, without its hyphen.
 VERBS = (
-    "serve", "queue", "token", "chat", "push", "top", "dead-letters", "audit", "rebuild", "pipeline", "sql", "search",
+    "serve", "queue", "token", "chat", "push", "top", "dead-letters", "audit", "explain", "rebuild", "pipeline", "sql",
+    "search",
     "backup", "restore", "doctor", "sim",
 )  # fmt: skip
 

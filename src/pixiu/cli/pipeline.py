@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from enum import StrEnum
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -224,6 +225,60 @@ def compact(
 
 
 app.command("erase")(erase)
+
+
+@app.command()
+def plan(
+    data: DataOption = DEFAULT_DATA,
+    partitions: Annotated[int, typer.Option("--partitions", metavar="N", help="Of each role now.")] = 1,
+    days: Annotated[int, typer.Option("--days", metavar="N", min=1, help="Look at the newest of them.")] = 7,
+    room_members: Annotated[
+        int | None, typer.Option("--room-members", metavar="N", min=1, help="Sessions that one room may have.")
+    ] = None,
+    room_deliveries: Annotated[
+        int | None, typer.Option("--room-deliveries", metavar="N", min=1, help="Deliveries of a room per second.")
+    ] = None,
+    broker_deliveries: Annotated[
+        int | None,
+        typer.Option("--broker-deliveries", metavar="N", min=1, help="Of a partition of brokers per second."),
+    ] = None,
+    relay_entries: Annotated[
+        int | None, typer.Option("--relay-entries", metavar="N", min=1, help="Inbox entries of a partition per second.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the plan there.")] = None,
+    json: Json = False,
+) -> None:
+    """Say which rooms should become virtual rooms and which role should double, and why.
+
+    The file is what pixiu cluster split --plan takes. Nothing is changed. It needs no Java.
+    """
+    from pixiu.pipeline.session import require_packages
+
+    require_packages()
+    from pixiu.pipeline.plan import Bounds, plan_of
+
+    given = {
+        "room_members": room_members, "room_deliveries": room_deliveries, "broker_deliveries": broker_deliveries,
+        "relay_entries": relay_entries,
+    }  # fmt: skip
+    bounds = Bounds(**{name: value for name, value in given.items() if value is not None})
+    found = plan_of(data, partitions=partitions, bounds=bounds, days=days)
+    if out is not None:
+        try:
+            out.write_text(dumps(found, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"--out {out} cannot be written: {error.strerror}") from error
+    if json:
+        print_json(found)
+        return
+    for room in found["virtual_rooms"]:
+        print(f"room {room['room']}: {room['slices']} virtual rooms ({room['reason']})")
+    for role in found["double"]:
+        print(f"{role['role']}: {role['from']} to {role['to']} partitions ({role['reason']})")
+    if not found["virtual_rooms"] and not found["double"]:
+        print("nothing to do: no room and no partition is above its bound")
+    if out is not None:
+        print(f"written to {out}")
 
 
 def _require_log(data: Path) -> None:

@@ -44,6 +44,9 @@ class MessagingSettings(Section):
     page_max: Annotated[int, Bounds(1, 10_000)] = 100
     """Messages in one page of history or sync."""
 
+    hop_sample: Count = 4
+    """Of the appends and pushes timed for /metrics one in so many goes to the log, too; 0: none, and no flushes."""
+
     forward_gap_ms: Annotated[int, Bounds(0)] = 86_400_000
     """A private conversation that missed less than this catches up forward from where it was, else backward."""
 

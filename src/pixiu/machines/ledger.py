@@ -3,14 +3,23 @@
 Rows are ranges of one inbox's useqs. A range that adjoins the one before it becomes part of it, so a busy inbox costs
 one row per tick, however many messages it had. Losing such a record costs a resend, never a message.
 
+A row of entries that were handed over also names its last message, so that a message's way can be found and timed
+without counting entries, and through which gateway it went.
+
 Whoever applies a ledger takes ``expired`` and ``dead`` rows out first, then acks: an ack's range may run over them.
 """
 
 from __future__ import annotations
 
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
 from pixiu.model.pixiu_pb2 import Ledger, Record, Rows
 
-__all__ = ["ROWS_MAX", "InboxKey", "LedgerRows", "RowsOfKind"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["ROWS_MAX", "HandedRows", "InboxKey", "LedgerRows", "RowsOfKind", "stamps_of"]
 
 ROWS_MAX = 10_000
 """Rows in one record; more make several records."""
@@ -47,8 +56,8 @@ class RowsOfKind:
         self._first.append(first)
         self._through.append(through)
 
-    def encode(self, start: int, end: int, platforms: dict[str, int]) -> Rows:
-        """Some of the rows. ``platforms`` numbers the names, and is added to."""
+    def encode(self, start: int, end: int, platforms: dict[str, int], gateways: dict[str, int]) -> Rows:
+        """Some of the rows. ``platforms`` and ``gateways`` number the names, and are added to."""
         inboxes = self._inboxes[start:end]
         return Rows(
             user=[user for user, _ in inboxes],
@@ -56,6 +65,59 @@ class RowsOfKind:
             first=self._first[start:end],
             through=self._through[start:end],
         )
+
+
+class HandedRows(RowsOfKind):
+    """Rows of what was handed over, each with its last message, the gateway, and whether it had waited."""
+
+    __slots__ = ("_gateways", "_messages", "_waited")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._messages: list[int] = []
+        self._gateways: list[str] = []
+        self._waited: list[bool] = []
+
+    def add(
+        self,
+        inbox: InboxKey,
+        first: int,
+        through: int,
+        message_id: int = 0,
+        gateway: str = "",
+        is_waited: bool = False,
+    ) -> None:
+        """Add a range that ends with ``message_id``. ``is_waited``: its first message is older than the session."""
+        index = self._newest.get(inbox)
+        if (
+            index is not None
+            and self._through[index] + 1 == first
+            and self._waited[index] is is_waited
+            and self._gateways[index] == gateway
+        ):
+            self._through[index] = through
+            self._messages[index] = message_id
+            return
+        self._newest[inbox] = len(self._inboxes)
+        self._inboxes.append(inbox)
+        self._first.append(first)
+        self._through.append(through)
+        self._messages.append(message_id)
+        self._gateways.append(gateway)
+        self._waited.append(is_waited)
+
+    def encode(self, start: int, end: int, platforms: dict[str, int], gateways: dict[str, int]) -> Rows:
+        """Some of the rows. What is the same for all of them is left out."""
+        rows = super().encode(start, end, platforms, gateways)
+        messages = self._messages[start:end]
+        rows.message.extend([number - before for before, number in zip((0, *messages), messages, strict=False)])
+        numbers = [gateways.setdefault(name, len(gateways)) for name in self._gateways[start:end]]
+        if any(numbers):
+            rows.gateway.extend(numbers)
+        waited = self._waited[start:end]
+        if True in waited:
+            rows.waited.extend(waited)
+        return rows
 
 
 class LedgerRows:
@@ -66,7 +128,7 @@ class LedgerRows:
     def __init__(self) -> None:
         self.expired = RowsOfKind()
         self.dead = RowsOfKind()
-        self.handed = RowsOfKind()
+        self.handed = HandedRows()
         self.resent = RowsOfKind()
         self.acked = RowsOfKind()
 
@@ -80,24 +142,38 @@ class LedgerRows:
         if not self.count:
             return []
         records = []
-        ledger, platforms, room = Ledger(), dict[str, int](), ROWS_MAX
+        ledger, platforms, gateways, room = Ledger(), dict[str, int](), dict[str, int](), ROWS_MAX
         for kind in KINDS:
             rows: RowsOfKind = getattr(self, kind)
             start = 0
             while start < len(rows):
                 if room == 0:
-                    records.append(_encode(ledger, platforms, at))
-                    ledger, platforms, room = Ledger(), {}, ROWS_MAX
+                    records.append(_encode(ledger, platforms, gateways, at))
+                    ledger, platforms, gateways, room = Ledger(), {}, {}, ROWS_MAX
                 end = min(start + room, len(rows))
-                getattr(ledger, kind).CopyFrom(rows.encode(start, end, platforms))
+                getattr(ledger, kind).CopyFrom(rows.encode(start, end, platforms, gateways))
                 room -= end - start
                 start = end
             if start:
-                setattr(self, kind, RowsOfKind())
-        records.append(_encode(ledger, platforms, at))
+                setattr(self, kind, type(rows)())
+        records.append(_encode(ledger, platforms, gateways, at))
         return records
 
 
-def _encode(ledger: Ledger, platforms: dict[str, int], at: int) -> bytes:
+def stamps_of(rows: Rows, gateways: Sequence[str]) -> tuple[list[int], list[str | None], list[bool | None]]:
+    """What hand-overs say beside which entries they were: the last message, the gateway, and whether it had waited.
+
+    0 and None where a row is no hand-over, was written before there were stamps, or does not fit.
+    """
+    size = len(rows.user)
+    fits = len(rows.message) == size and len(rows.gateway) in (0, size) and len(rows.waited) in (0, size)
+    if not fits or not gateways or max(rows.gateway, default=0) >= len(gateways):
+        return [0] * size, [None] * size, [None] * size
+    names: list[str | None] = [gateways[index] for index in rows.gateway] or [gateways[0]] * size
+    return list(accumulate(rows.message)), names, list(rows.waited) or [False] * size
+
+
+def _encode(ledger: Ledger, platforms: dict[str, int], gateways: dict[str, int], at: int) -> bytes:
     ledger.platforms.extend(platforms)
+    ledger.gateways.extend(gateways)
     return Record(at=at, ledger=ledger).SerializeToString()

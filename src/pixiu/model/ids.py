@@ -75,6 +75,11 @@ def snowflake_time_ms(message_id: int) -> int:
     return (message_id >> (NODE_BITS + SEQUENCE_BITS)) + SNOWFLAKE_EPOCH_MS
 
 
+def first_id_of(now_ms: int) -> int:
+    """The lowest id that may be given at ``now_ms``: ids below it are older, unless the clock has stepped."""
+    return (now_ms - SNOWFLAKE_EPOCH_MS) << (NODE_BITS + SEQUENCE_BITS)
+
+
 class GatewayMessageId(NamedTuple):
     """The number of one presence event of one gateway. Unsigned; rises within an epoch of an instance.
 

@@ -126,7 +126,7 @@ class MsgChat(_message.Message):
     def __init__(self, msgId: _Optional[int] = ..., userId: _Optional[int] = ..., fromId: _Optional[int] = ..., toId: _Optional[int] = ..., tm: _Optional[int] = ..., devId: _Optional[str] = ..., sendId: _Optional[str] = ..., msgType: _Optional[_Union[ChatMsgType, str]] = ..., data: _Optional[bytes] = ..., priority: _Optional[_Union[MsgPriority, str]] = ..., refMessageId: _Optional[int] = ..., status: _Optional[_Union[ChatMsgStatus, str]] = ..., sendReply: _Optional[int] = ..., recvReply: _Optional[int] = ..., readReply: _Optional[int] = ..., encType: _Optional[_Union[EncryptType, str]] = ..., chatType: _Optional[_Union[ChatType, str]] = ..., subMsgType: _Optional[int] = ..., keyPrint: _Optional[int] = ..., params: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Record(_message.Message):
-    __slots__ = ("at", "actor", "chat", "to", "group", "options", "session", "user", "contact", "block", "group_info", "member", "recalled", "receipt", "read", "inbox", "push", "ledger", "limits", "erased")
+    __slots__ = ("at", "actor", "chat", "to", "group", "options", "session", "user", "contact", "block", "group_info", "member", "recalled", "receipt", "read", "inbox", "push", "ledger", "limits", "erased", "traces")
     AT_FIELD_NUMBER: _ClassVar[int]
     ACTOR_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
@@ -147,6 +147,7 @@ class Record(_message.Message):
     LEDGER_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
     ERASED_FIELD_NUMBER: _ClassVar[int]
+    TRACES_FIELD_NUMBER: _ClassVar[int]
     at: int
     actor: int
     chat: bytes
@@ -167,7 +168,8 @@ class Record(_message.Message):
     ledger: Ledger
     limits: LimitsChanged
     erased: UserErased
-    def __init__(self, at: _Optional[int] = ..., actor: _Optional[int] = ..., chat: _Optional[bytes] = ..., to: _Optional[int] = ..., group: _Optional[int] = ..., options: _Optional[int] = ..., session: _Optional[int] = ..., user: _Optional[_Union[UserChanged, _Mapping]] = ..., contact: _Optional[_Union[ContactChanged, _Mapping]] = ..., block: _Optional[_Union[BlockChanged, _Mapping]] = ..., group_info: _Optional[_Union[GroupChanged, _Mapping]] = ..., member: _Optional[_Union[MemberChanged, _Mapping]] = ..., recalled: _Optional[_Union[Recalled, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., read: _Optional[_Union[ReadThrough, _Mapping]] = ..., inbox: _Optional[_Union[InboxOpened, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ..., limits: _Optional[_Union[LimitsChanged, _Mapping]] = ..., erased: _Optional[_Union[UserErased, _Mapping]] = ...) -> None: ...
+    traces: Traces
+    def __init__(self, at: _Optional[int] = ..., actor: _Optional[int] = ..., chat: _Optional[bytes] = ..., to: _Optional[int] = ..., group: _Optional[int] = ..., options: _Optional[int] = ..., session: _Optional[int] = ..., user: _Optional[_Union[UserChanged, _Mapping]] = ..., contact: _Optional[_Union[ContactChanged, _Mapping]] = ..., block: _Optional[_Union[BlockChanged, _Mapping]] = ..., group_info: _Optional[_Union[GroupChanged, _Mapping]] = ..., member: _Optional[_Union[MemberChanged, _Mapping]] = ..., recalled: _Optional[_Union[Recalled, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., read: _Optional[_Union[ReadThrough, _Mapping]] = ..., inbox: _Optional[_Union[InboxOpened, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ..., limits: _Optional[_Union[LimitsChanged, _Mapping]] = ..., erased: _Optional[_Union[UserErased, _Mapping]] = ..., traces: _Optional[_Union[Traces, _Mapping]] = ...) -> None: ...
 
 class UserChanged(_message.Message):
     __slots__ = ("user", "public_id", "name", "avatar", "fields")
@@ -376,32 +378,120 @@ class LimitsChanged(_message.Message):
     def __init__(self, offline_max: _Optional[int] = ..., offline_max_by_platform: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class Ledger(_message.Message):
-    __slots__ = ("platforms", "handed", "acked", "resent", "expired", "dead")
+    __slots__ = ("platforms", "handed", "acked", "resent", "expired", "dead", "gateways")
     PLATFORMS_FIELD_NUMBER: _ClassVar[int]
     HANDED_FIELD_NUMBER: _ClassVar[int]
     ACKED_FIELD_NUMBER: _ClassVar[int]
     RESENT_FIELD_NUMBER: _ClassVar[int]
     EXPIRED_FIELD_NUMBER: _ClassVar[int]
     DEAD_FIELD_NUMBER: _ClassVar[int]
+    GATEWAYS_FIELD_NUMBER: _ClassVar[int]
     platforms: _containers.RepeatedScalarFieldContainer[str]
     handed: Rows
     acked: Rows
     resent: Rows
     expired: Rows
     dead: Rows
-    def __init__(self, platforms: _Optional[_Iterable[str]] = ..., handed: _Optional[_Union[Rows, _Mapping]] = ..., acked: _Optional[_Union[Rows, _Mapping]] = ..., resent: _Optional[_Union[Rows, _Mapping]] = ..., expired: _Optional[_Union[Rows, _Mapping]] = ..., dead: _Optional[_Union[Rows, _Mapping]] = ...) -> None: ...
+    gateways: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, platforms: _Optional[_Iterable[str]] = ..., handed: _Optional[_Union[Rows, _Mapping]] = ..., acked: _Optional[_Union[Rows, _Mapping]] = ..., resent: _Optional[_Union[Rows, _Mapping]] = ..., expired: _Optional[_Union[Rows, _Mapping]] = ..., dead: _Optional[_Union[Rows, _Mapping]] = ..., gateways: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Rows(_message.Message):
-    __slots__ = ("user", "platform", "first", "through")
+    __slots__ = ("user", "platform", "first", "through", "message", "gateway", "waited")
     USER_FIELD_NUMBER: _ClassVar[int]
     PLATFORM_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     THROUGH_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    GATEWAY_FIELD_NUMBER: _ClassVar[int]
+    WAITED_FIELD_NUMBER: _ClassVar[int]
     user: _containers.RepeatedScalarFieldContainer[int]
     platform: _containers.RepeatedScalarFieldContainer[int]
     first: _containers.RepeatedScalarFieldContainer[int]
     through: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, user: _Optional[_Iterable[int]] = ..., platform: _Optional[_Iterable[int]] = ..., first: _Optional[_Iterable[int]] = ..., through: _Optional[_Iterable[int]] = ...) -> None: ...
+    message: _containers.RepeatedScalarFieldContainer[int]
+    gateway: _containers.RepeatedScalarFieldContainer[int]
+    waited: _containers.RepeatedScalarFieldContainer[bool]
+    def __init__(self, user: _Optional[_Iterable[int]] = ..., platform: _Optional[_Iterable[int]] = ..., first: _Optional[_Iterable[int]] = ..., through: _Optional[_Iterable[int]] = ..., message: _Optional[_Iterable[int]] = ..., gateway: _Optional[_Iterable[int]] = ..., waited: _Optional[_Iterable[bool]] = ...) -> None: ...
+
+class Traces(_message.Message):
+    __slots__ = ("node", "flushes", "timings", "sessions", "rooms")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    FLUSHES_FIELD_NUMBER: _ClassVar[int]
+    TIMINGS_FIELD_NUMBER: _ClassVar[int]
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    ROOMS_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    flushes: Flushes
+    timings: Timings
+    sessions: SessionRows
+    rooms: RoomRows
+    def __init__(self, node: _Optional[int] = ..., flushes: _Optional[_Union[Flushes, _Mapping]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., sessions: _Optional[_Union[SessionRows, _Mapping]] = ..., rooms: _Optional[_Union[RoomRows, _Mapping]] = ...) -> None: ...
+
+class Flushes(_message.Message):
+    __slots__ = ("event", "at", "applied_us", "after")
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_US_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    event: _containers.RepeatedScalarFieldContainer[int]
+    at: _containers.RepeatedScalarFieldContainer[int]
+    applied_us: _containers.RepeatedScalarFieldContainer[int]
+    after: int
+    def __init__(self, event: _Optional[_Iterable[int]] = ..., at: _Optional[_Iterable[int]] = ..., applied_us: _Optional[_Iterable[int]] = ..., after: _Optional[int] = ...) -> None: ...
+
+class Timings(_message.Message):
+    __slots__ = ("links", "hop", "link", "us")
+    LINKS_FIELD_NUMBER: _ClassVar[int]
+    HOP_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    US_FIELD_NUMBER: _ClassVar[int]
+    links: _containers.RepeatedScalarFieldContainer[str]
+    hop: _containers.RepeatedScalarFieldContainer[int]
+    link: _containers.RepeatedScalarFieldContainer[int]
+    us: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, links: _Optional[_Iterable[str]] = ..., hop: _Optional[_Iterable[int]] = ..., link: _Optional[_Iterable[int]] = ..., us: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class SessionRows(_message.Message):
+    __slots__ = ("platforms", "gateways", "session", "user", "platform", "gateway", "at", "is_open", "now", "peak")
+    PLATFORMS_FIELD_NUMBER: _ClassVar[int]
+    GATEWAYS_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    PLATFORM_FIELD_NUMBER: _ClassVar[int]
+    GATEWAY_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    IS_OPEN_FIELD_NUMBER: _ClassVar[int]
+    NOW_FIELD_NUMBER: _ClassVar[int]
+    PEAK_FIELD_NUMBER: _ClassVar[int]
+    platforms: _containers.RepeatedScalarFieldContainer[str]
+    gateways: _containers.RepeatedScalarFieldContainer[str]
+    session: _containers.RepeatedScalarFieldContainer[int]
+    user: _containers.RepeatedScalarFieldContainer[int]
+    platform: _containers.RepeatedScalarFieldContainer[int]
+    gateway: _containers.RepeatedScalarFieldContainer[int]
+    at: _containers.RepeatedScalarFieldContainer[int]
+    is_open: _containers.RepeatedScalarFieldContainer[bool]
+    now: int
+    peak: int
+    def __init__(self, platforms: _Optional[_Iterable[str]] = ..., gateways: _Optional[_Iterable[str]] = ..., session: _Optional[_Iterable[int]] = ..., user: _Optional[_Iterable[int]] = ..., platform: _Optional[_Iterable[int]] = ..., gateway: _Optional[_Iterable[int]] = ..., at: _Optional[_Iterable[int]] = ..., is_open: _Optional[_Iterable[bool]] = ..., now: _Optional[int] = ..., peak: _Optional[int] = ...) -> None: ...
+
+class RoomRows(_message.Message):
+    __slots__ = ("since", "room", "messages", "deliveries", "bytes", "members", "users")
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    ROOM_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    since: int
+    room: _containers.RepeatedScalarFieldContainer[str]
+    messages: _containers.RepeatedScalarFieldContainer[int]
+    deliveries: _containers.RepeatedScalarFieldContainer[int]
+    bytes: _containers.RepeatedScalarFieldContainer[int]
+    members: _containers.RepeatedScalarFieldContainer[int]
+    users: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, since: _Optional[int] = ..., room: _Optional[_Iterable[str]] = ..., messages: _Optional[_Iterable[int]] = ..., deliveries: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ..., members: _Optional[_Iterable[int]] = ..., users: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Task(_message.Message):
     __slots__ = ("attempt", "last_attempt_at", "reason", "at", "notify", "kick", "flush", "undecodable", "refused", "replayed")

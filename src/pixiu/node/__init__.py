@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pixiu.node.device import Device
     from pixiu.node.embedded import EmbeddedNode
     from pixiu.node.erasure import erase_stopped, redact_stopped
+    from pixiu.node.explain import explain_stopped
     from pixiu.node.serving import Node, Running, run_node
     from pixiu.node.stopped import open_store, rebuild, stopped_snapshot
     from pixiu.node.stores import audit_stopped, cut_stopped, rebuild_stores
@@ -22,6 +23,7 @@ __all__ = [
     "audit_stopped",
     "cut_stopped",
     "erase_stopped",
+    "explain_stopped",
     "open_store",
     "rebuild",
     "rebuild_stores",
@@ -38,6 +40,7 @@ _HOMES = {
     "audit_stopped": "stores",
     "cut_stopped": "stores",
     "erase_stopped": "erasure",
+    "explain_stopped": "explain",
     "open_store": "stopped",
     "rebuild": "stopped",
     "rebuild_stores": "stores",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pixiu.config import Settings
 from pixiu.node.erasure import redact_running
+from pixiu.node.explain import explaining
 from pixiu.node.letters import letter_view, scheduled_view
 from pixiu.node.stats import Doors, Stats
 from pixiu.node.stopped import open_store
@@ -115,6 +116,16 @@ class NodeAdministration:
     async def audit(self, at_least: int, before: int | None) -> Answer:
         """Take the books now."""
         return (await self._host.audit(at_least=at_least, before=before)).as_json()
+
+    async def explain(self, message_id: int) -> Answer:
+        """Look for it a batch at a time, between other work; what was measured is written first."""
+        self._messaging.tracing.write()
+        await self._host.written()
+        for answer in explaining(self._host.log, self._host.stores, message_id):
+            if answer is not None:
+                return answer
+            await asyncio.sleep(0)
+        raise AssertionError("an explanation ends with an answer")
 
 
 class _Numbers:

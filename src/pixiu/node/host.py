@@ -123,14 +123,18 @@ class MessagingHost:
         self.stores.flush()
         self.stores.close()
 
+    async def written(self) -> None:
+        """Wait until what clients have just acked is in the log."""
+        await asyncio.sleep(0)
+        flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._engine.writer.when_flushed(lambda: flushed.set_result(None))
+        await flushed
+
     async def audit(self, *, at_least: int = 0, before: int | None = None) -> AuditReport:
         """Take a cut now, then replay the log up to it, a batch at a time, between other work."""
         carrier = self.messaging.carrier
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(0)  # what clients have just acked is on its way to the log
-        written: asyncio.Future[None] = loop.create_future()
-        self._engine.writer.when_flushed(lambda: written.set_result(None))
-        await written
+        await self.written()
         caught_up: asyncio.Future[None] = loop.create_future()
         carrier.when_applied(self.log.committed, lambda: caught_up.set_result(None))
         await caught_up

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.model.failure import Failure
 from pixiu.model.pixiu_pb2 import Record
+from pixiu.node.tracing import Tracing
 from pixiu.ports.log import MAIN
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.consume import Carrier
@@ -87,6 +88,11 @@ class Messaging:
         self._is_refused = False  # the log refuses ledger rows, and that has been told
         self._has_started = False
         self._stale_ms = settings.horn.stale_ms
+        self.tracing = Tracing(
+            clock, scheduler, self._write_ledger,
+            node=settings.queue.node_id, hop_sample=settings.messaging.hop_sample,
+        )  # fmt: skip
+        traces = self.tracing.rows
         self.horn = Horn(stores.users, notifications, scheduler, settings.horn)
         self.relay = Relay(
             inboxes=stores.inboxes,
@@ -101,6 +107,7 @@ class Messaging:
             away=self._away,
             liveness_ms=settings.gateway.lease_ms,
             resync_share=settings.gateway.resync_percent / 100,
+            traces=traces,
         )
         self._first_epoch = self.relay.epoch
         general = GeneralTasks(kick=self.relay.kick, flush=self.relay.flush)
@@ -110,12 +117,13 @@ class Messaging:
             remove=lambda removed: self.when_removed(removed), erase=self._erased,
             notify=self._notify, general=general.perform, schedule=self._fire,
             is_writer_busy=lambda: self._is_burst() and is_writer_busy(), is_present=self.relay.is_present,
+            traces=traces,
         )  # fmt: skip
         self._notifier = Notifier(stores, queue, clock, self.carrier.counters, text_max=settings.horn.text_max)
         self.proxy = Proxy(
             stores, queue, clock, settings.messaging,
             when_applied=self.carrier.when_applied, applied=self.carrier.position_of(Lane.INBOXES),
-            creates_users=creates_users, node_id=settings.queue.node_id, searches=searches,
+            creates_users=creates_users, node_id=settings.queue.node_id, searches=searches, traces=traces,
         )  # fmt: skip
 
     def _is_burst(self) -> bool:
@@ -154,6 +162,7 @@ class Messaging:
         """Close every session, and make the stores durable."""
         self._is_stopped = True
         self.relay.stop()
+        self.tracing.stop()
         self.horn.stop()
         self.carrier.stop()
 
@@ -267,7 +276,7 @@ class Messaging:
                 self.relay.kick(user, session.session_id, "erased")
 
     def _write_ledger(self, payload: bytes) -> None:
-        """Append what became of entries, without waiting. A log that refuses gets it again a little later."""
+        """Append what became of entries, or how it went, without waiting. A log that refuses gets it again later."""
         self.log.publish(MAIN, payload, lambda result: self._ledger_written(payload, result))
 
     def _ledger_written(self, payload: bytes, result: int | PixiuError) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pixiu.roles.carrier.audit import AuditReport, Cut
 
-__all__ = ["audit_stopped", "cut_stopped", "open_stores", "ready_stores", "rebuild_stores"]
+__all__ = ["audit_stopped", "cut_stopped", "open_stores", "ready_stores", "rebuild_stores", "stopped_messaging"]
 
 STORES_FOLDER = "stores"
 _LAYOUT = META + b"layout"
@@ -126,7 +126,7 @@ def audit_stopped(
     before: int | None = None,
 ) -> AuditReport:
     """Audit a node that does not run. Its stores are first brought up to the end of the log, as a start would do."""
-    with _stopped_messaging(root) as (log, stores):
+    with stopped_messaging(root) as (log, stores):
         rebuild_from_log(log, stores, progress)
         cut = take_cut(stores, log.committed)
         audit = Audit(MemoryStores(), at_least=at_least, before=before)
@@ -140,13 +140,14 @@ def audit_stopped(
 
 def cut_stopped(root: Path, progress: Callable[[int, int], object] | None = None) -> Cut:
     """What waits in the stores of a node that does not run, brought up to the end of its log first."""
-    with _stopped_messaging(root) as (log, stores):
+    with stopped_messaging(root) as (log, stores):
         rebuild_from_log(log, stores, progress)
         return take_cut(stores, log.committed)
 
 
 @contextmanager
-def _stopped_messaging(root: Path) -> Iterator[tuple[EngineLog, EmbeddedStores]]:
+def stopped_messaging(root: Path) -> Iterator[tuple[EngineLog, EmbeddedStores]]:
+    """Log and stores of a node that does not run; the stores may be behind the log."""
     engine = engine_without_loop(root)
     engine.recover()
     try:

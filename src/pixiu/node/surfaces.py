@@ -96,6 +96,7 @@ class Surfaces:
         tokens = Tokens(keys, clock, settings.security)
         authentication = make_authentication(tokens, clock, settings.security)
         self.hot_rooms = HotRooms(clock)
+        self._tracing = messaging.tracing
         doors = Doors(hot_rooms=self.hot_rooms)
         self.api = HttpApi(
             act=messaging.act, find_user=messaging.proxy.find_user, authentication=authentication,
@@ -109,12 +110,10 @@ class Surfaces:
         )
         self._holder: Holder
         if settings.gateway.processes:
-            self._holder = _OtherProcesses(
-                messaging, root, settings, clock, scheduler, self._http, self.hot_rooms.report
-            )
+            self._holder = _OtherProcesses(messaging, root, settings, clock, scheduler, self._http, self._report)
         else:
             self._holder = _ThisProcess(
-                messaging, root, settings, clock, scheduler, self._http, self.hot_rooms.report,
+                messaging, root, settings, clock, scheduler, self._http, self._report,
                 authentication, connections_max,
             )  # fmt: skip
         self._settings = settings
@@ -177,6 +176,11 @@ class Surfaces:
     def problems(self) -> list[str]:
         """Why clients cannot come in."""
         return self._holder.problems()
+
+    def _report(self, row: RoomRow) -> None:
+        """What happened in a room: for those who look now, and for the log."""
+        self.hot_rooms.report(row)
+        self._tracing.room(row)
 
     def _said(self, said: list[Said]) -> None:
         """What a large group says is pushed to those of its members who listen in its room."""

@@ -48,7 +48,12 @@ def open_duckdb(data: Path) -> Iterator[duckdb.DuckDBPyConnection]:
             if uris:
                 names = ", ".join(f'"{column}"' for column in schema.names)
                 files = ", ".join("'" + uri.replace("'", "''") + "'" for uri in uris)
-                connection.execute(f"CREATE VIEW lake_{name} AS SELECT {names} FROM read_parquet([{files}])")
+                # Files of an older program may lack columns: the empty table has them all.
+                connection.register(f"empty_{name}", schema.empty_table())
+                rows = f"SELECT * FROM read_parquet([{files}], union_by_name = true)"
+                connection.execute(
+                    f"CREATE VIEW lake_{name} AS SELECT {names} FROM (FROM empty_{name} UNION ALL BY NAME {rows})"
+                )
             else:
                 connection.register(f"lake_{name}", schema.empty_table())
         for name, text in VIEWS.items():

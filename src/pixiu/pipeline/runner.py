@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import shutil
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from pixiu.model.errors import ConfigError, Unavailable
@@ -13,7 +15,7 @@ from pixiu.pipeline.lake.erasure import blank_lake
 from pixiu.pipeline.lake.feed import Feed, Progress
 from pixiu.pipeline.lake.lock import LakeLock
 from pixiu.pipeline.lake.place import Place
-from pixiu.pipeline.lake.schema import AUDIT_SCHEMAS, LAKE_SCHEMAS, MART_SCHEMAS
+from pixiu.pipeline.lake.schema import AUDIT_SCHEMAS, LAKE_SCHEMAS, MART_SCHEMAS, MARTS
 from pixiu.pipeline.lake.table import THROUGH, LakeTable
 from pixiu.pipeline.search.embedded import EmbeddedIndex
 from pixiu.pipeline.search.feed import SearchFeed
@@ -39,8 +41,8 @@ JOBS = ("archive", "search", "usage", "heat", "latency", "audit")
 EVERY_JOBS = JOBS[:-1]
 """What runs again and again when nothing is named: the audit reads everything, and is asked for by name."""
 
-HANDED_DAYS = 2
-"""Acks are matched with hand-overs of this many days."""
+HANDED = timedelta(minutes=10)
+"""Acks are matched with hand-overs so long before: a session that acks nothing is closed after seconds."""
 
 ROWS_PER_TRIGGER = 1_000_000
 
@@ -71,6 +73,8 @@ class Pipeline:
         self._reached = reached
         self._rows_per_trigger = rows_per_trigger
         self._open_sink = open_sink
+        self._sums: tuple[tuple[int, int], DataFrame] | None = None
+        """What both tables of latency are made of, for the events between two."""
 
     def __enter__(self) -> Self:
         return self
@@ -116,7 +120,8 @@ class Pipeline:
             elif job == "search":
                 added[job] = self._search()
             else:
-                added[job] = self._mart(job)
+                added |= {name: self._mart(name) for name in MARTS[job]}
+        self._forget_sums()
         return added
 
     def _archive(self, end: int) -> dict[str, int]:
@@ -162,24 +167,66 @@ class Pipeline:
 
     def _mart(self, name: str) -> int:
         """Append what the new events add to a mart."""
-        table = LakeTable(self.place.lake, name, MART_SCHEMAS[name], begins_after=self.log.first_event_id() - 1)
+        table = self._mart_table(name)
         after, through = table.through, self.held_through()
         if after >= through:
             return 0
-        messages, deliveries, changes = (self._new_rows(each, after, through) for each in LAKE_SCHEMAS)
-        if name == "usage":
-            rows = marts.usage(messages, deliveries, changes)
-        elif name == "heat":
-            rows = marts.heat(messages)
-        else:
-            days = f"noted_at >= (SELECT max(noted_at) FROM {{rows}}) - INTERVAL {HANDED_DAYS} DAYS"
-            whole = read_table(self.spark, self.table("deliveries"))
-            handed = self.spark.sql(f"SELECT * FROM {{rows}} WHERE {days}", rows=whole)
-            rows = marts.latency(messages, deliveries, handed)
+        rows = self._mart_rows(name, after, through)
         folder = table.new_folder(f"{through:020d}")
         rows.coalesce(1).write.parquet(str(table.folder / folder))
         self._reached("mart-written")
         return table.append(folder, after=after, through=through)
+
+    def _mart_table(self, name: str) -> LakeTable:
+        """A mart, created if it is new, and made anew if an older program made it with other columns."""
+        begins_after = self.log.first_event_id() - 1
+        table = LakeTable(self.place.lake, name, MART_SCHEMAS[name], begins_after=begins_after)
+        if table.missing:
+            self._warn(f"the table {name} lacks {', '.join(table.missing)}: it is made again from the archive")
+            shutil.rmtree(table.folder)
+            table = LakeTable(self.place.lake, name, MART_SCHEMAS[name])  # from the beginning of the archive
+        return table
+
+    def _mart_rows(self, name: str, after: int, through: int) -> DataFrame:
+        """What the events behind ``after`` add to a mart."""
+        messages, deliveries, changes, traces = (
+            self._new_rows(each, after, through) for each in ("messages", "deliveries", "changes", "traces")
+        )
+        match name:
+            case "usage":
+                return marts.usage(messages, deliveries, changes, traces)
+            case "first_days":
+                used = marts.usage(messages, deliveries, changes, traces)
+                return marts.first_days(used, read_table(self.spark, self._mart_table(name)))
+            case "presence":
+                return marts.presence(traces)
+            case "heat":
+                return marts.heat(messages, traces)
+            case _:
+                if self._sums is None or self._sums[0] != (after, through):
+                    timed = marts.hops(messages, deliveries, self._handed(after, through), traces)
+                    self._forget_sums()
+                    self._sums = (after, through), marts.hop_sums(timed).persist()
+                sums = self._sums[1]
+                return marts.latency(sums) if name == "latency" else marts.latency_buckets(sums)
+
+    def _forget_sums(self) -> None:
+        if self._sums is not None:
+            self._sums[1].unpersist()
+            self._sums = None
+
+    def _handed(self, after: int, through: int) -> DataFrame:
+        """The hand-overs that acks behind ``after`` may answer, from the files that have any."""
+        table = self.table("deliveries")
+        files = table.files()
+        new = [each.noted_min for each in files if each.event_max is None or each.event_max > after]
+        begin = min((each for each in new if each is not None), default=None)
+        if begin is None:
+            return read_table(self.spark, table, []).where("false")
+        begin -= HANDED
+        near = [each for each in files if each.noted_max is None or each.noted_max >= begin]
+        at_least = f"noted_at >= timestamp_millis({int(begin.timestamp() * 1000)})"
+        return read_table(self.spark, table, near).where(f"event_id <= {through} AND {at_least}")
 
     # The audit.
 
@@ -194,7 +241,8 @@ class Pipeline:
         if cut is not None and self.held_through() < through:
             self._archive(through)
         messages, deliveries, changes = (
-            read_table(self.spark, self.table(name)).where(f"event_id <= {through}") for name in LAKE_SCHEMAS
+            read_table(self.spark, self.table(name)).where(f"event_id <= {through}")
+            for name in ("messages", "deliveries", "changes")
         )
         inboxes = audit.inboxes_of(changes).persist()
         meant = audit.entries_of(messages, changes, inboxes).persist()
@@ -226,4 +274,20 @@ class Pipeline:
             table = self.table(name)
             done.append(compact(lambda: self.spark, table, self.table("changes"), reached=self._reached))
             table.vacuum(vacuum_hours)
+        for name in (name for names in MARTS.values() for name in names):
+            table = self._mart_table(name)
+            done.append(self._roll_up(table))
+            table.vacuum(vacuum_hours)
         return done
+
+    def _roll_up(self, table: LakeTable) -> Compacted:
+        """Make one row of those that say the same: a run adds a row per minute, and a day has many runs."""
+        files = table.files()
+        if len(files) < 2:
+            return Compacted(table.name, len(files), len(files), 0)
+        folder = table.new_folder("rolled-up")
+        rows = marts.rolled_up(table.name, read_table(self.spark, table, files))
+        rows.coalesce(1).write.parquet(str(table.folder / folder))
+        self._reached("during-compaction")
+        table.replace(files, folder, why="roll-up")
+        return Compacted(table.name, len(files), len(table.files()), len(files))

@@ -4,7 +4,28 @@
 behind their messages, and turn changes into states. docs/pipeline.md documents their columns.
 """
 
-__all__ = ["VIEWS"]
+from pixiu.pipeline.lake.schema import BUCKETS
+
+__all__ = ["SHARE_WANTED", "VIEWS"]
+
+SHARE_WANTED = 0.99
+"""A link on which fewer are in time than this fails."""
+
+
+def quantiles_of(keys: str) -> str:
+    """Two parts of a WITH: percentiles of latency by these columns, as upper ends of buckets, in milliseconds."""
+    percentiles = ", ".join(
+        f"(pow(2.0, (min(CASE WHEN below >= {share} * total THEN bucket END) + 1) / 8.0) - 1) / 1000.0 AS p{name}_ms"
+        for name, share in (("50", 0.5), ("95", 0.95), ("99", 0.99))
+    )
+    return f"""ranked AS (
+    SELECT {keys}, bucket, sum(sum(messages)) OVER (PARTITION BY {keys} ORDER BY bucket) AS below,
+           sum(sum(messages)) OVER (PARTITION BY {keys}) AS total
+    FROM lake_latency_buckets GROUP BY {keys}, bucket
+), quantiles AS (
+    SELECT {keys}, {percentiles} FROM ranked GROUP BY {keys}
+)"""
+
 
 _USERS = """
 SELECT user_id,
@@ -81,7 +102,7 @@ FROM messages WHERE delivered_at IS NOT NULL OR read_at IS NOT NULL
 
 _DELIVERIES = """
 SELECT d.event_id, d.part, d.noted_at, d.day, d.what, d.user_id, u.public_id AS user_name, d.platform,
-       d.first_useq, d.through_useq
+       d.first_useq, d.through_useq, d.message_id, d.gateway, d.waited
 FROM lake_deliveries d LEFT JOIN users u ON u.user_id = d.user_id
 """
 
@@ -90,34 +111,97 @@ SELECT event_id, noted_at, user_id, user_name, platform, first_useq, through_use
 FROM deliveries WHERE what IN ('expired', 'dead')
 """
 
-_LATENCY = """
-SELECT minute, day, hop, link,
-       sum(messages) AS messages, sum(in_time) AS in_time, sum(in_time) / sum(messages) AS share_in_time,
-       sum(sum_ms) / sum(messages) AS mean_ms, max(max_ms) AS max_ms
-FROM lake_latency GROUP BY minute, day, hop, link
+_LATENCY = f"""
+WITH sums AS (
+    SELECT minute, day, hop, link,
+           sum(messages) AS messages, sum(in_time) AS in_time, sum(in_time) / sum(messages) AS share_in_time,
+           sum(sum_us) / sum(messages) / 1000.0 AS mean_ms, max(max_us) / 1000.0 AS max_ms
+    FROM lake_latency GROUP BY minute, day, hop, link
+), {quantiles_of("minute, day, hop, link")}
+SELECT s.minute, s.day, s.hop, s.link, s.messages, s.in_time, s.share_in_time, s.mean_ms, s.max_ms,
+       least(q.p50_ms, s.max_ms) AS p50_ms, least(q.p95_ms, s.max_ms) AS p95_ms, least(q.p99_ms, s.max_ms) AS p99_ms
+FROM sums s LEFT JOIN quantiles q ON q.minute = s.minute AND q.day = s.day AND q.hop = s.hop AND q.link = s.link
+"""
+
+_LINKS = f"""
+WITH sums AS (
+    SELECT day, hop, link, sum(messages) AS messages, sum(in_time) AS in_time,
+           sum(in_time) / sum(messages) AS share_in_time, max(max_us) / 1000.0 AS max_ms
+    FROM lake_latency GROUP BY day, hop, link
+), {quantiles_of("day, hop, link")}
+SELECT s.day, s.hop, s.link, s.messages, s.in_time, s.share_in_time,
+       least(q.p50_ms, s.max_ms) AS p50_ms, least(q.p95_ms, s.max_ms) AS p95_ms, least(q.p99_ms, s.max_ms) AS p99_ms,
+       s.max_ms, s.share_in_time < {SHARE_WANTED} AS is_failing
+FROM sums s LEFT JOIN quantiles q ON q.day = s.day AND q.hop = s.hop AND q.link = s.link
 """
 
 _HEAT = """
-SELECT minute, day, bucket, conversation, sum(messages) AS messages, sum(bytes) AS bytes
+SELECT minute, day, bucket, conversation, sum(messages) AS messages, sum(bytes) AS bytes,
+       sum(deliveries) AS deliveries, max(members) AS members
 FROM lake_heat GROUP BY minute, day, bucket, conversation
 """
 
 _HOT_ROOMS = """
 SELECT day, conversation, sum(messages) AS messages, sum(bytes) AS bytes, max(messages) AS peak_per_minute,
-       sum(messages) / sum(sum(messages)) OVER (PARTITION BY day) AS share
+       sum(messages) / sum(sum(messages)) OVER (PARTITION BY day) AS share,
+       sum(deliveries) AS deliveries, max(deliveries) AS peak_deliveries_per_minute, max(members) AS members
 FROM heat GROUP BY day, conversation
 """
 
+_HOT_PARTITIONS = f"""
+SELECT day, bucket, sum(messages) AS messages, sum(bytes) AS bytes, sum(deliveries) AS deliveries,
+       sum(messages) / sum(sum(messages)) OVER (PARTITION BY day) AS share,
+       {BUCKETS} * sum(messages) / sum(sum(messages)) OVER (PARTITION BY day) AS skew
+FROM lake_heat GROUP BY day, bucket
+"""
+
+_PRESENCE = """
+WITH nodes AS (
+    SELECT minute, day, node, sum(connected) AS connected, sum(disconnected) AS disconnected, max(peak) AS peak
+    FROM lake_presence GROUP BY minute, day, node
+)
+SELECT minute, day, sum(connected) AS connected, sum(disconnected) AS disconnected, sum(peak) AS peak_sessions
+FROM nodes GROUP BY minute, day
+"""
+
 _USAGE = """
-SELECT day,
-       count(DISTINCT CASE WHEN what <> 'came' THEN user_id END) AS active_users,
-       count(DISTINCT CASE WHEN what = 'sent' THEN user_id END) AS senders,
-       coalesce(sum(CASE WHEN what = 'sent' THEN messages END), 0) AS messages,
-       coalesce(sum(CASE WHEN what = 'sent' THEN bytes END), 0) AS bytes,
-       coalesce(sum(CASE WHEN what = 'received' THEN messages END), 0) AS acked_entries,
-       count(DISTINCT CASE WHEN what = 'received' THEN concat(cast(user_id AS varchar(20)), '/', place) END) AS devices,
-       count(DISTINCT CASE WHEN what = 'came' THEN user_id END) AS new_users
-FROM lake_usage GROUP BY day
+WITH did AS (
+    SELECT day,
+           count(DISTINCT CASE WHEN what <> 'came' THEN user_id END) AS active_users,
+           count(DISTINCT CASE WHEN what = 'sent' THEN user_id END) AS senders,
+           coalesce(sum(CASE WHEN what = 'sent' THEN messages END), 0) AS messages,
+           coalesce(sum(CASE WHEN what = 'sent' THEN bytes END), 0) AS bytes,
+           coalesce(sum(CASE WHEN what = 'received' THEN messages END), 0) AS acked_entries,
+           count(DISTINCT CASE WHEN what IN ('received', 'connected')
+                               THEN concat(cast(user_id AS varchar(20)), '/', place) END) AS devices,
+           count(DISTINCT CASE WHEN what = 'came' THEN user_id END) AS new_users,
+           coalesce(sum(CASE WHEN what = 'connected' THEN messages END), 0) AS sessions
+    FROM lake_usage GROUP BY day
+), firsts AS (
+    SELECT day, count(DISTINCT user_id) AS users FROM lake_first_days GROUP BY day
+), peaks AS (
+    SELECT day, max(peak_sessions) AS peak_sessions FROM presence GROUP BY day
+)
+SELECT d.day, d.active_users, d.senders, d.messages, d.bytes, d.acked_entries, d.devices, d.new_users,
+       coalesce(f.users, 0) AS first_time_users, d.active_users - coalesce(f.users, 0) AS returning_users,
+       d.sessions, coalesce(p.peak_sessions, 0) AS peak_sessions
+FROM did d LEFT JOIN firsts f ON f.day = d.day LEFT JOIN peaks p ON p.day = d.day
+"""
+
+_USAGE_MONTHS = """
+WITH did AS (
+    SELECT CAST(date_trunc('month', day) AS date) AS month,
+           count(DISTINCT CASE WHEN what <> 'came' THEN user_id END) AS active_users,
+           coalesce(sum(CASE WHEN what = 'sent' THEN messages END), 0) AS messages,
+           count(DISTINCT CASE WHEN what = 'came' THEN user_id END) AS new_users
+    FROM lake_usage GROUP BY CAST(date_trunc('month', day) AS date)
+), firsts AS (
+    SELECT CAST(date_trunc('month', day) AS date) AS month, count(DISTINCT user_id) AS users
+    FROM lake_first_days GROUP BY CAST(date_trunc('month', day) AS date)
+)
+SELECT d.month, d.active_users, coalesce(f.users, 0) AS first_time_users,
+       d.active_users - coalesce(f.users, 0) AS returning_users, d.messages, d.new_users
+FROM did d LEFT JOIN firsts f ON f.month = d.month
 """
 
 _USAGE_KINDS = """
@@ -127,10 +211,17 @@ SELECT day, kind, sum(messages) AS messages FROM lake_usage WHERE what = 'sent' 
 _RETENTION = """
 WITH days AS (
     SELECT DISTINCT user_id, day FROM lake_usage WHERE what <> 'came'
+), firsts AS (
+    SELECT user_id, min(day) AS first_day FROM lake_first_days GROUP BY user_id
 ), cohorts AS (
-    SELECT user_id, day, min(day) OVER (PARTITION BY user_id) AS first_day FROM days
+    SELECT first_day, count(*) AS cohort_users FROM firsts GROUP BY first_day
 )
-SELECT first_day, day, count(DISTINCT user_id) AS users FROM cohorts GROUP BY first_day, day
+SELECT f.first_day, d.day, count(DISTINCT d.user_id) AS users,
+       CAST((unix_millis(CAST(d.day AS timestamp)) - unix_millis(CAST(f.first_day AS timestamp))) / 86400000 AS bigint)
+           AS day_number,
+       max(c.cohort_users) AS cohort_users, count(DISTINCT d.user_id) / max(c.cohort_users) AS share
+FROM days d JOIN firsts f ON f.user_id = d.user_id JOIN cohorts c ON c.first_day = f.first_day
+GROUP BY f.first_day, d.day
 """
 
 _AUDIT = """
@@ -152,9 +243,13 @@ VIEWS = {
     "deliveries": _DELIVERIES,
     "gaps": _GAPS,
     "latency": _LATENCY,
+    "links": _LINKS,
     "heat": _HEAT,
     "hot_rooms": _HOT_ROOMS,
+    "hot_partitions": _HOT_PARTITIONS,
+    "presence": _PRESENCE,
     "usage": _USAGE,
+    "usage_months": _USAGE_MONTHS,
     "usage_kinds": _USAGE_KINDS,
     "retention": _RETENTION,
     "audit": _AUDIT,

@@ -187,16 +187,44 @@ class EngineLog:
         Reads the journal's segments on its own, beside whoever follows the log. Raises ``Gone`` where retention has
         removed the beginning: what follows makes no sense without it.
         """
-        tail = Tail(self.engine)
         after = self.engine.journal.first_event_id - 1
         if after > 0:
             raise Gone(f"events up to {after} are no longer in the journal: it cannot be audited from its beginning")
+        return self.scan_after(after, through, batch)
+
+    def scan_after(self, after: int, through: int, batch: int) -> Iterator[list[LogRecord]]:
+        """As ``scan``, from behind an event that is in the journal."""
+        tail = Tail(self.engine)
         while after < through:
             records, reached = tail.read_segments(after, batch)
             if reached == after:
                 raise CorruptData(f"the journal ends with event {after}, before event {through}")
             after = reached
             yield [record for record in records if record.event_id <= through]
+
+    def find(self, message_id: int) -> LogRecord | None:
+        """The record with this number; None if the journal has none. Numbers rise, so it is a search by halves."""
+        journal = self.engine.journal
+        low, end = journal.first_event_id, self.engine.commit_event_id + 1
+        high = end
+        while low < high:  # the first numbered event that is not below it lies in low … high, or there is none
+            middle = (low + high) // 2
+            place, number = middle, 0
+            while place < high and not (number := journal.entry(place).message_id):
+                place += 1
+            if number and number < message_id:
+                low = place + 1
+            else:
+                high = middle
+        while low < end:
+            number = journal.entry(low).message_id
+            if number:
+                break
+            low += 1
+        if low >= end or number != message_id:
+            return None
+        records = Tail(self.engine).read_segments(low - 1, 1)[0]
+        return records[0] if records and records[0].message_id == message_id else None  # else it is a foreign topic's
 
     def topic(self, topic: str, after: int, limit: int) -> list[LogRecord]:
         """Committed records of one topic behind ``after``, oldest first."""

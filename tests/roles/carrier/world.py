@@ -4,7 +4,7 @@ import copy
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.config.messaging import CarrierSettings
@@ -134,7 +134,7 @@ def rows(*ranges: tuple[int, int, int, int]) -> Rows:
     return Rows(user=columns[0], platform=columns[1], first=columns[2], through=columns[3])
 
 
-def ledger(platforms: list[str], **kinds: Rows) -> Record:
+def ledger(platforms: list[str], **kinds: Any) -> Record:
     return Record(at=AT, ledger=Ledger(platforms=platforms, **kinds))
 
 

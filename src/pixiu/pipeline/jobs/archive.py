@@ -22,7 +22,7 @@ __all__ = ["fold", "marks_of", "shape"]
 def shape(table: str, rows: DataFrame) -> DataFrame:
     """Rows of the source as rows of a table of the archive."""
     if table != "messages":
-        return rows.withColumn("day", sf.to_date("noted_at" if table == "deliveries" else "accepted_at"))
+        return rows.withColumn("day", sf.to_date("accepted_at" if table == "changes" else "noted_at"))
     is_push = sf.col("notice").eqNullSafe("push")
     shaped = (
         rows.withColumn("conversation", conversation("sender_id", "recipient_id", is_push=is_push))

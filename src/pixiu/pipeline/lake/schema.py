@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from pixiu.pipeline.records.schema import SCHEMAS
 
-__all__ = ["AUDIT_SCHEMAS", "BUCKETS", "ERASURE_SCHEMAS", "LAKE_SCHEMAS", "MART_SCHEMAS", "ORDER"]
+__all__ = ["AUDIT_SCHEMAS", "BUCKETS", "ERASURE_SCHEMAS", "LAKE_SCHEMAS", "MARTS", "MART_SCHEMAS", "ORDER"]
 
 BUCKETS = 16
 """A day's conversations are spread over this many."""
@@ -27,12 +27,14 @@ LAKE_SCHEMAS = {
     ),
     "deliveries": pa.schema([*SCHEMAS["deliveries"], _DAY]),
     "changes": pa.schema([*SCHEMAS["changes"], _DAY]),
+    "traces": pa.schema([*SCHEMAS["traces"], _DAY]),
 }
 
 ORDER = {
     "messages": ["day", "bucket", "conversation", "message_id"],
     "deliveries": ["day", "user_id", "platform", "event_id", "part"],
     "changes": ["event_id", "part"],
+    "traces": ["event_id", "part"],
 }
 """How the files of a table are sorted."""
 
@@ -56,6 +58,8 @@ MART_SCHEMAS = {
             ("conversation", pa.string()),
             ("messages", pa.int64()),
             ("bytes", pa.int64()),
+            ("deliveries", pa.int64()),
+            ("members", pa.int64()),
         ]
     ),
     "latency": pa.schema(
@@ -68,11 +72,41 @@ MART_SCHEMAS = {
             ("in_time", pa.int64()),
             ("sum_ms", pa.int64()),
             ("max_ms", pa.int64()),
+            ("sum_us", pa.int64()),
+            ("max_us", pa.int64()),
             ("sketch", pa.binary()),
         ]
     ),
+    "latency_buckets": pa.schema(
+        [
+            _DAY,
+            ("minute", _MOMENT),
+            ("hop", pa.string()),
+            ("link", pa.string()),
+            ("bucket", pa.int32()),
+            ("messages", pa.int64()),
+        ]
+    ),
+    "presence": pa.schema(
+        [
+            _DAY,
+            ("minute", _MOMENT),
+            ("node", pa.int32()),
+            ("connected", pa.int64()),
+            ("disconnected", pa.int64()),
+            ("peak", pa.int64()),
+        ]
+    ),
+    "first_days": pa.schema([("user_id", pa.int64()), _DAY]),
 }
-"""Partial sums: rows of the same day or minute add up."""
+"""Partial sums: rows of the same day or minute add up. ``first_days`` has a user once."""
+
+MARTS = {
+    "usage": ("usage", "presence", "first_days"),
+    "heat": ("heat",),
+    "latency": ("latency", "latency_buckets"),
+}
+"""The tables that a job fills."""
 
 ERASURE_SCHEMAS = {"erasures": pa.schema([("user", pa.int64()), ("event_id", pa.int64()), ("at", _MOMENT)])}
 """Who was erased, by which event, and when: what others that hold copies go by."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.transaction import AddAction, RemoveAction
 
 from pixiu.model.errors import CorruptData
@@ -59,6 +59,8 @@ class DataFile(NamedTuple):
     message_min: int | None
     message_max: int | None
     event_max: int | None
+    noted_min: datetime | None = None
+    noted_max: datetime | None = None
 
 
 class LakeTable:
@@ -114,6 +116,8 @@ class LakeTable:
                 row.get("min.message_id"),
                 row.get("max.message_id"),
                 row.get("max.event_id"),
+                row.get("min.noted_at"),
+                row.get("max.noted_at"),
             )
             for row in actions
         ]
@@ -154,7 +158,17 @@ class LakeTable:
         transactions = [Transaction(name, number) for name, number in (positions or {}).items()]
         self._commit(actions, transactions, {"pixiu.why": why})
 
+    @property
+    def missing(self) -> list[str]:
+        """Columns that it has only since this program: older files do not have them, and readers get null."""
+        known = {field.name for field in self._table.schema().fields}
+        return [name for name in self.schema.names if name not in known]
+
     def _commit(self, actions: list[Any], transactions: list[Transaction], note: dict[str, str]) -> None:
+        if self.missing:
+            wanted = pa.schema([self.schema.field(name) for name in self.missing])
+            self._table.alter.add_columns(Schema.from_arrow(wanted).fields)
+            self._table.update_incremental()
         self._table.create_write_transaction(
             actions,
             mode="append",

@@ -40,6 +40,9 @@ SCHEMAS = {
             ("platform", pa.string()),
             ("first_useq", pa.int64()),
             ("through_useq", pa.int64()),
+            ("message_id", pa.int64()),
+            ("gateway", pa.string()),
+            ("waited", pa.bool_()),
         ]
     ),
     "changes": pa.schema(
@@ -63,11 +66,37 @@ SCHEMAS = {
             ("name", pa.string()),
         ]
     ),
+    "traces": pa.schema(
+        [
+            ("event_id", pa.int64()),
+            ("part", pa.int32()),
+            ("noted_at", _MOMENT),
+            ("what", pa.string()),
+            ("node", pa.int32()),
+            ("happened_at", _MOMENT),
+            ("link", pa.string()),
+            ("platform", pa.string()),
+            ("room", pa.string()),
+            ("user_id", pa.int64()),
+            ("session_id", pa.int64()),
+            ("after_event", pa.int64()),
+            ("through_event", pa.int64()),
+            ("us", pa.int64()),
+            ("messages", pa.int64()),
+            ("deliveries", pa.int64()),
+            ("bytes", pa.int64()),
+            ("members", pa.int64()),
+            ("users", pa.int64()),
+            ("sessions", pa.int64()),
+            ("peak", pa.int64()),
+        ]
+    ),
 }
 
 _SPARK_TYPES = {
     pa.int64(): "BIGINT",
     pa.int32(): "INT",
+    pa.bool_(): "BOOLEAN",
     pa.string(): "STRING",
     pa.binary(): "BINARY",
     _MOMENT: "TIMESTAMP",

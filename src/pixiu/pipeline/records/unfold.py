@@ -1,8 +1,9 @@
 """Records of ``pixiu.main`` become rows: messages, deliveries (what became of inbox entries), changes.
 
-``messages`` has one row per record that says something, ``deliveries`` one per row of a ledger, ``changes`` one per
-thing that a record changes: a group with three members is a row for the group and one for each of them. A record that
-nobody can read is a row of ``changes`` too (``undecodable``), so that it is counted and not lost from sight.
+``messages`` has one row per record that says something, ``deliveries`` one per row of a ledger, ``traces`` one per
+thing that a role measured, ``changes`` one per thing that a record changes: a group with three members is a row for the
+group and one for each of them. A record that nobody can read is a row of ``changes`` too (``undecodable``), so that it
+is counted and not lost from sight.
 
 Messages are taken apart by the batch parser; the rare records that change something by protobuf itself.
 """
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
+from pixiu.machines.ledger import stamps_of
 from pixiu.model.pixiu_pb2 import (
     ChatMsgType,
     LimitsChanged,
@@ -24,6 +26,7 @@ from pixiu.model.pixiu_pb2 import (
     Rows,
 )
 from pixiu.pipeline.records.schema import SCHEMAS
+from pixiu.pipeline.records.traces import trace_rows
 from pixiu.pipeline.records.walk import PADDING, walk
 
 if TYPE_CHECKING:
@@ -33,11 +36,12 @@ __all__ = ["TABLES", "unfold"]
 
 _WHATS = {
     10: "user", 11: "contact", 12: "block", 13: "group_info", 14: "member", 15: "recalled", 16: "receipt", 17: "read",
-    18: "inbox", 19: "push", 20: "ledger", 21: "limits", 30: "erased",
+    18: "inbox", 19: "push", 20: "ledger", 21: "limits", 22: "traces", 30: "erased",
 }  # fmt: skip
 """Fields of ``Record.what``."""
 
 _LEDGER = 20
+_TRACES = 22
 _SYSTEM_CHAT = 3
 _DELETE = 5
 _UNREADABLE = -2
@@ -206,6 +210,10 @@ def _deliveries(batch: _Batch) -> Any:
             found["platform"] += map(platforms.__getitem__, rows.platform)
             found["first_useq"] += rows.first
             found["through_useq"] += rows.through
+            messages, gateways, waited = stamps_of(rows, parsed.ledger.gateways)
+            found["message_id"] += messages
+            found["gateway"] += gateways
+            found["waited"] += waited
             count += size
     return _built(found, schema)
 
@@ -233,12 +241,13 @@ def _built(found: dict[str, list[Any]], schema: Any) -> Any:
 def _changes(batch: _Batch) -> Any:
     schema = SCHEMAS["changes"]
     found: dict[str, list[Any]] = {name: [] for name in schema.names}
-    for row in np.flatnonzero(((batch.what > 0) & (batch.what != _LEDGER)) | batch.is_bad | _unsound(batch)).tolist():
+    changes = (batch.what > 0) & (batch.what != _LEDGER) & (batch.what != _TRACES)
+    for row in np.flatnonzero(changes | batch.is_bad | _unsound(batch)).tolist():
         parsed = None if batch.is_bad[row] else batch.parsed(row)
         what = parsed.WhichOneof("what") if parsed is not None else None
         event_id, message_id = int(batch.event_id[row]), int(batch.message_id[row])
         rows: Iterator[Row] = iter([{"what": "undecodable"}])
-        if parsed is not None and what is not None and what != "ledger":
+        if parsed is not None and what not in (None, "ledger", "traces"):
             rows = _ROWS[what](parsed, message_id)
         for number, values in enumerate(rows):
             values = {
@@ -255,9 +264,9 @@ def _changes(batch: _Batch) -> Any:
 
 
 def _unsound(batch: _Batch) -> Any:
-    """Ledgers whose columns do not fit together: the appliers pass over them."""
+    """Ledgers whose columns do not fit together, which the appliers pass over; what protobuf cannot read."""
     found = np.zeros(batch.rows, dtype=bool)
-    for row in np.flatnonzero((batch.what == _LEDGER) & ~batch.is_bad).tolist():
+    for row in np.flatnonzero(((batch.what == _LEDGER) | (batch.what == _TRACES)) & ~batch.is_bad).tolist():
         parsed = batch.parsed(row)
         if parsed is None:
             found[row] = True
@@ -395,8 +404,27 @@ _ROWS: dict[str, Callable[[Record, int], Iterator[Row]]] = {
     "erased": _erased,
 }
 
+# Traces.
+
+
+def _traces(batch: _Batch) -> Any:
+    schema = SCHEMAS["traces"]
+    found: dict[str, list[Any]] = {name: [] for name in schema.names}
+    for row in np.flatnonzero((batch.what == _TRACES) & ~batch.is_bad).tolist():
+        parsed = batch.parsed(row)
+        if parsed is None:
+            continue  # a row of changes says so
+        event_id, noted_at, node = int(batch.event_id[row]), parsed.at * 1000, parsed.traces.node
+        for number, values in enumerate(trace_rows(parsed)):
+            values = {"event_id": event_id, "part": number, "noted_at": noted_at, "node": node, **values}
+            for name in schema.names:
+                found[name].append(values.get(name))
+    return _built(found, schema)
+
+
 TABLES: dict[str, Callable[[_Batch], Any]] = {
     "messages": _messages,
     "deliveries": _deliveries,
     "changes": _changes,
+    "traces": _traces,
 }

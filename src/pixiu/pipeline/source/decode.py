@@ -142,8 +142,9 @@ class _Reader:
             keep &= np.isin(
                 lines["topic"], [number for number, name in self._names.items() if name in self._wanted.topics]
             )
-        if self._wanted.table == "deliveries":
-            keep &= lines["message_id"] == 0  # ledgers have no number, and everything else that says something has one
+        if self._wanted.table in ("deliveries", "traces"):
+            # Ledgers and traces have no number, and everything else that says something has one.
+            keep &= lines["message_id"] == 0
         chosen = lines[keep]
         if self._wanted.is_full and not self._wanted.checks_all:
             self._check_frames(chosen)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
+from pixiu.machines.traces import TraceRows
 from pixiu.model.errors import CorruptData, PixiuError, Unavailable
 from pixiu.model.pixiu_pb2 import Task, Undecodable
 from pixiu.ports.log import MAIN
@@ -90,6 +91,7 @@ class Carrier:
         schedule: SchedulePerformer | None = None,
         is_writer_busy: Callable[[], bool] = lambda: False,
         is_present: Callable[[int], bool] = lambda _user: True,
+        traces: TraceRows | None = None,
     ) -> None:
         """``say`` is told what large groups say, ``remove`` who left a group, ``erase`` who was erased.
 
@@ -128,6 +130,9 @@ class Carrier:
         self._yielding_since: int | None = None
         self._flushes: deque[tuple[int, int]] = deque()
         """The event id of a flush, and when it came."""
+        self._traces = traces or TraceRows()
+        self._numbered = self._traced = 0
+        """The newest event with a message_id that a lane has seen; the newest flush that a row was written for."""
         self._commit_timer: Timer | None = None
         self._commit_problem = ""
         self._bug = ""
@@ -138,6 +143,8 @@ class Carrier:
     def start(self) -> None:
         """Follow the log from where the stores are."""
         self._is_running = True
+        self._numbered = self._traced = self._log.committed
+        self._traces.begin_after(self._traced)
         self._log.follow(min(state.position for state in self._lanes), self._flushed)
         if self.tasks is not None:
             self.tasks.start(self._stores.applied(Lane.TASKS))
@@ -272,6 +279,8 @@ class Carrier:
             last = bound
         else:
             last = records[-1].event_id
+        numbered = next((each.event_id for each in reversed(records) if each.message_id), 0)
+        self._numbered = max(self._numbered, numbered)
         states, applied = self._apply(states, records, after)
         if records and applied < records[-1].event_id:
             last = applied
@@ -387,9 +396,16 @@ class Carrier:
             self._scheduler.soon(heappop(self._waiters)[2])
 
     def _time_applied(self, applied: int) -> None:
+        """Rows are written for flushes with messages alone: one for a flush of rows would never end."""
         now_us, flushes, observe = self._clock.monotonic_us(), self._flushes, self.counters.apply_seconds.observe
+        now_ms = self._clock.now_ms()
         while flushes and flushes[0][0] <= applied:
-            observe((now_us - flushes.popleft()[1]) / 1e6)
+            event_id, flushed_us = flushes.popleft()
+            took_us = now_us - flushed_us
+            observe(took_us / 1e6)
+            if self._numbered > self._traced:
+                self._traced = event_id
+                self._traces.flushed(event_id, now_ms - took_us // 1000, took_us)
 
     def _receipt(self, marked: Marked) -> dict[str, object]:
         """What the sender's sessions are told."""

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pixiu.im.draft import Accepted
+from pixiu.machines.traces import ACCEPT, TraceRows
 from pixiu.model.errors import Conflict, Overloaded, PixiuError, Unavailable
 from pixiu.model.metric import HOP_SECONDS, Histogram
 from pixiu.ports.log import MAIN
@@ -44,7 +45,10 @@ class Appends:
         applied: Callable[[], int],
         when_applied: Callable[[int, Callable[[], object]], object],
         in_flight_max: int,
+        traces: TraceRows | None = None,
+        link: str = "",
     ) -> None:
+        """``link`` is what ``traces`` are told that an append goes to: the node that has the log."""
         self._log = log
         self._keys = keys
         self._clock = clock
@@ -58,6 +62,8 @@ class Appends:
         self.accepted = 0
         self.accept_seconds = Histogram(HOP_SECONDS)
         self._untimed = 0
+        self._traces = traces or TraceRows()
+        self._link = link
 
     def append(
         self,
@@ -96,7 +102,9 @@ class Appends:
         committed: Callable[[Appended | PixiuError], object],
         appended: Appended | PixiuError,
     ) -> None:
-        self.accept_seconds.observe((self._clock.monotonic_us() - begun_us) / 1e6)
+        took_us = self._clock.monotonic_us() - begun_us
+        self.accept_seconds.observe(took_us / 1e6)
+        self._traces.timed(ACCEPT, self._link, took_us)
         committed(appended)
 
     def _committed(

@@ -41,6 +41,7 @@ from pixiu.roles.proxy.schedules import Schedules
 
 if TYPE_CHECKING:
     from pixiu.config.messaging import MessagingSettings
+    from pixiu.machines.traces import TraceRows
     from pixiu.ports.clock import Clock
     from pixiu.ports.log import Log
     from pixiu.ports.search import Found, Searches
@@ -74,6 +75,7 @@ class Proxy:
         node_id: int = 0,
         in_flight_max: int = IN_FLIGHT_MAX,
         searches: Searches | None = None,
+        traces: TraceRows | None = None,
     ) -> None:
         """``when_applied(event_id, call)`` calls when all lanes are there; ``applied()`` is where the keys' lane is."""
         self._stores = stores
@@ -84,8 +86,9 @@ class Proxy:
         self._rates = Rates(clock, per_second=settings.sends_per_second, burst=settings.send_burst)
         self.schedules = Schedules(log)
         self.appends = Appends(
-            log, stores.keys, clock, applied=applied, when_applied=when_applied, in_flight_max=in_flight_max
-        )
+            log, stores.keys, clock, applied=applied, when_applied=when_applied, in_flight_max=in_flight_max,
+            traces=traces, link=str(node_id),
+        )  # fmt: skip
         self.context = Context(
             stores, clock, settings, creates_users=creates_users, node_id=node_id, own_scheduled=self.schedules.of
         )

@@ -24,6 +24,7 @@ from pixiu.machines.delivery import (
     TimerKind,
 )
 from pixiu.machines.ledger import LedgerRows
+from pixiu.machines.traces import PUSH, TraceRows
 from pixiu.model.errors import Unavailable
 from pixiu.roles.relay.timers import Timers
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from pixiu.config import InboxSettings
     from pixiu.machines.delivery import Command, Push
-    from pixiu.machines.ledger import RowsOfKind
     from pixiu.ports.bodies import Bodies
     from pixiu.ports.clock import Clock
     from pixiu.ports.inboxes import Inboxes
@@ -65,8 +65,10 @@ class Deliveries:
         counters: RelayCounters,
         write_ledger: Callable[[bytes], object],
         kick: Callable[[LiveInbox, int, str], object],
+        traces: TraceRows,
     ) -> None:
         self.rows = LedgerRows()
+        self._traces = traces
         self._inboxes = inboxes
         self._bodies = bodies
         self._clock = clock
@@ -173,10 +175,15 @@ class Deliveries:
                 live.through = pushes[-1].useq
                 live.sink.push(session_id, pushes)
                 self._counters.pushes += len(pushes)
+                first, last, gateway, since = pushes[0], pushes[-1], live.session.gateway, live.since
                 if pushes is others:
-                    self.rows.handed.add(inbox.key, pushes[0].useq, pushes[-1].useq)
-                else:
-                    _add_each(self.rows.handed, inbox, pushes)
+                    self.rows.handed.add(
+                        inbox.key, first.useq, last.useq, last.message_id, gateway, first.message_id < since
+                    )
+                    continue
+                for push in pushes:  # there are others between them; what adjoins becomes one
+                    number = push.message_id
+                    self.rows.handed.add(inbox.key, push.useq, push.useq, number, gateway, number < since)
 
     def _push_copy(self, live: LiveSession, others: list[Push], *, is_linked: bool) -> None:
         """To a session that is not the newest: what it does not have yet, and did not send itself.
@@ -206,7 +213,8 @@ class Deliveries:
         for live in inbox.sessions:
             if live.session.session_id == session_id:
                 self._counters.resends += len(pushes)
-                _add_each(self.rows.resent, inbox, pushes)
+                for push in pushes:
+                    self.rows.resent.add(inbox.key, push.useq, push.useq)
                 live.sink.push(session_id, pushes)
 
     # Time.
@@ -219,6 +227,7 @@ class Deliveries:
         if pushes and pushes[-1].useq >= inbox.timed_push:
             now_us = self._clock.monotonic_us()
             self._counters.deliver_seconds.observe((now_us - inbox.timed_us) / 1e6)
+            self._traces.timed(PUSH, inbox.platform, now_us - inbox.timed_us)
             inbox.timed_ack, inbox.timed_us = pushes[-1].useq, now_us
         inbox.timed_push = 0
 
@@ -238,9 +247,3 @@ class Deliveries:
         is_ack = inbox.timer is TimerKind.ACK
         self.perform(inbox, delivery.ack_timed_out() if is_ack else delivery.request_timed_out())
         self.flush_soon()
-
-
-def _add_each(rows: RowsOfKind, inbox: LiveInbox, pushes: list[Push]) -> None:
-    """Rows without those between that were not pushed; what adjoins becomes one."""
-    for push in pushes:
-        rows.add(inbox.key, push.useq, push.useq)

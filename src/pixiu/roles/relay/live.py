@@ -17,10 +17,12 @@ __all__ = ["LiveInbox", "LiveSession"]
 class LiveSession:
     """A session, and where its pushes go."""
 
-    __slots__ = ("inbox", "is_lagging", "is_loaded", "previous", "session", "sink", "through", "unacked")
+    __slots__ = ("inbox", "is_lagging", "is_loaded", "previous", "session", "since", "sink", "through", "unacked")
 
-    def __init__(self, session: Session, sink: Sink, inbox: LiveInbox) -> None:
+    def __init__(self, session: Session, sink: Sink, inbox: LiveInbox, since: int = 0) -> None:
         self.session = session
+        self.since = since
+        """Messages with a lower number had waited before it came."""
         self.sink = sink
         self.inbox = inbox
         self.through = 0

@@ -13,7 +13,9 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from pixiu.machines.delivery import Delivery
+from pixiu.machines.traces import TraceRows
 from pixiu.model.errors import Unavailable
+from pixiu.model.ids import first_id_of
 from pixiu.model.inbox import NEED_NOTIFICATION, NEED_OFFLINE
 from pixiu.model.session import Session
 from pixiu.roles.relay.deliveries import RESYNC, Deliveries
@@ -75,6 +77,7 @@ class Relay:
         liveness_ms: int = 10_000,
         resync_share: float = 0.25,
         make_delivery: Callable[[InboxSettings], Delivery] = Delivery,
+        traces: TraceRows | None = None,
     ) -> None:
         """``write_ledger`` never raises; what it cannot write now it writes later, or drops: that costs a resend.
 
@@ -97,6 +100,7 @@ class Relay:
         self._liveness_ms = liveness_ms
         self._resync_share = resync_share
         self._make_delivery = make_delivery
+        self._traces = traces
         self._users: dict[int, list[LiveInbox]] = {}
         self.is_present = self._users.__contains__
         """Is any session of this user here? Asked for every entry: the dictionary's own method."""
@@ -110,6 +114,7 @@ class Relay:
             counters=self.counters,
             write_ledger=write_ledger,
             kick=lambda inbox, session_id, reason: self.kick(inbox.key[0], session_id, reason),
+            traces=traces or TraceRows(),
         )
         self._sweep = Sweep(inboxes, self._deliveries, clock, scheduler, settings, self.counters)
         self._leaving = Leaving(
@@ -133,6 +138,7 @@ class Relay:
             self._watch.cancel()
         for session_id in list(self._live):
             live = self._live.pop(session_id)
+            self._trace(live.session, is_open=False)
             live.inbox.sessions.clear()
             self._unlist(live.session.user, session_id)
             live.sink.close(session_id, "shutdown")
@@ -188,11 +194,12 @@ class Relay:
         session = Session(self._new_session_id(), user, platform, device, number, gateway, epoch)
         self._sessions.add(session)
         inbox = self._find(user, platform) or self._open(user, platform)
-        live = LiveSession(session, sink, inbox)
+        live = LiveSession(session, sink, inbox, first_id_of(self._clock.now_ms()))
         inbox.sessions.insert(0, live)
         self._live[session.session_id] = live
         self.counters.logins += 1
         self.counters.sessions += 1
+        self._trace(session, is_open=True)
         for old in self._policy.excess(present, platform, device):
             self.kick(user, old.session_id, "new_session")
         self._scheduler.soon(lambda: self._load(live, cursor))
@@ -383,9 +390,15 @@ class Relay:
     def _take_out(self, live: LiveSession) -> None:
         session_id, inbox = live.session.session_id, live.inbox
         del self._live[session_id]
+        self._trace(live.session, is_open=False)
         inbox.sessions.remove(live)
         self.counters.sessions -= 1
         self._perform(inbox, inbox.delivery.logged_out(session_id))
+
+    def _trace(self, session: Session, *, is_open: bool) -> None:
+        if self._traces is not None:
+            session_id, user, platform, _, _, gateway, _ = session
+            self._traces.session(session_id, user, platform, gateway, self._clock.now_ms(), is_open=is_open)
 
     def _go_on(self, inbox: LiveInbox, newest: LiveSession) -> None:
         """With the sessions that an inbox has left; ``newest`` was the newest one before."""
