@@ -55,7 +55,7 @@ format: $(DEV) ## format the source and fix what the linter can
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format --quiet .
 
-test-long: $(DEV) ## the long tests: a thousand kills, thousands of seeds, fuzzing, a soak, 25.6 million messages
+test-long: $(DEV) $(PIPELINE) ## the long tests: a thousand kills, thousands of seeds, fuzzing, a soak, 25.6 million messages
 	@$(PYTEST) -m long --timeout 14400 $(ARGS)
 	@$(MAKE) fuzz ARGS=-max_total_time=600
 	@$(BIN)/python -m benchmarks.queue.soak

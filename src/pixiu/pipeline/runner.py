@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pixiu.model.errors import ConfigError, Unavailable
 from pixiu.pipeline.cut import rows_of_cut, take_cut_of
 from pixiu.pipeline.jobs import audit, marts
-from pixiu.pipeline.lake.compaction import Compacted, compact, read_table
+from pixiu.pipeline.lake.compaction import Compacted, compact, empty_frame, first_ack, kept_from, read_table
 from pixiu.pipeline.lake.feed import Feed, Progress
 from pixiu.pipeline.lake.lock import LakeLock
 from pixiu.pipeline.lake.place import Place
@@ -38,6 +39,9 @@ HANDED_DAYS = 2
 """Acks are matched with hand-overs of this many days."""
 
 ROWS_PER_TRIGGER = 1_000_000
+
+RETAINED = ("messages", "deliveries")
+"""What ``pixiu pipeline compact --keep-days`` lets go by age. Changes say how things are now, and marts are small."""
 
 
 class Pipeline:
@@ -147,19 +151,33 @@ class Pipeline:
         elif name == "heat":
             rows = marts.heat(messages)
         else:
-            days = f"noted_at >= (SELECT max(noted_at) FROM {{rows}}) - INTERVAL {HANDED_DAYS} DAYS"
-            whole = read_table(self.spark, self.table("deliveries"))
-            handed = self.spark.sql(f"SELECT * FROM {{rows}} WHERE {days}", rows=whole)
-            rows = marts.latency(messages, deliveries, handed)
+            rows = marts.latency(messages, deliveries, self._handed(after, through))
         folder = table.new_folder(f"{through:020d}")
         rows.coalesce(1).write.parquet(str(table.folder / folder))
         self._reached("mart-written")
         return table.append(folder, after=after, through=through)
 
+    def _handed(self, after: int, through: int) -> DataFrame:
+        """The rows of the ledger that acks behind ``after`` may speak of: from ``HANDED_DAYS`` before the first of them."""
+        table = self.table("deliveries")
+        first = first_ack(table, after, through)
+        if first is None:
+            return empty_frame(self.spark, table.schema)
+        since = first - timedelta(days=HANDED_DAYS)
+        files = [file for file in table.files() if file.day_max is None or file.day_max >= since.date()]
+        return read_table(self.spark, table, files).where(f"noted_at >= TIMESTAMP '{since.isoformat()}'")
+
     # The audit.
 
     def _audit(self) -> dict[str, int]:
         """Make the books again, at a cut through the stores if nobody runs on them."""
+        oldest = kept_from(self.table("messages"))
+        if oldest is not None:
+            self._warn(
+                f"no audit: retention let messages go from before {oldest.isoformat()}, and places in inboxes are "
+                "counted from the first one on; `pixiu audit` reads the log instead"
+            )
+            return {}
         cut = None
         try:
             cut = take_cut_of(self.place.data)
@@ -190,15 +208,28 @@ class Pipeline:
             frame.coalesce(1).write.parquet(str(table.folder / folder))
             table.replace(table.files(), folder, why="audit", positions={THROUGH: through})
             rows[name] = sum(file.rows for file in table.files())
-        for frame in (entries, meant, inboxes):
+        for frame in filter(None, (held, entries, meant, inboxes)):
             frame.unpersist()
         return rows
 
-    def compact(self, *, vacuum_hours: int = 168) -> list[Compacted]:
-        """Make small files into large ones, fold receipts in, and remove files that nobody needs any more."""
+    def compact(self, *, vacuum_hours: int = 168, keep_days: int | None = None) -> list[Compacted]:
+        """Make small files into large ones, fold receipts in, and remove files that nobody needs any more.
+
+        With ``keep_days``, messages and rows of the ledger from before so many days leave, when the marts have seen them.
+        """
+        oldest = None
+        if keep_days is not None:
+            oldest = datetime.now(UTC).date() - timedelta(days=keep_days)
+            for name in MART_SCHEMAS:
+                self._mart(name)
         done = []
-        for name in LAKE_SCHEMAS:
-            table = self.table(name)
-            done.append(compact(lambda: self.spark, table, self.table("changes"), reached=self._reached))
+        for name, schema in (LAKE_SCHEMAS | MART_SCHEMAS | AUDIT_SCHEMAS).items():
+            table = LakeTable.for_reading(self.place.lake, name, schema)
+            if table is None:
+                continue
+            if name not in AUDIT_SCHEMAS:  # each audit is one file, and replaces the one before
+                until = oldest if name in RETAINED else None
+                changes = self.table("changes")
+                done.append(compact(lambda: self.spark, table, changes, oldest=until, reached=self._reached))
             table.vacuum(vacuum_hours)
         return done

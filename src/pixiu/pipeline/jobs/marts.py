@@ -6,7 +6,7 @@ runs have seen has several rows, and the views add them up. So the cost of a run
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as sf
 
@@ -16,7 +16,7 @@ from pixiu.pipeline.lake.schema import MART_SCHEMAS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["heat", "latency", "usage"]
+__all__ = ["added_up", "heat", "keys_of", "latency", "usage"]
 
 WITHIN_MS = 200
 """What counts as in time."""
@@ -103,3 +103,25 @@ def _each(deliveries: DataFrame, what: str, name: str) -> DataFrame:
         .groupBy("user_id", "platform", "useq")
         .agg(sf.min("noted_at").alias(name))
     )
+
+
+_ADDED = {
+    "messages": "sum(messages)",
+    "bytes": "sum(bytes)",
+    "in_time": "sum(in_time)",
+    "sum_ms": "sum(sum_ms)",
+    "max_ms": "max(max_ms)",
+    "sketch": "kll_merge_agg_bigint(sketch)",
+}
+"""How the columns of partial sums add up; all others say what they are sums of."""
+
+
+def keys_of(schema: Any) -> list[str]:
+    """The columns of a mart that say what its rows are sums of."""
+    return [name for name in schema.names if name not in _ADDED]
+
+
+def added_up(rows: DataFrame, schema: Any) -> DataFrame:
+    """Partial sums of many runs as one row for each thing that they are sums of."""
+    sums = [sf.expr(_ADDED[name]).alias(name) for name in schema.names if name in _ADDED]
+    return rows.groupBy(*keys_of(schema)).agg(*sums).select(*schema.names)

@@ -55,6 +55,7 @@ class DataFile(NamedTuple):
     """Within the table's folder."""
     size: int
     rows: int
+    day_min: date | None
     day_max: date | None
     message_min: int | None
     message_max: int | None
@@ -76,6 +77,14 @@ class LakeTable:
         if self._table.transaction_version(THROUGH) is None:
             self._commit([], [Transaction(THROUGH, begins_after)], {"pixiu.begins_after": str(begins_after)})
 
+    @classmethod
+    def for_reading(cls, folder: Path, name: str, schema: Any) -> LakeTable | None:
+        """The table if somebody has made it. Writes nothing: readers hold no lock."""
+        path = str(folder / name)
+        if not DeltaTable.is_deltatable(path) or DeltaTable(path).transaction_version(THROUGH) is None:
+            return None
+        return cls(folder, name, schema)
+
     @property
     def through(self) -> int:
         """The event through which the table holds the log."""
@@ -93,11 +102,6 @@ class LakeTable:
         """The number of its newest commit."""
         return int(self._table.version())
 
-    def batch_of(self, query_id: str) -> int | None:
-        """The newest batch of a query that is in the table."""
-        found = self._table.transaction_version(_query(query_id))
-        return None if found is None else int(found)
-
     def refresh(self) -> None:
         """See what others have committed."""
         self._table.update_incremental()
@@ -110,6 +114,7 @@ class LakeTable:
                 row["path"],
                 row["size_bytes"],
                 row["num_records"],
+                row.get("min.day"),
                 row.get("max.day"),
                 row.get("min.message_id"),
                 row.get("max.message_id"),

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["PixiuDataSource", "SourceOptions"]
 
 OPTIONS = (
-    "path", "server", "nodeKey", "topics", "columns", "startingEventId", "startingTime", "endingEventId",
+    "path", "server", "topics", "columns", "startingEventId", "startingTime", "endingEventId",
     "maxRowsPerTrigger", "rowsPerPartition", "indexFolder",
 )  # fmt: skip
 
@@ -47,7 +47,6 @@ class SourceOptions:
 
     path: str | None
     server: str | None
-    node_key: str | None
     wanted: Wanted
     starting_event_id: int | None
     starting_time_ms: int | None
@@ -83,7 +82,6 @@ class SourceOptions:
         return cls(
             path=given.get("path"),
             server=given.get("server"),
-            node_key=given.get("nodeKey"),
             wanted=wanted,
             starting_event_id=_number(given, "startingEventId", 1),
             starting_time_ms=starting_time,
@@ -96,7 +94,7 @@ class SourceOptions:
     def log(self) -> JournalFolder | RemoteLog:
         """The log that is to be read."""
         if self.server is not None:
-            return RemoteLog(self.server, self.node_key)
+            return RemoteLog(self.server)
         assert self.path is not None
         return JournalFolder(Path(self.path), index_folder=Path(self.index_folder) if self.index_folder else None)
 

@@ -41,7 +41,6 @@ class RemoteSlice:
     """Some event ids of a server's log: what one partition reads."""
 
     server: str
-    node_key: str | None
     after: int
     through: int
     epoch: int
@@ -50,12 +49,11 @@ class RemoteSlice:
 class RemoteLog:
     """The log of the leader at ``HOST:PORT``."""
 
-    def __init__(self, server: str, node_key: str | None) -> None:
+    def __init__(self, server: str) -> None:
         host, _, port = server.rpartition(":")
         if not host or not port.isdecimal():
             raise ConfigError(f"option server is HOST:PORT of a queue, not {server!r}")
         self._server = server
-        self._node_key = node_key
 
     def end(self) -> End:
         """How far the leader has committed."""
@@ -88,7 +86,7 @@ class RemoteLog:
             return []
         epoch = self._hello()[1]
         return [
-            RemoteSlice(self._server, self._node_key, start, min(start + rows_max, through), epoch)
+            RemoteSlice(self._server, start, min(start + rows_max, through), epoch)
             for start in range(after, through, rows_max)
         ]
 
