@@ -110,7 +110,7 @@ def check_marts_are_compacted(pipeline: Pipeline, data: Path) -> None:
     assert not unused.exists()
     added = query_duckdb(data, "SELECT what, sum(messages), sum(bytes), count(*) FROM lake_usage GROUP BY what")[1]
     assert sorted(row[:3] for row in added) == sorted(row[:3] for row in sums)
-    assert dict((row[0], row[3]) for row in added)["sent"] < dict((row[0], row[3]) for row in sums)["sent"]
+    assert {row[0]: row[3] for row in added}["sent"] < {row[0]: row[3] for row in sums}["sent"]
 
 
 DAYS = [date(2030, 1, 1), date(2030, 1, 2), date(2030, 1, 9)]
@@ -176,7 +176,7 @@ def test_a_lost_checkpoint_is_said_and_costs_nothing(pipeline_of: Callable[..., 
     with pipeline_of(data, warn=said.append) as pipeline:
         pipeline.run(["archive"])
         assert lake_ids(pipeline) == log_ids(data)
-    assert any("checkpoint of messages is lost" in line for line in said)
+    assert any("checkpoint of the archive is lost" in line for line in said)
 
     shutil.rmtree(data / "pipeline" / "lake" / "messages")
     with_node(data, lambda node: say(node, 1, begin=30))

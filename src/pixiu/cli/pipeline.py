@@ -155,7 +155,9 @@ def compact(
     ] = "7d",
     keep_days: Annotated[
         int | None,
-        typer.Option("--keep-days", metavar="N", help="Let messages and ledgers of older days go.  [default: keep all]"),
+        typer.Option(
+            "--keep-days", metavar="N", help="Let messages and ledgers of older days go.  [default: keep all]"
+        ),
     ] = None,
     json: Json = False,
 ) -> None:

@@ -115,18 +115,14 @@ class Pipeline:
         return added
 
     def _archive(self, end: int) -> dict[str, int]:
-        added: dict[str, int] = {}
-        for name in LAKE_SCHEMAS:
-            table = self.table(name)
-            if table.through >= end:
-                added[name] = 0
-                continue
+        added = dict.fromkeys(LAKE_SCHEMAS, 0)
+        if self.held_through() < end:
             feed = Feed(
-                self.spark, table, self.place.checkpoints,
+                self.spark, [self.table(name) for name in LAKE_SCHEMAS], self.place.checkpoints,
                 {"path": str(self.place.data), "indexFolder": str(self.place.index)},
                 self._rows_per_trigger, self._tell, self._warn, self._reached,
             )  # fmt: skip
-            added[name] = feed.run(end)
+            added = feed.run(end)
         messages, changes = self.table("messages"), self.table("changes")
         compact(lambda: self.spark, messages, changes, only_recalls=True, reached=self._reached)
         return added
@@ -158,7 +154,7 @@ class Pipeline:
         return table.append(folder, after=after, through=through)
 
     def _handed(self, after: int, through: int) -> DataFrame:
-        """The rows of the ledger that acks behind ``after`` may speak of: from ``HANDED_DAYS`` before the first of them."""
+        """The rows of the ledger that acks behind ``after`` speak of: from ``HANDED_DAYS`` before the first of them."""
         table = self.table("deliveries")
         first = first_ack(table, after, through)
         if first is None:
@@ -215,7 +211,7 @@ class Pipeline:
     def compact(self, *, vacuum_hours: int = 168, keep_days: int | None = None) -> list[Compacted]:
         """Make small files into large ones, fold receipts in, and remove files that nobody needs any more.
 
-        With ``keep_days``, messages and rows of the ledger from before so many days leave, when the marts have seen them.
+        With ``keep_days``, messages and rows of the ledger that are older leave, once the marts have seen them.
         """
         oldest = None
         if keep_days is not None:

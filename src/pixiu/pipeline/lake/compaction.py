@@ -1,8 +1,8 @@
 """Small files become large ones; what was recalled goes for good; what is too old leaves.
 
-A run rewrites only files that are small, or that hold messages which were recalled since they were written, or days that
-nobody wants any more. None of it moves a position: one commit removes the old files and adds the new ones. The old ones
-stay on disk for readers that still use them, until ``vacuum``. Marts are partial sums, and are added up.
+A run rewrites only files that are small, or that hold messages which were recalled since they were written, or days
+that nobody wants any more. None of it moves a position: one commit removes the old files and adds the new ones. The
+old ones stay on disk for readers that still use them, until ``vacuum``. Marts are partial sums, and are added up.
 """
 
 from __future__ import annotations
@@ -74,16 +74,15 @@ def kept_from(table: LakeTable) -> date | None:
 
 
 def first_ack(table: LakeTable, after: int, through: int) -> datetime | None:
-    """When the oldest of the acks behind ``after`` was noted; None if there is none. Asked of DuckDB, as recalls are."""
-    uris = [
-        str(table.folder / file.path) for file in table.files() if file.event_max is None or file.event_max > after
-    ]
+    """When the oldest ack behind ``after`` was noted; None if there is none. Asked of DuckDB, as recalls are."""
+    uris = [str(table.folder / file.path) for file in table.files() if file.event_max is None or file.event_max > after]
     if not uris:
         return None
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         ((ms,),) = connection.execute(
-            "SELECT min(epoch_ms(noted_at)) FROM read_parquet(?) WHERE what = 'acked' AND event_id > ? AND event_id <= ?",
+            "SELECT min(epoch_ms(noted_at)) FROM read_parquet(?) "
+            "WHERE what = 'acked' AND event_id > ? AND event_id <= ?",
             [uris, after, through],
         ).fetchall()
     return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)

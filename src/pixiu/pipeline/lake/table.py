@@ -25,7 +25,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pixiu.model.errors import CorruptData
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
 __all__ = ["DataFile", "LakeTable"]
@@ -133,9 +133,21 @@ class LakeTable:
         """A folder for files to come, within the table's folder, that nobody has used before."""
         return f"{DATA}/{label}-{secrets.token_hex(6)}"
 
-    def append(self, folder: str, *, through: int, query_id: str = "", batch_id: int = 0, after: int = 0) -> int:
-        """Make the files of a folder part of the table, with how far it now holds the log. Returns their rows."""
-        added = self._add_actions(folder)
+    def append(
+        self,
+        folder: str,
+        *,
+        through: int,
+        query_id: str = "",
+        batch_id: int = 0,
+        after: int = 0,
+        names: Collection[str] | None = None,
+    ) -> int:
+        """Make the files of a folder part of the table, with how far it now holds the log. Returns their rows.
+
+        With ``names``, these files alone: tasks that were run twice may have left others.
+        """
+        added = self._add_actions(folder, names)
         transactions = [Transaction(THROUGH, through)]
         if query_id:
             transactions.append(Transaction(_query(query_id), batch_id))
@@ -168,9 +180,10 @@ class LakeTable:
         )
         self._table.update_incremental()
 
-    def _add_actions(self, folder: str) -> list[tuple[AddAction, int]]:
+    def _add_actions(self, folder: str, names: Collection[str] | None = None) -> list[tuple[AddAction, int]]:
         added = []
-        for path in sorted((self.folder / folder).glob("*.parquet")):
+        here = self.folder / folder
+        for path in sorted(here.glob("*.parquet") if names is None else (here / name for name in names)):
             metadata = pq.read_metadata(path)
             if not metadata.num_rows:
                 continue

@@ -29,7 +29,7 @@ from pixiu.pipeline.records.walk import PADDING, walk
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["TABLES", "unfold"]
+__all__ = ["TABLES", "Records", "unfold"]
 
 _WHATS = {
     10: "user", 11: "contact", 12: "block", 13: "group_info", 14: "member", 15: "recalled", 16: "receipt", 17: "read",
@@ -48,22 +48,21 @@ _LEDGER_KINDS = ("expired", "dead", "handed", "resent", "acked")
 Row = dict[str, Any]
 
 
-class _Batch:
-    """Source rows, walked once."""
+class Records:
+    """Records of one batch, walked once, whatever tables are made of them."""
 
-    def __init__(self, batch: Any) -> None:
-        self.rows = batch.num_rows
-        self.event_id: Any = batch.column("event_id").to_numpy()
-        self.message_id: Any = batch.column("message_id").to_numpy()
-        self.written_at = batch.column("written_at")
-        self.bytes = batch.column("bytes")
-        payload = batch.column("payload")
-        _, offsets, data = payload.buffers()
-        places = np.frombuffer(offsets, dtype=np.int32)[payload.offset : payload.offset + self.rows + 1]
-        content = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, np.uint8)
-        self.buffer: Any = np.concatenate([np.zeros(1, np.uint8), content, np.zeros(PADDING, np.uint8)])
-        self.start = places[:-1].astype(np.int64) + 1
-        self.end = places[1:].astype(np.int64) + 1
+    def __init__(
+        self, event_id: Any, message_id: Any, written_at: Any, size: Any, buffer: Any, start: Any, end: Any
+    ) -> None:
+        """Each lies in ``buffer`` from ``start`` to ``end``, with ``PADDING`` bytes behind the last; none is at 0."""
+        self.rows = len(start)
+        self.event_id = event_id
+        self.message_id = message_id
+        self.written_at = written_at
+        self.bytes = size
+        self.buffer = buffer
+        self.start = start
+        self.end = end
         self.record = walk(self.buffer, self.start, self.end)
         self.what: Any = np.zeros(self.rows, dtype=np.int64)
         for field in _WHATS:
@@ -75,6 +74,23 @@ class _Batch:
         self.is_bad = self.record.is_bad | (self.says & (self.message_id == 0))
         self.says &= ~self.is_bad
 
+    @classmethod
+    def of_rows(cls, batch: Any) -> Records:
+        """From rows of the source with all columns, of the topic ``pixiu.main``."""
+        payload = batch.column("payload")
+        _, offsets, data = payload.buffers()
+        places = np.frombuffer(offsets, dtype=np.int32)[payload.offset : payload.offset + batch.num_rows + 1]
+        content = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, np.uint8)
+        return cls(
+            batch.column("event_id").to_numpy(),
+            batch.column("message_id").to_numpy(),
+            batch.column("written_at"),
+            batch.column("bytes"),
+            np.concatenate([np.zeros(1, np.uint8), content, np.zeros(PADDING, np.uint8)]),
+            places[:-1].astype(np.int64) + 1,
+            places[1:].astype(np.int64) + 1,
+        )
+
     def parsed(self, row: int) -> Record | None:
         """A record as protobuf sees it; None if it cannot."""
         try:
@@ -83,15 +99,15 @@ class _Batch:
             return None
 
 
-def unfold(batch: Any, table: str) -> Any:
-    """The rows that a batch of the source (all columns, topic ``pixiu.main``) gives for a table."""
-    return TABLES[table](_Batch(batch))
+def unfold(records: Records, table: str) -> Any:
+    """The rows that records give for a table."""
+    return TABLES[table](records)
 
 
 # Messages.
 
 
-def _messages(batch: _Batch) -> Any:
+def _messages(batch: Records) -> Any:
     rows = np.flatnonzero(batch.says)
     begin, end = (side[rows] for side in batch.record.span(3))
     chat = walk(batch.buffer, begin, end)
@@ -134,7 +150,7 @@ def _array(values: Any) -> Any:
     return pa.array(np.ascontiguousarray(values)) if isinstance(values, np.ndarray) else values
 
 
-def _address(batch: _Batch, row: int, place: int, recipient: Any, group: Any) -> None:
+def _address(batch: Records, row: int, place: int, recipient: Any, group: Any) -> None:
     """Where a notice is said, if the record does not say it in so many words."""
     parsed = batch.parsed(row)
     what = parsed.WhichOneof("what") if parsed is not None else None
@@ -184,7 +200,7 @@ def _texts(buffer: Any, begin: Any, end: Any, is_null: Any) -> Any:
 # Deliveries.
 
 
-def _deliveries(batch: _Batch) -> Any:
+def _deliveries(batch: Records) -> Any:
     schema = SCHEMAS["deliveries"]
     found: dict[str, list[Any]] = {name: [] for name in schema.names}
     for row in np.flatnonzero((batch.what == _LEDGER) & ~batch.is_bad).tolist():
@@ -230,7 +246,7 @@ def _built(found: dict[str, list[Any]], schema: Any) -> Any:
 # Changes.
 
 
-def _changes(batch: _Batch) -> Any:
+def _changes(batch: Records) -> Any:
     schema = SCHEMAS["changes"]
     found: dict[str, list[Any]] = {name: [] for name in schema.names}
     for row in np.flatnonzero(((batch.what > 0) & (batch.what != _LEDGER)) | batch.is_bad | _unsound(batch)).tolist():
@@ -254,7 +270,7 @@ def _changes(batch: _Batch) -> Any:
     return _built(found, schema)
 
 
-def _unsound(batch: _Batch) -> Any:
+def _unsound(batch: Records) -> Any:
     """Ledgers whose columns do not fit together: the appliers pass over them."""
     found = np.zeros(batch.rows, dtype=bool)
     for row in np.flatnonzero((batch.what == _LEDGER) & ~batch.is_bad).tolist():
@@ -390,7 +406,7 @@ _ROWS: dict[str, Callable[[Record, int], Iterator[Row]]] = {
     "limits": _limits,
 }
 
-TABLES: dict[str, Callable[[_Batch], Any]] = {
+TABLES: dict[str, Callable[[Records], Any]] = {
     "messages": _messages,
     "deliveries": _deliveries,
     "changes": _changes,

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
@@ -25,6 +26,7 @@ from pixiu.pipeline.source.decode import Wanted, decode
 from pixiu.pipeline.source.journal import SLICE_ROWS, JournalFolder, Slice
 from pixiu.pipeline.source.remote import RemoteLog, RemoteSlice, decode_remote
 from pixiu.pipeline.source.schema import FULL_DDL, HEADER_DDL
+from pixiu.pipeline.source.slices import SLICES_DDL, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,7 +40,8 @@ OPTIONS = (
     "maxRowsPerTrigger", "rowsPerPartition", "indexFolder",
 )  # fmt: skip
 
-COLUMNS = {"header": HEADER_DDL, "full": FULL_DDL, **DDL}
+SLICES = "slices"
+COLUMNS = {"header": HEADER_DDL, "full": FULL_DDL, **DDL, SLICES: SLICES_DDL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class SourceOptions:
 
     path: str | None
     server: str | None
+    columns: str
     wanted: Wanted
     starting_event_id: int | None
     starting_time_ms: int | None
@@ -69,7 +73,9 @@ class SourceOptions:
             )
         columns = given.get("columns", "full")
         if columns not in COLUMNS:
-            raise ConfigError(f"option columns is header or full, or a table ({', '.join(DDL)}), not {columns!r}")
+            raise ConfigError(
+                f"option columns is header or full, a table ({', '.join(DDL)}) or slices, not {columns!r}"
+            )
         if "startingEventId" in given and "startingTime" in given:
             raise ConfigError("give startingEventId or startingTime, not both")
         topics = [name for name in (part.strip() for part in given.get("topics", "").split(",")) if name]
@@ -82,6 +88,7 @@ class SourceOptions:
         return cls(
             path=given.get("path"),
             server=given.get("server"),
+            columns=columns,
             wanted=wanted,
             starting_event_id=_number(given, "startingEventId", 1),
             starting_time_ms=starting_time,
@@ -129,10 +136,12 @@ class SlicePartition(InputPartition):
         self.part = part
 
 
-def _read(partition: InputPartition | None, wanted: Wanted) -> Iterator[Any]:
+def _read(partition: InputPartition | None, options: SourceOptions) -> Iterator[Any]:
     if not isinstance(partition, SlicePartition):
         return iter(())  # where nothing was planned, Spark asks all the same, with None
-    part = partition.part
+    part, wanted = partition.part, options.wanted
+    if options.columns == SLICES:
+        return iter([pa.RecordBatch.from_pydict({"slice": [text_of(part)]})])
     return decode(part, wanted) if isinstance(part, Slice) else decode_remote(part, wanted)
 
 
@@ -146,8 +155,7 @@ class PixiuDataSource(DataSource):
 
     def schema(self) -> str:
         """Depends on the option ``columns``."""
-        wanted = SourceOptions.of(self.options).wanted
-        return COLUMNS[wanted.table or ("full" if wanted.is_full else "header")]
+        return COLUMNS[SourceOptions.of(self.options).columns]
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For ``spark.read``."""
@@ -173,7 +181,7 @@ class PixiuReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The batches of one partition."""
-        return _read(partition, self._options.wanted)
+        return _read(partition, self._options)
 
 
 class PixiuStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -218,4 +226,4 @@ class PixiuStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The batches of one partition."""
-        return _read(partition, self._options.wanted)
+        return _read(partition, self._options)
