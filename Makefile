@@ -20,7 +20,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check format test-long fuzz bench bench-queue bench-core bench-gateway demo lock docs proto clean
+.PHONY: help setup serve test check format test-long fuzz bench bench-queue bench-core bench-gateway bench-pipeline demo lock docs proto clean
 
 help: ## list the targets
 	@echo "Pixiu: make TARGET [ARGS='…']"
@@ -67,7 +67,7 @@ fuzz: $(FUZZ) ## fuzz the wire parser by coverage (ARGS='-max_total_time=600')
 demo: $(DEV) ## a few hundred simulated people talk, then the books are balanced (ARGS='--seconds 60 --people 300')
 	@$(BIN)/python -m examples.demo $(ARGS)
 
-bench: bench-queue bench-core bench-gateway ## every benchmark
+bench: bench-queue bench-core bench-gateway bench-pipeline ## every benchmark
 
 bench-queue: $(DEV) ## the queue beside Valkey Streams and NATS JetStream, with ratios
 	@$(BIN)/python -m benchmarks.queue $(ARGS)
@@ -77,6 +77,9 @@ bench-core: $(DEV) ## the messaging core in one process: rates, memory, rebuilds
 
 bench-gateway: $(DEV) ## rooms, latency, idle connections, a storm: beside NATS core, Valkey pub/sub and websockets
 	@$(BIN)/python -m benchmarks.gateway $(ARGS)
+
+bench-pipeline: $(DEV) $(PIPELINE) ## the pipeline on five million records, beside Spark's own Parquet and DuckDB (ARGS=--quick)
+	@$(BIN)/python -m benchmarks.pipeline $(ARGS)
 
 docs: $(DEV) ## write the generated files: examples/pixiu.toml, tables in docs/, docs/features.md
 	@$(BIN)/python -m tools.make_reference

@@ -98,13 +98,13 @@ class Pipeline:
         """A table of the archive, created if it is new."""
         return LakeTable(self.place.lake, name, LAKE_SCHEMAS[name], begins_after=self.log.first_event_id() - 1)
 
-    def run(self, jobs: Sequence[str] = ()) -> dict[str, int]:
-        """Run these jobs, or all, over what is in the log now. Returns rows added, by table."""
+    def run(self, jobs: Sequence[str] = (), *, through: int | None = None) -> dict[str, int]:
+        """Run these jobs, or all, over what is in the log now, or through an event. Returns rows added, by table."""
         unknown = sorted(set(jobs) - set(JOBS))
         if unknown:
             raise ConfigError(f"there is no job {unknown[0]!r}; there are: {', '.join(JOBS)}")
         added: dict[str, int] = {}
-        end = self.log.end().event_id
+        end = self.log.end().event_id if through is None else min(through, self.log.end().event_id)
         for job in [name for name in JOBS if not jobs or name in jobs]:
             if job == "archive":
                 added |= self._archive(end)
