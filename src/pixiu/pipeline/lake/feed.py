@@ -35,6 +35,10 @@ CRASH_POINTS = ("before-write", "after-write", "before-commit", "after-commit", 
 """Where tests kill the process. Commits are per table: a crash may come between two of them."""
 
 _START = "pixiu-start.json"
+_TOO_SLOW = "Python worker failed to connect back"
+
+STARTS = 3
+"""How often a stream is started, where Spark loses patience with a Python process before it is up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +91,31 @@ class Feed:
             began = time.monotonic()
             self.reached("before-spark-commit")
 
-        query = (
-            self.spark.readStream.format("pixiu")
-            .options(**options)
-            .load()
-            .writeStream.foreachBatch(write)
-            .option("checkpointLocation", str(self.checkpoint))
-            .queryName("pixiu_archive")
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
+        self._drain(options, write)
         return added
+
+    def _drain(self, options: dict[str, str], write: Callable[[DataFrame, int], None]) -> None:
+        """Run the stream until everything was read. What is read twice is left out, so it may be started again."""
+        from pyspark.errors import StreamingQueryException
+
+        for start in range(STARTS):
+            query = (
+                self.spark.readStream.format("pixiu")
+                .options(**options)
+                .load()
+                .writeStream.foreachBatch(write)
+                .option("checkpointLocation", str(self.checkpoint))
+                .queryName("pixiu_archive")
+                .trigger(availableNow=True)
+                .start()
+            )
+            try:
+                query.awaitTermination()
+                return
+            except StreamingQueryException as error:
+                if _TOO_SLOW not in str(error) or start == STARTS - 1:
+                    raise
+                self.warn("this machine is too busy for Spark to start a Python process in ten seconds; once more")
 
     @property
     def through(self) -> int:

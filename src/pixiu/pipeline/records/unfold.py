@@ -131,7 +131,9 @@ def _messages(batch: Records) -> Any:
         "recipient_id": recipient,
         "group_id": group,
         "kind": _kinds(np.where(chat.is_bad, _UNREADABLE, kinds), chat.number(17)),
-        "notice": pa.array(names[what], pa.string(), mask=what == 0),
+        "notice": pa.array(names[what], pa.string(), mask=what == 0)
+        if what.any()
+        else pa.nulls(len(rows), pa.string()),
         "text": _texts(batch.buffer, body_begin * is_text, body_end, ~is_text),
         "body": _taken(batch.buffer, body_begin * ~is_text, body_end, is_text),
         "send_id": _texts(batch.buffer, *chat.span(7), ~chat.has(7)),
@@ -167,7 +169,10 @@ def _address(batch: Records, row: int, place: int, recipient: Any, group: Any) -
 def _kinds(kinds: Any, chat_types: Any) -> Any:
     """Kinds by name; a message of the system is one, whatever it is made of, unless it is a recall."""
     is_system = (chat_types == _SYSTEM_CHAT) & (kinds != _DELETE) & (kinds != _UNREADABLE)
-    numbers, codes = np.unique(np.where(is_system, -1, kinds), return_inverse=True)
+    shown = np.where(is_system, -1, kinds)
+    if len(shown) and (shown == shown[0]).all():
+        return pa.repeat(_KINDS.get(int(shown[0]), str(shown[0])), len(shown))
+    numbers, codes = np.unique(shown, return_inverse=True)
     names = [_KINDS.get(number, str(number)) for number in numbers.tolist()]
     return pa.array(names, pa.string()).take(pa.array(codes))
 
@@ -175,6 +180,8 @@ def _kinds(kinds: Any, chat_types: Any) -> Any:
 def _taken(buffer: Any, begin: Any, end: Any, is_null: Any) -> Any:
     """Slices of the buffer as binary values. They lie in it in the order of their rows."""
     count = len(begin)
+    if is_null.all():
+        return pa.nulls(count, pa.binary())
     # What is absent has no place; give it the end of what comes before it, so that offsets only rise.
     end = np.maximum.accumulate(np.where(begin > 0, end, 0)) if count else end
     before = np.concatenate([np.zeros(1, np.int64), end[:-1]]) if count else end
