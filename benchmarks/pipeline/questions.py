@@ -152,7 +152,7 @@ def audit(bench: Bench) -> Section:
 def cluster(bench: Bench) -> Section:
     """The same archive by one executor process and by two."""
     section = Section("cluster", "Archive on a local cluster: workers with one core each", ["workers", "seconds", "x"])
-    seconds = [_on_workers(bench, count) for count in (1, 2)]
+    seconds = [_on_executors(bench, count) for count in (1, 2)]
     section.rows = [[str(number + 1), f"{took:.1f}", f"{seconds[0] / took:.2f}"] for number, took in enumerate(seconds)]
     section.notes.append(
         f"From the first batch to the last, sessions not counted. The machine has {os.cpu_count()} cores; driver and "
@@ -161,7 +161,7 @@ def cluster(bench: Bench) -> Section:
     return section
 
 
-def _on_workers(bench: Bench, count: int) -> float:
+def _on_executors(bench: Bench, count: int) -> float:
     data = bench.another(f"cluster-{count}")
     command = [sys.executable, "-m", "pixiu", "pipeline", "run", "archive", "--once", "--json", "--data", str(data)]
     done = subprocess.run(
