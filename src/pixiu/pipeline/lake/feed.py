@@ -1,10 +1,11 @@
 """One stream of the log into all tables of the archive, exactly once.
 
 Spark plans a batch and writes its offsets into the checkpoint before it runs it, so a batch that is run again is made
-of the same events. Its rows are slices of the log: tasks read each of them once, write the files of every table
-(``intake``), and give back the names, which are then committed table by table. What a table still needs of a batch, and
-whether it fits, the table decides (``ranges``): it is the truth of how far it is. A checkpoint that was lost, or that
-belongs to another state of the tables, is set aside, said so, and reading goes on behind what all of them hold.
+of the same events. Its rows are not asked for: tasks get slices of the log, read each of them once, write the files of
+every table (``intake``), and give back the names, which are then committed table by table. What a table still needs of
+a batch, and whether it fits, the table decides (``ranges``): it is the truth of how far it is. A checkpoint that was
+lost, or that belongs to another state of the tables, is set aside, said so, and reading goes on behind what all of them
+hold.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 from pixiu.model.errors import CorruptData
 from pixiu.pipeline.lake.intake import WRITTEN_DDL, Target, take_in_batches
 from pixiu.pipeline.lake.ranges import needed_after
+from pixiu.pipeline.source.datasource import SourceOptions
+from pixiu.pipeline.source.slices import SLICES_DDL, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CRASH_POINTS", "Feed", "Progress"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 CRASH_POINTS = ("before-write", "after-write", "before-commit", "after-commit", "before-spark-commit")
 """Where tests kill the process. Commits are per table: a crash may come between two of them."""
@@ -64,7 +67,7 @@ class Feed:
     """Options of the source: where the log is."""
     rows_per_trigger: int
     tell: Callable[[Progress], object] = lambda progress: None
-    warn: Callable[[str], object] = log.warning
+    warn: Callable[[str], object] = logger.warning
     reached: Callable[[str], object] = lambda point: None
 
     def run(self, end: int) -> dict[str, int]:
@@ -76,16 +79,16 @@ class Feed:
             return added  # a batch that Spark has not ticked off comes again with the next events, and is left out then
         self._settle_checkpoint()
         options = self.source | {
-            "columns": "slices",
+            "columns": "header",
             "startingEventId": str(self._start() + 1),
             "endingEventId": str(end),
             "maxRowsPerTrigger": str(self.rows_per_trigger),
         }
         began = time.monotonic()
 
-        def write(slices: DataFrame, batch_id: int) -> None:
+        def write(_: DataFrame, batch_id: int) -> None:
             nonlocal began
-            for name, (count, through) in self._write(slices, batch_id).items():
+            for name, (count, through) in self._write(batch_id).items():
                 added[name] += count
                 self.tell(Progress(name, count, through, end, time.monotonic() - began))
             began = time.monotonic()
@@ -129,7 +132,7 @@ class Feed:
 
     # One batch.
 
-    def _write(self, slices: DataFrame, batch_id: int) -> dict[str, tuple[int, int]]:
+    def _write(self, batch_id: int) -> dict[str, tuple[int, int]]:
         """Write one batch and commit it. Returns by table its rows, and through which event the table is."""
         after, through = self._range(batch_id)
         folders: dict[str, str] = {}
@@ -144,10 +147,13 @@ class Feed:
             return {}
         self.reached("before-write")
 
+        log = SourceOptions.of(self.source).log()
+        slices = [(text_of(part),) for part in log.plan(min(target.after for target in targets.values()), through)]
+
         def take(batches: Iterator[Any]) -> Iterator[Any]:
             return take_in_batches(batches, targets)
 
-        written = slices.mapInArrow(take, WRITTEN_DDL).collect()
+        written = self.spark.createDataFrame(slices, SLICES_DDL).mapInArrow(take, WRITTEN_DDL).collect()
         self.reached("after-write")
         done: dict[str, tuple[int, int]] = {}
         for table in self.tables:

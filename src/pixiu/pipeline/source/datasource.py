@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
@@ -26,7 +25,6 @@ from pixiu.pipeline.source.decode import Wanted, decode
 from pixiu.pipeline.source.journal import SLICE_ROWS, JournalFolder, Slice
 from pixiu.pipeline.source.remote import RemoteLog, RemoteSlice, decode_remote
 from pixiu.pipeline.source.schema import FULL_DDL, HEADER_DDL
-from pixiu.pipeline.source.slices import SLICES_DDL, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,8 +38,7 @@ OPTIONS = (
     "maxRowsPerTrigger", "rowsPerPartition", "indexFolder",
 )  # fmt: skip
 
-SLICES = "slices"
-COLUMNS = {"header": HEADER_DDL, "full": FULL_DDL, **DDL, SLICES: SLICES_DDL}
+COLUMNS = {"header": HEADER_DDL, "full": FULL_DDL, **DDL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +70,7 @@ class SourceOptions:
             )
         columns = given.get("columns", "full")
         if columns not in COLUMNS:
-            raise ConfigError(
-                f"option columns is header or full, a table ({', '.join(DDL)}) or slices, not {columns!r}"
-            )
+            raise ConfigError(f"option columns is header or full, or a table ({', '.join(DDL)}), not {columns!r}")
         if "startingEventId" in given and "startingTime" in given:
             raise ConfigError("give startingEventId or startingTime, not both")
         topics = [name for name in (part.strip() for part in given.get("topics", "").split(",")) if name]
@@ -136,12 +131,10 @@ class SlicePartition(InputPartition):
         self.part = part
 
 
-def _read(partition: InputPartition | None, options: SourceOptions) -> Iterator[Any]:
+def _read(partition: InputPartition | None, wanted: Wanted) -> Iterator[Any]:
     if not isinstance(partition, SlicePartition):
         return iter(())  # where nothing was planned, Spark asks all the same, with None
-    part, wanted = partition.part, options.wanted
-    if options.columns == SLICES:
-        return iter([pa.RecordBatch.from_pydict({"slice": [text_of(part)]})])
+    part = partition.part
     return decode(part, wanted) if isinstance(part, Slice) else decode_remote(part, wanted)
 
 
@@ -181,7 +174,7 @@ class PixiuReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The batches of one partition."""
-        return _read(partition, self._options)
+        return _read(partition, self._options.wanted)
 
 
 class PixiuStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -226,4 +219,4 @@ class PixiuStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The batches of one partition."""
-        return _read(partition, self._options)
+        return _read(partition, self._options.wanted)
