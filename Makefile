@@ -20,7 +20,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check format test-long fuzz bench bench-queue bench-core bench-gateway demo lock docs proto clean
+.PHONY: help setup serve test check format test-long fuzz bench bench-queue bench-core bench-gateway bench-pipeline demo lock docs proto clean
 
 help: ## list the targets
 	@echo "Pixiu: make TARGET [ARGS='…']"
@@ -55,7 +55,7 @@ format: $(DEV) ## format the source and fix what the linter can
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format --quiet .
 
-test-long: $(DEV) ## the long tests: a thousand kills, thousands of seeds, fuzzing, a soak, 25.6 million messages
+test-long: $(DEV) $(PIPELINE) ## the long tests: a thousand kills, thousands of seeds, fuzzing, a soak, 25.6 million messages
 	@$(PYTEST) -m long --timeout 14400 $(ARGS)
 	@$(MAKE) fuzz ARGS=-max_total_time=600
 	@$(BIN)/python -m benchmarks.queue.soak
@@ -67,7 +67,7 @@ fuzz: $(FUZZ) ## fuzz the wire parser by coverage (ARGS='-max_total_time=600')
 demo: $(DEV) ## a few hundred simulated people talk, then the books are balanced (ARGS='--seconds 60 --people 300')
 	@$(BIN)/python -m examples.demo $(ARGS)
 
-bench: bench-queue bench-core bench-gateway ## every benchmark
+bench: bench-queue bench-core bench-gateway bench-pipeline ## every benchmark
 
 bench-queue: $(DEV) ## the queue beside Valkey Streams and NATS JetStream, with ratios
 	@$(BIN)/python -m benchmarks.queue $(ARGS)
@@ -77,6 +77,9 @@ bench-core: $(DEV) ## the messaging core in one process: rates, memory, rebuilds
 
 bench-gateway: $(DEV) ## rooms, latency, idle connections, a storm: beside NATS core, Valkey pub/sub and websockets
 	@$(BIN)/python -m benchmarks.gateway $(ARGS)
+
+bench-pipeline: $(DEV) $(PIPELINE) ## the pipeline on five million records, beside Spark's own Parquet and DuckDB (ARGS=--quick)
+	@$(BIN)/python -m benchmarks.pipeline $(ARGS)
 
 docs: $(DEV) ## write the generated files: examples/pixiu.toml, tables in docs/, features, dashboard, alerts
 	@$(BIN)/python -m tools.make_reference

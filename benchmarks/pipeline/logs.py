@@ -1,4 +1,4 @@
-"""A long log of private messages, made by the real writer's own classes without a server around them."""
+"""A long log of private messages and their acks, made by the real writer's own classes without a server around them."""
 
 import json
 import random
@@ -7,7 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from pixiu.model.ids import SNOWFLAKE_EPOCH_MS, Snowflakes
-from pixiu.model.pixiu_pb2 import Record, UserChanged
+from pixiu.model.inbox import FIRST
+from pixiu.model.pixiu_pb2 import Ledger, Record, Rows, UserChanged
 from pixiu.model.plain_record import plain_record
 from pixiu.queue.batch import Batch
 from pixiu.queue.journal import Journal
@@ -20,11 +21,15 @@ __all__ = ["make_log"]
 USERS = 10_000
 BEGAN_MS = SNOWFLAKE_EPOCH_MS + 216_864_000_000
 PER_COMMIT = 256
+PER_LEDGER = 2**16
 SEGMENT_BYTES = 256 * 2**20
 
 
 def make_log(data: Path, count: int) -> None:
-    """Write ``count`` messages of about 300 bytes, unless the folder has them already."""
+    """Write ``count`` messages of about 300 bytes, unless the folder has them already.
+
+    Now and then, and at the end, a ledger says that all of them were handed over and acked.
+    """
     note = data / "made.json"
     if note.exists() and json.loads(note.read_text())["count"] == count:
         return
@@ -38,6 +43,8 @@ def make_log(data: Path, count: int) -> None:
     users = [
         Record(at=BEGAN_MS, user=UserChanged(user=n, public_id=f"u{n}")).SerializeToString() for n in range(1, USERS)
     ]
+    inboxes = dict.fromkeys(range(1, USERS), 0)
+    acked, noted = dict(inboxes), 0
     while made < count or users:
         batch = Batch(
             next_event_id=next_event_id, position=journal.begin(next_event_id), epoch=1,
@@ -57,13 +64,31 @@ def make_log(data: Path, count: int) -> None:
                 )  # fmt: skip
                 key = b"%d/%d" % (sender, made)
                 made += 1
+                for user in {sender, to}:
+                    inboxes[user] += 1
             message_id = ids.next(now_ms)
             batch.append(
                 topic, numbered(0, body, message_id, key), message_id, key, key_digest(key) if key else b"", body
             )
+        if made - noted >= PER_LEDGER or (made >= count and not users):
+            ledger, noted = _ledger(inboxes, acked, now_ms), made
+            batch.append(topic, numbered(0, ledger, 0, b""), 0, b"", b"", ledger)
         batch.close_run()
         journal.append(batch.frames(), batch.entries(), batch.last_event_id)
         next_event_id = batch.last_event_id + 1
         now_ms += 3
     journal.close()
     note.write_text(json.dumps({"count": count, "events": next_event_id - 1}))
+
+
+def _ledger(inboxes: dict[int, int], acked: dict[int, int], now_ms: int) -> bytes:
+    """What came since the last one was handed over, and is acked."""
+    rows = Rows()
+    for user, latest in inboxes.items():
+        if latest > acked[user]:
+            rows.user.append(user)
+            rows.platform.append(0)
+            rows.first.append(acked[user] + 1)
+            rows.through.append(latest)
+            acked[user] = latest
+    return Record(at=now_ms, ledger=Ledger(platforms=[FIRST], handed=rows, acked=rows)).SerializeToString()

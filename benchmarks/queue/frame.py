@@ -24,13 +24,17 @@ Measure = Callable[[argparse.Namespace, Console, Path], int]
 
 
 def run(
-    options: argparse.Namespace, measure: Measure, *, source: Path = generator.SOURCE, markers: str = "bench"
+    options: argparse.Namespace, measure: Measure, *, source: Path | None = generator.SOURCE, markers: str = "bench"
 ) -> int:
-    """Compile the generator from ``source``, measure in a directory of its own, clean up. Returns the exit code."""
+    """Compile the generator from ``source``, if there is one, measure in a directory of its own, clean up.
+
+    Returns the exit code.
+    """
     console = Console(width=None if sys.stdout.isatty() else 140)
     stop_on_terminate()
     try:
-        generator.compiled(source)
+        if source is not None:
+            generator.compiled(source)
         if options.markdown and options.markdown.exists():
             report.split_at_markers(options.markdown, markers)
     except (GeneratorError, ValueError) as error:

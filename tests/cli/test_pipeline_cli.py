@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pixiu.cli.main import main
+from pixiu.cli.pipeline import hours_of
 from pixiu.pipeline.lake.lock import LakeLock
 from pixiu.pipeline.lake.place import Place
 from pixiu.pipeline.lake.schema import LAKE_SCHEMAS, MART_SCHEMAS
@@ -160,3 +161,8 @@ def test_nothing_of_it_is_loaded_by_a_server() -> None:
         "sys.exit(bool(heavy & {name.split('.')[0] for name in sys.modules}))"
     )
     assert subprocess.run([sys.executable, "-c", check], timeout=60, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("keep", "hours"), [("0", 0), ("30m", 1), ("1h", 1), ("61m", 2), ("7d", 168)])
+def test_files_are_kept_at_least_as_long_as_was_said(keep: str, hours: int) -> None:
+    assert hours_of(keep) == hours

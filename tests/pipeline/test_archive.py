@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable
-from datetime import date
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,14 @@ import pytest
 pytest.importorskip("duckdb")
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pixiu.model.errors import Conflict
-from pixiu.pipeline.lake.compaction import retain
+from pixiu.pipeline.lake.compaction import compact, first_ack, kept_from
+from pixiu.pipeline.lake.schema import AUDIT_SCHEMAS, MART_SCHEMAS
 from pixiu.pipeline.lake.table import LakeTable
+from pixiu.pipeline.query import query_duckdb, query_spark
 from pixiu.pipeline.runner import Pipeline
 from pixiu.pipeline.source.decode import Wanted, decode
 from pixiu.pipeline.source.journal import JournalFolder
@@ -81,10 +85,84 @@ def test_archive(pipeline_of: Callable[..., Pipeline], data: Path) -> None:
         )
         assert {row[0] for row in found if row[3] is not None} == set(ids["private"][4:6])
         assert {row[0] for row in found if row[4] is not None} == {ids["private"][6]}
+        check_marts_are_compacted(pipeline, data)
 
-        assert retain(table, date(2021, 1, 1)) == 0
-        assert retain(table, date(2121, 1, 1)) == 1
-        assert table.through == pipeline.log.end().event_id, "what left by age is not read again"
+
+def check_marts_are_compacted(pipeline: Pipeline, data: Path) -> None:
+    """Partial sums of two runs become one file, with the same sums; files that nobody needs go, the audit's too."""
+    lake = sorted(path.name for path in pipeline.place.lake.iterdir())
+    assert query_spark(pipeline.spark, data, "SELECT count(*) FROM heat")[1] == [(0,)]
+    assert sorted(path.name for path in pipeline.place.lake.iterdir()) == lake, "asking writes nothing"
+    pipeline.run(["usage"])
+    with_node(data, lambda node: say(node, 3, begin=200))
+    pipeline.run(["archive", "usage"])
+    sums = query_duckdb(data, "SELECT what, sum(messages), sum(bytes), count(*) FROM lake_usage GROUP BY what")[1]
+    table = LakeTable(pipeline.place.lake, "usage", MART_SCHEMAS["usage"])
+    before = table.files()
+    assert len(before) == 2
+    audit = LakeTable(pipeline.place.lake, "findings", AUDIT_SCHEMAS["findings"])
+    unused = audit.folder / audit.new_folder("unfinished")
+    unused.mkdir(parents=True)
+    pipeline.compact(vacuum_hours=0)
+    table.refresh()
+    assert len(table.files()) == 1
+    assert not any((table.folder / file.path).exists() for file in before)
+    assert not unused.exists()
+    added = query_duckdb(data, "SELECT what, sum(messages), sum(bytes), count(*) FROM lake_usage GROUP BY what")[1]
+    assert sorted(row[:3] for row in added) == sorted(row[:3] for row in sums)
+    assert {row[0]: row[3] for row in added}["sent"] < {row[0]: row[3] for row in sums}["sent"]
+
+
+DAYS = [date(2030, 1, 1), date(2030, 1, 2), date(2030, 1, 9)]
+
+
+def test_days_that_are_too_old_leave_by_rewriting(spark: Any, data: Path) -> None:
+    with_node(data, lambda node: say(node, 1))
+    said: list[str] = []
+    with Pipeline(data, lambda: spark, warn=said.append) as pipeline:
+        table = pipeline.table("deliveries")
+        for number, days in enumerate((DAYS[:1], DAYS[:2], DAYS[2:])):
+            put(table, [{"day": day, "what": "acked", "event_id": number} for day in days], through=10 + number)
+        done = compact(lambda: spark, table, pipeline.table("changes"), oldest=DAYS[1], target_bytes=1)
+        assert (done.files_before, done.files_after, done.rewritten) == (3, 2, 1)
+        assert sorted(rows(table, "day")) == [(day,) for day in DAYS[1:]]
+        assert table.through == 12, "what left by age is not read again"
+        assert kept_from(table) == DAYS[1]
+
+        messages = pipeline.table("messages")
+        assert compact(lambda: spark, messages, pipeline.table("changes"), oldest=DAYS[1]).rewritten == 0
+        assert pipeline.run(["audit"]) == {}
+    assert "no audit: retention let messages go from before 2030-01-02" in said[0]
+
+
+def test_acks_are_matched_with_hand_overs_before_the_first_of_them(spark: Any, data: Path) -> None:
+    with_node(data, lambda node: say(node, 1))
+    with Pipeline(data, lambda: spark) as pipeline:
+        table = pipeline.table("deliveries")
+        moments = [datetime.combine(day, time(12), UTC) for day in DAYS]
+        put(
+            table,
+            [
+                {"event_id": 11 + 2 * place + part, "what": what, "noted_at": moment, "day": moment.date()}
+                for place, moment in enumerate(moments)
+                for part, what in enumerate(("handed", "acked"))
+            ],
+            through=20,
+        )
+        assert first_ack(table, 10, 20) == moments[0]
+        assert first_ack(table, 14, 20) == moments[2]
+        assert first_ack(table, 20, 20) is None
+        assert pipeline._handed(10, 20).count() == 6
+        assert [row.event_id for row in pipeline._handed(14, 20).orderBy("event_id").collect()] == [15, 16]
+        assert pipeline._handed(20, 20).count() == 0
+
+
+def put(table: LakeTable, values: list[dict[str, Any]], *, through: int) -> None:
+    """Rows as a file of their own; what they do not say is null."""
+    folder = table.new_folder("put")
+    (table.folder / folder).mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(values, schema=table.schema), table.folder / folder / "rows.parquet")
+    table.append(folder, through=through)
 
 
 @pytest.mark.long
@@ -98,7 +176,7 @@ def test_a_lost_checkpoint_is_said_and_costs_nothing(pipeline_of: Callable[..., 
     with pipeline_of(data, warn=said.append) as pipeline:
         pipeline.run(["archive"])
         assert lake_ids(pipeline) == log_ids(data)
-    assert any("checkpoint of messages is lost" in line for line in said)
+    assert any("checkpoint of the archive is lost" in line for line in said)
 
     shutil.rmtree(data / "pipeline" / "lake" / "messages")
     with_node(data, lambda node: say(node, 1, begin=30))

@@ -149,3 +149,16 @@ def test_swapped_hand_overs_are_found(spark: Any) -> None:
     assert job.reordered(rows((1, 3), (4, 4), (5, 9)), job.inboxes_of(changes)).count() == 0
     assert job.reordered(rows((1, 3), (2, 3), (4, 4)), job.inboxes_of(changes)).count() == 0, "again is not late"
     assert [row.useq for row in job.reordered(rows((1, 3), (5, 5), (4, 4)), job.inboxes_of(changes)).collect()] == [4]
+
+
+def test_an_inbox_that_is_emptied_in_time_is_not_replayed(spark: Any) -> None:
+    """However much has come to it: only what waits takes room."""
+    steps = []
+    for useq in range(1, 21):
+        steps += [(user, "ios", 10 * useq, -1, "added", useq, useq) for user in (1, 2, 3)]
+        steps += [(1, "ios", 10 * useq + 1, 0, "acked", useq, useq)]
+    steps += [(3, "ios", 55, 0, "acked", 1, 5), (3, "ios", 105, 0, "acked", 6, 10), (3, "ios", 155, 0, "acked", 1, 15)]
+    schema = "user_id BIGINT, platform STRING, event_id BIGINT, part INT, what STRING, first_useq BIGINT, "
+    frame = spark.createDataFrame(steps, schema + "through_useq BIGINT")
+    assert [row.user_id for row in job.crowded_of(frame, 5).collect()] == [2]
+    assert sorted(row.user_id for row in job.crowded_of(frame, 4).collect()) == [2, 3]

@@ -47,6 +47,15 @@ def test_a_random_log(data: Path, seed: int) -> None:
     agree(data, at_least=1_800_000_000_000 + 100_000, before=1_800_000_000_000 + 250_000)
 
 
+def test_asking_writes_nothing(data: Path) -> None:
+    with_node(data, talk)
+    make_lake(data)
+    unfinished = data / "pipeline" / "lake" / "usage"
+    unfinished.mkdir()
+    assert query_duckdb(data, "SELECT count(*) FROM usage")[1] == [(0,)]
+    assert list(unfinished.iterdir()) == []
+
+
 def test_every_view_answers(data: Path) -> None:
     with_node(data, talk)
     make_lake(data)

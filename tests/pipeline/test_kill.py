@@ -34,7 +34,7 @@ def test_killed(spark: Any, data: Path, point: str) -> None:
     with_node(data, talk)
     times = "1" if point == "during-compaction" else "2"
     command = [sys.executable, "-m", "tests.pipeline.archive_child", str(data), point, times]
-    child = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=200, check=False)
+    child = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=400, check=False)
     assert child.returncode == -signal.SIGKILL, child.stderr.decode()[-2000:]
     with_node(data, lambda node: say(node, 5, begin=200))
     with Pipeline(data, lambda: spark) as pipeline:

@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("pyspark")
+
+from pixiu.model.errors import ConfigError
+from pixiu.pipeline.source.datasource import SourceOptions
 from pixiu.pipeline.source.journal import JournalFolder
 from pixiu.queue.client import BlockingClient
 from tests.pipeline.logs import say, small_segments, talk, with_node
@@ -55,12 +59,19 @@ def test_batch_has_every_message(spark: Any, data: Path) -> None:
         ({"startingEventId": "x"}, "whole number"),
         ({"startingEventId": "1", "startingTime": "1"}, "not both"),
         ({"server": "h:1"}, "one log"),
+        ({"nodeKey": "k"}, "has no option"),
+        ({"columns": "messages", "topics": "pixiu.main"}, "leave out the option topics"),
     ],
 )
-def test_bad_options_are_refused(spark: Any, data: Path, options: dict[str, str], words: str) -> None:
+def test_bad_options_are_refused(data: Path, options: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        SourceOptions.of({"path": str(data), **options})
+
+
+def test_a_refusal_reaches_whoever_asked(spark: Any, data: Path) -> None:
     with_node(data, lambda node: say(node, 1))
-    with pytest.raises(Exception, match=words):
-        spark.read.format("pixiu").options(**options).load(str(data)).count()
+    with pytest.raises(Exception, match="has no option"):
+        spark.read.format("pixiu").option("colums", "full").load(str(data)).count()
 
 
 def test_stream_takes_bounded_batches_and_goes_on_where_it_stopped(spark: Any, data: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pixiu.model.pixiu_pb2 import IMAGE, MsgChat, Record
 from pixiu.pipeline.records.schema import SCHEMAS
-from pixiu.pipeline.records.unfold import unfold
+from pixiu.pipeline.records.unfold import Records, unfold
 from pixiu.pipeline.source.decode import Wanted, decode
 from pixiu.pipeline.source.journal import JournalFolder
 from pixiu.pipeline.source.schema import FULL
@@ -86,8 +86,8 @@ def test_every_record_is_accounted_for(data: Path) -> None:
 def test_what_nobody_can_read_is_a_row() -> None:
     good = Record(at=5, actor=1, to=2, chat=MsgChat(data=b"hi").SerializeToString()).SerializeToString()
     batch = batch_of((7, good), (8, b"\xff\xff"), (0, good), (9, good[:-1]))
-    assert unfold(batch, "messages").column("message_id").to_pylist() == [7]
-    rows = unfold(batch, "changes").to_pylist()
+    assert unfold(Records.of_rows(batch), "messages").column("message_id").to_pylist() == [7]
+    rows = unfold(Records.of_rows(batch), "changes").to_pylist()
     assert [(row["event_id"], row["what"]) for row in rows] == [
         (2, "undecodable"),
         (3, "undecodable"),
@@ -101,7 +101,7 @@ def test_a_chat_that_nobody_can_read_is_kept_as_it_is() -> None:
         at=5, actor=1, to=2, chat=MsgChat(data=b"\xff", msgType=IMAGE).SerializeToString()
     ).SerializeToString()
     text = Record(at=5, actor=1, to=2, chat=MsgChat(data=b"caf\xff").SerializeToString()).SerializeToString()
-    rows = unfold(batch_of((1, fine), (2, record), (3, text)), "messages").to_pylist()
+    rows = unfold(Records.of_rows(batch_of((1, fine), (2, record), (3, text))), "messages").to_pylist()
     assert [(row["kind"], row["text"], row["body"]) for row in rows] == [
         ("image", None, b"\xff"),
         ("unreadable", None, b"\xff\xff"),
@@ -111,6 +111,6 @@ def test_a_chat_that_nobody_can_read_is_kept_as_it_is() -> None:
 
 def test_an_empty_batch_is_an_empty_batch() -> None:
     for table, schema in SCHEMAS.items():
-        empty = unfold(batch_of(), table)
+        empty = unfold(Records.of_rows(batch_of()), table)
         assert empty.num_rows == 0
         assert empty.schema == schema

@@ -201,11 +201,19 @@ def compact(
     keep: Annotated[
         str, typer.Option("--keep", metavar="T", help="Keep replaced files this long, for readers that still use them.")
     ] = "7d",
+    keep_days: Annotated[
+        int | None,
+        typer.Option(
+            "--keep-days", metavar="N", help="Let messages and ledgers of older days go.  [default: keep all]"
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Make small files into large ones, fold receipts in, and remove files that nobody needs any more."""
     _require_log(data)
-    hours = parse_duration_ms(keep) // 3_600_000
+    hours = hours_of(keep)
+    if keep_days is not None and keep_days < 1:
+        raise ConfigError("--keep-days is a number of days, from 1 on")
     from pixiu.pipeline.session import open_session, require_spark
 
     require_spark()
@@ -214,7 +222,7 @@ def compact(
 
     with Pipeline(data, lambda: open_session(Place(data).work, spark_url=spark_url)) as pipeline:
         try:
-            done = pipeline.compact(vacuum_hours=hours)
+            done = pipeline.compact(vacuum_hours=hours, keep_days=keep_days)
         finally:
             pipeline.stop()
     rows = [(each.table, each.files_before, each.files_after, each.rewritten) for each in done]
@@ -279,6 +287,11 @@ def plan(
         print("nothing to do: no room and no partition is above its bound")
     if out is not None:
         print(f"written to {out}")
+
+
+def hours_of(keep: str) -> int:
+    """A time as whole hours, which is what Delta counts in; rounded up, so that nothing goes before its time."""
+    return -(-parse_duration_ms(keep) // 3_600_000)
 
 
 def _require_log(data: Path) -> None:

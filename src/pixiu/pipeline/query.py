@@ -31,9 +31,8 @@ def tables_of(data: Path) -> dict[str, LakeTable]:
     place = Place(data.resolve())
     if not place.lake.is_dir():
         raise NotFound(f"there is no lake in {data} yet; make it with: pixiu pipeline run --once --data {data}")
-    return {
-        name: LakeTable(place.lake, name, schema) for name, schema in TABLES.items() if (place.lake / name).is_dir()
-    }
+    found = {name: LakeTable.for_reading(place.lake, name, schema) for name, schema in TABLES.items()}
+    return {name: table for name, table in found.items() if table is not None}
 
 
 @contextmanager
@@ -79,12 +78,12 @@ def query_spark(spark: SparkSession, data: Path, text: str) -> Answer:
     """The same by Spark."""
     from pyspark.errors import PySparkException
 
-    from pixiu.pipeline.lake.compaction import read_table
+    from pixiu.pipeline.lake.compaction import empty_frame, read_table
 
     tables = tables_of(data)
     for name, schema in TABLES.items():
-        table = tables.get(name) or LakeTable(Place(data.resolve()).lake, name, schema)
-        read_table(spark, table).createOrReplaceTempView(f"lake_{name}")
+        frame = read_table(spark, tables[name]) if name in tables else empty_frame(spark, schema)
+        frame.createOrReplaceTempView(f"lake_{name}")
     for name, view in VIEWS.items():
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {view}")
     try:

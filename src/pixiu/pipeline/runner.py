@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import shutil
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pixiu.model.errors import ConfigError, Unavailable
 from pixiu.pipeline.cut import rows_of_cut, take_cut_of
 from pixiu.pipeline.jobs import audit, marts
-from pixiu.pipeline.lake.compaction import Compacted, compact, read_table
+from pixiu.pipeline.lake.compaction import Compacted, compact, empty_frame, first_ack, kept_from, read_table
 from pixiu.pipeline.lake.erasure import blank_lake
 from pixiu.pipeline.lake.feed import Feed, Progress
 from pixiu.pipeline.lake.lock import LakeLock
@@ -45,6 +45,9 @@ HANDED = timedelta(minutes=10)
 """Acks are matched with hand-overs so long before: a session that acks nothing is closed after seconds."""
 
 ROWS_PER_TRIGGER = 1_000_000
+
+RETAINED = ("messages", "deliveries")
+"""What ``pixiu pipeline compact --keep-days`` lets go by age. Changes say how things are now, and marts are small."""
 
 
 class Pipeline:
@@ -105,13 +108,13 @@ class Pipeline:
         """A table of the archive, created if it is new."""
         return LakeTable(self.place.lake, name, LAKE_SCHEMAS[name], begins_after=self.log.first_event_id() - 1)
 
-    def run(self, jobs: Sequence[str] = ()) -> dict[str, int]:
-        """Run these jobs, or all, over what is in the log now. Returns rows added, by table."""
+    def run(self, jobs: Sequence[str] = (), *, through: int | None = None) -> dict[str, int]:
+        """Run these jobs, or all, over what is in the log now, or through an event. Returns rows added, by table."""
         unknown = sorted(set(jobs) - set(JOBS))
         if unknown:
             raise ConfigError(f"there is no job {unknown[0]!r}; there are: {', '.join(JOBS)}")
         added: dict[str, int] = {}
-        end = self.log.end().event_id
+        end = self.log.end().event_id if through is None else min(through, self.log.end().event_id)
         for job in [name for name in JOBS if not jobs or name in jobs]:
             if job == "archive":
                 added |= self._archive(end)
@@ -125,18 +128,14 @@ class Pipeline:
         return added
 
     def _archive(self, end: int) -> dict[str, int]:
-        added: dict[str, int] = {}
-        for name in LAKE_SCHEMAS:
-            table = self.table(name)
-            if table.through >= end:
-                added[name] = 0
-                continue
+        added = dict.fromkeys(LAKE_SCHEMAS, 0)
+        if self.held_through() < end:
             feed = Feed(
-                self.spark, table, self.place.checkpoints,
+                self.spark, [self.table(name) for name in LAKE_SCHEMAS], self.place.checkpoints,
                 {"path": str(self.place.data), "indexFolder": str(self.place.index)},
                 self._rows_per_trigger, self._tell, self._warn, self._reached,
             )  # fmt: skip
-            added[name] = feed.run(end)
+            added = feed.run(end)
         messages, changes = self.table("messages"), self.table("changes")
         compact(lambda: self.spark, messages, changes, only_recalls=True, reached=self._reached)
         blank_lake(self.place.lake)
@@ -216,22 +215,28 @@ class Pipeline:
             self._sums = None
 
     def _handed(self, after: int, through: int) -> DataFrame:
-        """The hand-overs that acks behind ``after`` may answer, from the files that have any."""
+        """The rows of the ledger that acks behind ``after`` speak of: from ``HANDED`` before the first of them."""
         table = self.table("deliveries")
-        files = table.files()
-        new = [each.noted_min for each in files if each.event_max is None or each.event_max > after]
-        begin = min((each for each in new if each is not None), default=None)
-        if begin is None:
-            return read_table(self.spark, table, []).where("false")
-        begin -= HANDED
-        near = [each for each in files if each.noted_max is None or each.noted_max >= begin]
-        at_least = f"noted_at >= timestamp_millis({int(begin.timestamp() * 1000)})"
-        return read_table(self.spark, table, near).where(f"event_id <= {through} AND {at_least}")
+        first = first_ack(table, after, through)
+        if first is None:
+            return empty_frame(self.spark, table.schema)
+        since = first - HANDED
+        files = [file for file in table.files() if file.day_max is None or file.day_max >= since.date()]
+        return read_table(self.spark, table, files).where(
+            f"event_id <= {through} AND noted_at >= TIMESTAMP '{since.isoformat()}'"
+        )
 
     # The audit.
 
     def _audit(self) -> dict[str, int]:
         """Make the books again, at a cut through the stores if nobody runs on them."""
+        oldest = kept_from(self.table("messages"))
+        if oldest is not None:
+            self._warn(
+                f"no audit: retention let messages go from before {oldest.isoformat()}, and places in inboxes are "
+                "counted from the first one on; `pixiu audit` reads the log instead"
+            )
+            return {}
         cut = None
         try:
             cut = take_cut_of(self.place.data)
@@ -263,31 +268,28 @@ class Pipeline:
             frame.coalesce(1).write.parquet(str(table.folder / folder))
             table.replace(table.files(), folder, why="audit", positions={THROUGH: through})
             rows[name] = sum(file.rows for file in table.files())
-        for frame in (entries, meant, inboxes):
+        for frame in filter(None, (held, entries, meant, inboxes)):
             frame.unpersist()
         return rows
 
-    def compact(self, *, vacuum_hours: int = 168) -> list[Compacted]:
-        """Make small files into large ones, fold receipts in, and remove files that nobody needs any more."""
+    def compact(self, *, vacuum_hours: int = 168, keep_days: int | None = None) -> list[Compacted]:
+        """Make small files into large ones, fold receipts in, and remove files that nobody needs any more.
+
+        With ``keep_days``, messages and rows of the ledger that are older leave, once the marts have seen them.
+        """
+        oldest = None
+        if keep_days is not None:
+            oldest = datetime.now(UTC).date() - timedelta(days=keep_days)
+            for name in MART_SCHEMAS:
+                self._mart(name)
         done = []
-        for name in LAKE_SCHEMAS:
-            table = self.table(name)
-            done.append(compact(lambda: self.spark, table, self.table("changes"), reached=self._reached))
-            table.vacuum(vacuum_hours)
-        for name in (name for names in MARTS.values() for name in names):
-            table = self._mart_table(name)
-            done.append(self._roll_up(table))
+        for name, schema in (LAKE_SCHEMAS | MART_SCHEMAS | AUDIT_SCHEMAS).items():
+            table = LakeTable.for_reading(self.place.lake, name, schema)
+            if table is None:
+                continue
+            if name not in AUDIT_SCHEMAS:  # each audit is one file, and replaces the one before
+                until = oldest if name in RETAINED else None
+                changes = self.table("changes")
+                done.append(compact(lambda: self.spark, table, changes, oldest=until, reached=self._reached))
             table.vacuum(vacuum_hours)
         return done
-
-    def _roll_up(self, table: LakeTable) -> Compacted:
-        """Make one row of those that say the same: a run adds a row per minute, and a day has many runs."""
-        files = table.files()
-        if len(files) < 2:
-            return Compacted(table.name, len(files), len(files), 0)
-        folder = table.new_folder("rolled-up")
-        rows = marts.rolled_up(table.name, read_table(self.spark, table, files))
-        rows.coalesce(1).write.parquet(str(table.folder / folder))
-        self._reached("during-compaction")
-        table.replace(files, folder, why="roll-up")
-        return Compacted(table.name, len(files), len(table.files()), len(files))

@@ -23,6 +23,7 @@ __all__ = ["open_session", "require_packages", "require_spark"]
 PACKAGES = ("pyarrow", "numpy", "deltalake", "duckdb")
 INSTALL = "python -m pip install --require-hashes --no-deps -r requirements/pipeline.txt"
 JOB_MEMORY = "2g"
+LOCAL = "local[*]"
 
 _LOG4J = """\
 status = error
@@ -56,13 +57,14 @@ def require_spark() -> None:
 def open_session(
     work: Path,
     *,
-    spark_url: str = "local[*]",
+    spark_url: str = LOCAL,
     partitions: int = 4,
     memory: str = JOB_MEMORY,
     for_short_runs: bool = False,
 ) -> SparkSession:
     """A session that keeps its scratch files below ``work``, with ``format("pixiu")`` registered.
 
+    Where ``spark-submit`` has started this process, it has said where to compute, and ``local[*]`` leaves it at that.
     ``for_short_runs`` spares Java the compiling that only pays after minutes: tests are through in half the time.
     """
     require_spark()
@@ -78,15 +80,13 @@ def open_session(
     environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     paths = [source_tree, *filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]
     environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
-    is_local = spark_url.startswith("local")
+    is_submitted = "PYSPARK_GATEWAY_PORT" in environ and spark_url == LOCAL
+    is_local = spark_url.startswith("local") and not is_submitted
     settings = {
         "spark.sql.shuffle.partitions": str(partitions),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(work / "warehouse"),
-        "spark.sql.streaming.stateStore.providerClass": (
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-        ),
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.local.dir": str(work / "local"),
@@ -104,7 +104,9 @@ def open_session(
         settings["spark.sql.codegen.wholeStage"] = "false"
     if not is_local:
         del settings["spark.driver.host"], settings["spark.driver.bindAddress"]
-    builder = SparkSession.builder.appName("pixiu pipeline").master(spark_url)
+    builder = SparkSession.builder.appName("pixiu pipeline")
+    if not is_submitted:
+        builder = builder.master(spark_url)
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

@@ -1,8 +1,4 @@
-"""The archive: every message once, by conversation; what became of inbox entries; every change.
-
-A message's ``day`` is that of its number, not of its clock: whoever knows a message id knows the day, so a recall or a
-receipt finds its message without a search.
-"""
+"""Recalls and receipts, and how they are folded into the messages of the archive."""
 
 from __future__ import annotations
 
@@ -10,53 +6,21 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sf
 
-from pixiu.model.ids import NODE_BITS, SEQUENCE_BITS, SNOWFLAKE_EPOCH_MS
-from pixiu.pipeline.lake.schema import BUCKETS, LAKE_SCHEMAS
+from pixiu.pipeline.lake.schema import LAKE_SCHEMAS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["fold", "marks_of", "shape"]
+__all__ = ["fold", "marks_of"]
 
 
-def shape(table: str, rows: DataFrame) -> DataFrame:
-    """Rows of the source as rows of a table of the archive."""
-    if table != "messages":
-        return rows.withColumn("day", sf.to_date("accepted_at" if table == "changes" else "noted_at"))
-    is_push = sf.col("notice").eqNullSafe("push")
-    shaped = (
-        rows.withColumn("conversation", conversation("sender_id", "recipient_id", is_push=is_push))
-        .withColumn("day", day_of("message_id"))
-        .withColumn("bucket", bucket_of("conversation"))
-        .withColumn("recalled_at", sf.lit(None).cast("timestamp"))
-        .withColumn("recalled_by", sf.lit(None).cast("bigint"))
-        .withColumn("delivered_at", sf.lit(None).cast("timestamp"))
-        .withColumn("read_at", sf.lit(None).cast("timestamp"))
-    )
-    return shaped.select(*LAKE_SCHEMAS["messages"].names)
-
-
-def conversation(one: str, other: str, *, is_push: Column | None = None) -> Column:
-    """``u:<lower number>:<higher number>`` of two users, or ``g:<group_id>``; pushes belong to none."""
+def _conversation(one: str, other: str) -> Column:
+    """``u:<lower number>:<higher number>`` of two users, or ``g:<group_id>``, as pixiu.pipeline.lake.shape has it."""
     pair = sf.concat(
         sf.lit("u:"), sf.least(one, other).cast("string"), sf.lit(":"), sf.greatest(one, other).cast("string")
     )
     in_group = sf.concat(sf.lit("g:"), sf.col("group_id").cast("string"))
-    found = sf.when((sf.col(other) == 0) & (sf.col("group_id") > 0), in_group)
-    if is_push is not None:
-        found = found.when(is_push, sf.lit("push"))
-    return found.otherwise(pair)
-
-
-def day_of(message_id: str) -> Column:
-    """The day of a message's number, in UTC."""
-    milliseconds = sf.shiftright(sf.col(message_id), NODE_BITS + SEQUENCE_BITS) + sf.lit(SNOWFLAKE_EPOCH_MS)
-    return sf.to_date(sf.timestamp_millis(milliseconds))
-
-
-def bucket_of(name: str) -> Column:
-    """The bucket of a conversation."""
-    return sf.pmod(sf.xxhash64(name), sf.lit(BUCKETS)).cast("int")
+    return sf.when((sf.col(other) == 0) & (sf.col("group_id") > 0), in_group).otherwise(pair)
 
 
 def marks_of(changes: DataFrame) -> DataFrame:
@@ -64,7 +28,7 @@ def marks_of(changes: DataFrame) -> DataFrame:
     marks = changes.where(sf.col("what").isin("recalled", "delivered", "seen"))
     recalled = sf.col("what") == "recalled"
     return (
-        marks.withColumn("conversation", conversation("user_id", "peer_id"))
+        marks.withColumn("conversation", _conversation("user_id", "peer_id"))
         .groupBy("conversation", sf.col("about").alias("message_id"), sf.col("user_id").alias("sender_id"))
         .agg(
             sf.min(sf.when(recalled, sf.col("accepted_at"))).alias("recalled_at"),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.window import WindowSpec
 
 __all__ = ["accepted_twice", "books", "departures", "entries_of", "findings", "inboxes_of", "members_of"]
 
@@ -151,6 +152,11 @@ def entries_of(messages: DataFrame, changes: DataFrame, inboxes: DataFrame) -> D
 # What became of it.
 
 
+def _by_event() -> WindowSpec:
+    """An inbox in the order of its history, up to each row."""
+    return Window.partitionBy(*_INBOX).orderBy("event_id", "part").rowsBetween(Window.unboundedPreceding, 0)
+
+
 def departures(entries: DataFrame, deliveries: DataFrame, changes: DataFrame, inboxes: DataFrame) -> DataFrame:
     """The entries, each with the event by which it left and how (acked, expired, dead); nulls for what waits."""
     ledger = (
@@ -168,9 +174,8 @@ def departures(entries: DataFrame, deliveries: DataFrame, changes: DataFrame, in
         sf.col("accepted_at").alias("noted_at"), sf.col("useq").alias("first_useq"),
         sf.col("useq").alias("through_useq"), "message_id",
     )  # fmt: skip
-    by_event = Window.partitionBy(*_INBOX).orderBy("event_id", "part").rowsBetween(Window.unboundedPreceding, 0)
     # Nobody can ack, or remove, what is not there yet.
-    latest = sf.sum(sf.when(sf.col("what") == "added", 1).otherwise(0)).over(by_event)
+    latest = sf.sum(sf.when(sf.col("what") == "added", 1).otherwise(0)).over(_by_event())
     steps = added.unionByName(ledger).withColumn("through_useq", sf.least("through_useq", latest))
     event = sf.struct("event_id", "part", sf.col("what").alias("how"), sf.col("noted_at").alias("left_at"))
     by_place = Window.partitionBy(*_INBOX).orderBy(sf.desc("through_useq"), sf.desc("part"))
@@ -212,7 +217,10 @@ _EVICTED = (
 
 
 def _evicted(steps: DataFrame, entries: DataFrame, changes: DataFrame) -> DataFrame | None:
-    """What left since its inbox was full: not in the log, since it follows from it. Only long inboxes are replayed."""
+    """What left since its inbox was full: not in the log, since it follows from it.
+
+    Only inboxes are replayed in which more may have waited than the smallest limit: what came, less what was acked.
+    """
     rows = changes.where("what = 'limit'").orderBy("event_id").select("event_id", "platform", "number").collect()
     limits: list[tuple[int, dict[str, int]]] = [(0, {"": Limits().offline_max})]
     for row in rows:
@@ -220,10 +228,22 @@ def _evicted(steps: DataFrame, entries: DataFrame, changes: DataFrame) -> DataFr
             limits.append((row.event_id, {}))
         limits[-1][1][row.platform] = row.number
     smallest = min((number for _, each in limits for number in each.values() if number >= 0), default=_FOREVER)
-    crowded = entries.groupBy(*_INBOX).count().where(sf.col("count") > smallest).select(*_INBOX)
-    if crowded.isEmpty():
+    long = entries.groupBy(*_INBOX).count().where(sf.col("count") > smallest).select(*_INBOX)
+    if long.isEmpty():
         return None
+    crowded = crowded_of(steps.join(long, _INBOX, "left_semi"), smallest)
     return steps.join(crowded, _INBOX, "left_semi").groupBy(*_INBOX).applyInArrow(_replay(limits), _EVICTED)
+
+
+def crowded_of(steps: DataFrame, smallest: int) -> DataFrame:
+    """The inboxes in which, after some addition, more may have waited than ``smallest``."""
+    acked = sf.max(sf.when(sf.col("what") == "acked", sf.col("through_useq"))).over(_by_event())
+    return (
+        steps.withColumn("_acked", sf.coalesce(acked, sf.lit(0)))
+        .where((sf.col("what") == "added") & (sf.col("first_useq") - sf.col("_acked") > smallest))
+        .select(*_INBOX)
+        .distinct()
+    )
 
 
 def _replay(limits: list[tuple[int, dict[str, int]]]) -> Callable[[Any], Any]:

@@ -7,18 +7,19 @@ runs have seen has several rows, and the views add them up. So the cost of a run
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as sf
 
 from pixiu.model.ids import NODE_BITS, NODE_ID_MAX, SEQUENCE_BITS, SNOWFLAKE_EPOCH_MS
-from pixiu.pipeline.jobs.archive import bucket_of
-from pixiu.pipeline.lake.schema import MART_SCHEMAS
+from pixiu.pipeline.lake.schema import BUCKETS, MART_SCHEMAS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["first_days", "heat", "hop_sums", "hops", "latency", "latency_buckets", "presence", "rolled_up", "usage"]
+__all__ = [
+    "first_days", "heat", "hop_sums", "hops", "keys_of", "latency", "latency_buckets", "presence", "rolled_up", "usage",
+]  # fmt: skip
 
 WITHIN_MS = 200
 """What counts as in time."""
@@ -95,7 +96,7 @@ def heat(messages: DataFrame, traces: DataFrame) -> DataFrame:
             *(sf.sum(name).cast("bigint").alias(name) for name in ("messages", "bytes", "deliveries")),
             sf.max("members").cast("bigint").alias("members"),
         )
-        .withColumn("bucket", bucket_of("conversation"))
+        .withColumn("bucket", sf.pmod(sf.xxhash64("conversation"), sf.lit(BUCKETS)).cast("int"))
     )
     return stored.unionByName(live).select(*MART_SCHEMAS["heat"].names)
 
@@ -173,11 +174,16 @@ def latency_buckets(sums: DataFrame) -> DataFrame:
     return sums.select(*MART_SCHEMAS["latency_buckets"].names)
 
 
+def keys_of(schema: Any) -> list[str]:
+    """The columns of a mart that say what its rows are sums of."""
+    return [name for name in schema.names if name not in _SUMS | _TOPS | {"sketch"}]
+
+
 def rolled_up(name: str, rows: DataFrame) -> DataFrame:
     """Rows of a mart with those that say the same made one: no sum changes."""
     if name == "first_days":
         return rows.groupBy("user_id").agg(sf.min("day").alias("day"))
-    keys = [each for each in MART_SCHEMAS[name].names if each not in _SUMS | _TOPS | {"sketch"}]
+    keys = keys_of(MART_SCHEMAS[name])
     values: list[Column] = [
         sf.expr("kll_merge_agg_bigint(sketch)").alias("sketch") if each == "sketch"
         else (sf.sum(each) if each in _SUMS else sf.max(each)).cast("bigint").alias(each)

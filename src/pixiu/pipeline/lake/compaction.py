@@ -1,35 +1,41 @@
 """Small files become large ones; what was recalled goes for good; what is too old leaves.
 
-A run rewrites only files that are small, or that hold messages which were recalled since they were written. Both change
-no row count and move no position: one commit removes the old files and adds the new ones. The old ones stay on disk for
-readers that still use them, until ``vacuum``.
+A run rewrites only files that are small, or that hold messages which were recalled since they were written, or days
+that nobody wants any more. None of it moves a position: one commit removes the old files and adds the new ones. The
+old ones stay on disk for readers that still use them, until ``vacuum``. Marts are partial sums, and are added up.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from pixiu.pipeline.jobs.archive import fold, marks_of
-from pixiu.pipeline.lake.schema import LAKE_SCHEMAS, ORDER
+from pixiu.pipeline.jobs.marts import keys_of, rolled_up
+from pixiu.pipeline.lake.schema import MART_SCHEMAS, ORDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import date
 
     from pyspark.sql import DataFrame, SparkSession
 
     from pixiu.pipeline.lake.table import DataFile, LakeTable
 
-__all__ = ["Compacted", "compact", "read_table", "retain"]
+__all__ = ["Compacted", "compact", "empty_frame", "first_ack", "kept_from", "read_table"]
 
 TARGET_BYTES = 128 * 2**20
 """Files are made about this long; from half of it on they are left alone."""
 
 FOLDED = "pixiu.folded"
 """The event through which recalls are folded into messages."""
+
+KEPT_FROM = "pixiu.kept_from"
+"""The oldest day that retention left, in days since 1970."""
+
+_EPOCH = date(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +51,41 @@ class Compacted:
 def read_table(spark: SparkSession, table: LakeTable, files: list[DataFile] | None = None) -> DataFrame:
     """A table as a DataFrame; with ``files``, these of its files alone."""
     paths = [str(table.folder / file.path) for file in (table.files() if files is None else files)]
-    schema = _spark_schema(table)
     if not paths:
-        return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(*paths)
+        return empty_frame(spark, table.schema)
+    return spark.read.schema(_spark_schema(table.schema)).parquet(*paths)
 
 
-def _spark_schema(table: LakeTable) -> Any:
+def empty_frame(spark: SparkSession, schema: Any) -> DataFrame:
+    """No rows, with the columns of a table."""
+    return spark.createDataFrame([], _spark_schema(schema))
+
+
+def _spark_schema(schema: Any) -> Any:
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return from_arrow_schema(table.schema)
+    return from_arrow_schema(schema)
+
+
+def kept_from(table: LakeTable) -> date | None:
+    """The oldest day that retention has left in a table; None if it has never taken any."""
+    days = table.position(KEPT_FROM)
+    return _EPOCH + timedelta(days=days) if days else None
+
+
+def first_ack(table: LakeTable, after: int, through: int) -> datetime | None:
+    """When the oldest ack behind ``after`` was noted; None if there is none. Asked of DuckDB, as recalls are."""
+    uris = [str(table.folder / file.path) for file in table.files() if file.event_max is None or file.event_max > after]
+    if not uris:
+        return None
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        ((ms,),) = connection.execute(
+            "SELECT min(epoch_ms(noted_at)) FROM read_parquet(?) "
+            "WHERE what = 'acked' AND event_id > ? AND event_id <= ?",
+            [uris, after, through],
+        ).fetchall()
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def compact(
@@ -63,34 +94,60 @@ def compact(
     changes: LakeTable,
     *,
     only_recalls: bool = False,
+    oldest: date | None = None,
     target_bytes: int = TARGET_BYTES,
     reached: Callable[[str], object] = lambda point: None,
 ) -> Compacted:
-    """Rewrite what needs it. ``only_recalls`` leaves small files alone."""
+    """Rewrite what needs it. ``only_recalls`` leaves small files alone; days before ``oldest`` leave the table."""
     table.refresh()
     files = table.files()
-    small = [] if only_recalls else [file for file in files if file.size < target_bytes // 2]
-    chosen = {file.path: file for file in small if len(small) > 1}
+    chosen, gone = _choose(files, None if only_recalls else target_bytes // 2, oldest)
+    positions: dict[str, int] = {}
     if table.name == "messages":
         changes.refresh()
-        chosen |= {file.path: file for file in _with_recalls(table, changes, files)}
-    folded = {FOLDED: changes.through} if table.name == "messages" else {}
+        chosen |= {file.path: file for file in _with_recalls(table, changes, files) if file.path not in gone}
+        positions[FOLDED] = changes.through
+    if oldest is not None:
+        positions[KEPT_FROM] = max(table.position(KEPT_FROM), (oldest - _EPOCH).days)
     if not chosen:
-        if folded and changes.through > table.position(FOLDED):
-            table.replace([], None, why="nothing to fold", positions=folded)
-        return Compacted(table.name, len(files), len(files), 0)
-    spark = open_spark()
-    rows = read_table(spark, table, list(chosen.values()))
-    if table.name == "messages":
-        rows = fold(rows, marks_of(read_table(spark, changes)))
-    order = ORDER[table.name]
+        if gone or any(table.position(name) < number for name, number in positions.items()):
+            table.replace(gone.values(), None, why="nothing to rewrite", positions=positions)
+        return Compacted(table.name, len(files), len(files) - len(gone), 0)
+    folder = table.new_folder("compacted")
+    rows = _rewritten(open_spark(), table, changes, list(chosen.values()), oldest)
+    order = ORDER.get(table.name) or keys_of(table.schema)
     count = max(1, -(-sum(file.size for file in chosen.values()) // target_bytes))
     rows = rows.coalesce(1) if count == 1 else rows.repartitionByRange(count, *order)
-    folder = table.new_folder("compacted")
-    rows.sortWithinPartitions(*order).select(*LAKE_SCHEMAS[table.name].names).write.parquet(str(table.folder / folder))
+    rows.sortWithinPartitions(*order).select(*table.schema.names).write.parquet(str(table.folder / folder))
     reached("during-compaction")
-    table.replace(chosen.values(), folder, why="compaction", positions=folded)
+    table.replace([*chosen.values(), *gone.values()], folder, why="compaction", positions=positions)
     return Compacted(table.name, len(files), len(table.files()), len(chosen))
+
+
+def _choose(
+    files: list[DataFile], small_below: int | None, oldest: date | None
+) -> tuple[dict[str, DataFile], dict[str, DataFile]]:
+    """The files to rewrite since they are small or partly too old, and those that are too old altogether."""
+    gone, chosen = {}, {}
+    if oldest is not None:
+        gone = {file.path: file for file in files if file.day_max is not None and file.day_max < oldest}
+        chosen = {file.path: file for file in files if file.day_min is not None and file.day_min < oldest}
+    small = [file for file in files if small_below is not None and file.size < small_below and file.path not in gone]
+    if len(small) > 1:
+        chosen |= {file.path: file for file in small}
+    return {path: file for path, file in chosen.items() if path not in gone}, gone
+
+
+def _rewritten(
+    spark: SparkSession, table: LakeTable, changes: LakeTable, files: list[DataFile], oldest: date | None
+) -> DataFrame:
+    """The rows of these files as they should be now."""
+    rows = read_table(spark, table, files)
+    if oldest is not None:
+        rows = rows.where(f"day >= DATE '{oldest.isoformat()}'")
+    if table.name == "messages":
+        return fold(rows, marks_of(read_table(spark, changes)))
+    return rolled_up(table.name, rows) if table.name in MART_SCHEMAS else rows
 
 
 def _with_recalls(table: LakeTable, changes: LakeTable, files: list[DataFile]) -> list[DataFile]:
@@ -121,12 +178,3 @@ def _with_recalls(table: LakeTable, changes: LakeTable, files: list[DataFile]) -
 
 def _may_hold(file: DataFile, message_id: int) -> bool:
     return file.message_min is None or file.message_max is None or file.message_min <= message_id <= file.message_max
-
-
-def retain(table: LakeTable, oldest: date) -> int:
-    """Let files go whose newest day is before ``oldest``. Returns how many; ``vacuum`` removes them from disk."""
-    table.refresh()
-    gone = [file for file in table.files() if file.day_max is not None and file.day_max < oldest]
-    if gone:
-        table.replace(gone, None, why=f"retention before {oldest.isoformat()}")
-    return len(gone)

@@ -25,7 +25,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pixiu.model.errors import CorruptData
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
 __all__ = ["DataFile", "LakeTable"]
@@ -55,12 +55,11 @@ class DataFile(NamedTuple):
     """Within the table's folder."""
     size: int
     rows: int
+    day_min: date | None
     day_max: date | None
     message_min: int | None
     message_max: int | None
     event_max: int | None
-    noted_min: datetime | None = None
-    noted_max: datetime | None = None
 
 
 class LakeTable:
@@ -77,6 +76,14 @@ class LakeTable:
         self._table = DeltaTable(str(self.folder))
         if self._table.transaction_version(THROUGH) is None:
             self._commit([], [Transaction(THROUGH, begins_after)], {"pixiu.begins_after": str(begins_after)})
+
+    @classmethod
+    def for_reading(cls, folder: Path, name: str, schema: Any) -> LakeTable | None:
+        """The table if somebody has made it. Writes nothing: readers hold no lock."""
+        path = str(folder / name)
+        if not DeltaTable.is_deltatable(path) or DeltaTable(path).transaction_version(THROUGH) is None:
+            return None
+        return cls(folder, name, schema)
 
     @property
     def through(self) -> int:
@@ -95,11 +102,6 @@ class LakeTable:
         """The number of its newest commit."""
         return int(self._table.version())
 
-    def batch_of(self, query_id: str) -> int | None:
-        """The newest batch of a query that is in the table."""
-        found = self._table.transaction_version(_query(query_id))
-        return None if found is None else int(found)
-
     def refresh(self) -> None:
         """See what others have committed."""
         self._table.update_incremental()
@@ -112,12 +114,11 @@ class LakeTable:
                 row["path"],
                 row["size_bytes"],
                 row["num_records"],
+                row.get("min.day"),
                 row.get("max.day"),
                 row.get("min.message_id"),
                 row.get("max.message_id"),
                 row.get("max.event_id"),
-                row.get("min.noted_at"),
-                row.get("max.noted_at"),
             )
             for row in actions
         ]
@@ -132,9 +133,21 @@ class LakeTable:
         """A folder for files to come, within the table's folder, that nobody has used before."""
         return f"{DATA}/{label}-{secrets.token_hex(6)}"
 
-    def append(self, folder: str, *, through: int, query_id: str = "", batch_id: int = 0, after: int = 0) -> int:
-        """Make the files of a folder part of the table, with how far it now holds the log. Returns their rows."""
-        added = self._add_actions(folder)
+    def append(
+        self,
+        folder: str,
+        *,
+        through: int,
+        query_id: str = "",
+        batch_id: int = 0,
+        after: int = 0,
+        names: Collection[str] | None = None,
+    ) -> int:
+        """Make the files of a folder part of the table, with how far it now holds the log. Returns their rows.
+
+        With ``names``, these files alone: tasks that were run twice may have left others.
+        """
+        added = self._add_actions(folder, names)
         transactions = [Transaction(THROUGH, through)]
         if query_id:
             transactions.append(Transaction(_query(query_id), batch_id))
@@ -177,9 +190,10 @@ class LakeTable:
         )
         self._table.update_incremental()
 
-    def _add_actions(self, folder: str) -> list[tuple[AddAction, int]]:
+    def _add_actions(self, folder: str, names: Collection[str] | None = None) -> list[tuple[AddAction, int]]:
         added = []
-        for path in sorted((self.folder / folder).glob("*.parquet")):
+        here = self.folder / folder
+        for path in sorted(here.glob("*.parquet") if names is None else (here / name for name in names)):
             metadata = pq.read_metadata(path)
             if not metadata.num_rows:
                 continue

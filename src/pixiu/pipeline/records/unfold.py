@@ -32,7 +32,7 @@ from pixiu.pipeline.records.walk import PADDING, walk
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["TABLES", "unfold"]
+__all__ = ["TABLES", "Records", "unfold"]
 
 _WHATS = {
     10: "user", 11: "contact", 12: "block", 13: "group_info", 14: "member", 15: "recalled", 16: "receipt", 17: "read",
@@ -52,22 +52,21 @@ _LEDGER_KINDS = ("expired", "dead", "handed", "resent", "acked")
 Row = dict[str, Any]
 
 
-class _Batch:
-    """Source rows, walked once."""
+class Records:
+    """Records of one batch, walked once, whatever tables are made of them."""
 
-    def __init__(self, batch: Any) -> None:
-        self.rows = batch.num_rows
-        self.event_id: Any = batch.column("event_id").to_numpy()
-        self.message_id: Any = batch.column("message_id").to_numpy()
-        self.written_at = batch.column("written_at")
-        self.bytes = batch.column("bytes")
-        payload = batch.column("payload")
-        _, offsets, data = payload.buffers()
-        places = np.frombuffer(offsets, dtype=np.int32)[payload.offset : payload.offset + self.rows + 1]
-        content = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, np.uint8)
-        self.buffer: Any = np.concatenate([np.zeros(1, np.uint8), content, np.zeros(PADDING, np.uint8)])
-        self.start = places[:-1].astype(np.int64) + 1
-        self.end = places[1:].astype(np.int64) + 1
+    def __init__(
+        self, event_id: Any, message_id: Any, written_at: Any, size: Any, buffer: Any, start: Any, end: Any
+    ) -> None:
+        """Each lies in ``buffer`` from ``start`` to ``end``, with ``PADDING`` bytes behind the last; none is at 0."""
+        self.rows = len(start)
+        self.event_id = event_id
+        self.message_id = message_id
+        self.written_at = written_at
+        self.bytes = size
+        self.buffer = buffer
+        self.start = start
+        self.end = end
         self.record = walk(self.buffer, self.start, self.end)
         self.what: Any = np.zeros(self.rows, dtype=np.int64)
         for field in _WHATS:
@@ -79,6 +78,23 @@ class _Batch:
         self.is_bad = self.record.is_bad | (self.says & (self.message_id == 0))
         self.says &= ~self.is_bad
 
+    @classmethod
+    def of_rows(cls, batch: Any) -> Records:
+        """From rows of the source with all columns, of the topic ``pixiu.main``."""
+        payload = batch.column("payload")
+        _, offsets, data = payload.buffers()
+        places = np.frombuffer(offsets, dtype=np.int32)[payload.offset : payload.offset + batch.num_rows + 1]
+        content = np.frombuffer(data, dtype=np.uint8) if data is not None else np.zeros(0, np.uint8)
+        return cls(
+            batch.column("event_id").to_numpy(),
+            batch.column("message_id").to_numpy(),
+            batch.column("written_at"),
+            batch.column("bytes"),
+            np.concatenate([np.zeros(1, np.uint8), content, np.zeros(PADDING, np.uint8)]),
+            places[:-1].astype(np.int64) + 1,
+            places[1:].astype(np.int64) + 1,
+        )
+
     def parsed(self, row: int) -> Record | None:
         """A record as protobuf sees it; None if it cannot."""
         try:
@@ -87,15 +103,15 @@ class _Batch:
             return None
 
 
-def unfold(batch: Any, table: str) -> Any:
-    """The rows that a batch of the source (all columns, topic ``pixiu.main``) gives for a table."""
-    return TABLES[table](_Batch(batch))
+def unfold(records: Records, table: str) -> Any:
+    """The rows that records give for a table."""
+    return TABLES[table](records)
 
 
 # Messages.
 
 
-def _messages(batch: _Batch) -> Any:
+def _messages(batch: Records) -> Any:
     rows = np.flatnonzero(batch.says)
     begin, end = (side[rows] for side in batch.record.span(3))
     chat = walk(batch.buffer, begin, end)
@@ -119,7 +135,9 @@ def _messages(batch: _Batch) -> Any:
         "recipient_id": recipient,
         "group_id": group,
         "kind": _kinds(np.where(chat.is_bad, _UNREADABLE, kinds), chat.number(17)),
-        "notice": pa.array(names[what], pa.string(), mask=what == 0),
+        "notice": pa.array(names[what], pa.string(), mask=what == 0)
+        if what.any()
+        else pa.nulls(len(rows), pa.string()),
         "text": _texts(batch.buffer, body_begin * is_text, body_end, ~is_text),
         "body": _taken(batch.buffer, body_begin * ~is_text, body_end, is_text),
         "send_id": _texts(batch.buffer, *chat.span(7), ~chat.has(7)),
@@ -138,7 +156,7 @@ def _array(values: Any) -> Any:
     return pa.array(np.ascontiguousarray(values)) if isinstance(values, np.ndarray) else values
 
 
-def _address(batch: _Batch, row: int, place: int, recipient: Any, group: Any) -> None:
+def _address(batch: Records, row: int, place: int, recipient: Any, group: Any) -> None:
     """Where a notice is said, if the record does not say it in so many words."""
     parsed = batch.parsed(row)
     what = parsed.WhichOneof("what") if parsed is not None else None
@@ -155,7 +173,10 @@ def _address(batch: _Batch, row: int, place: int, recipient: Any, group: Any) ->
 def _kinds(kinds: Any, chat_types: Any) -> Any:
     """Kinds by name; a message of the system is one, whatever it is made of, unless it is a recall."""
     is_system = (chat_types == _SYSTEM_CHAT) & (kinds != _DELETE) & (kinds != _UNREADABLE)
-    numbers, codes = np.unique(np.where(is_system, -1, kinds), return_inverse=True)
+    shown = np.where(is_system, -1, kinds)
+    if len(shown) and (shown == shown[0]).all():
+        return pa.repeat(_KINDS.get(int(shown[0]), str(shown[0])), len(shown))
+    numbers, codes = np.unique(shown, return_inverse=True)
     names = [_KINDS.get(number, str(number)) for number in numbers.tolist()]
     return pa.array(names, pa.string()).take(pa.array(codes))
 
@@ -163,6 +184,8 @@ def _kinds(kinds: Any, chat_types: Any) -> Any:
 def _taken(buffer: Any, begin: Any, end: Any, is_null: Any) -> Any:
     """Slices of the buffer as binary values. They lie in it in the order of their rows."""
     count = len(begin)
+    if is_null.all():
+        return pa.nulls(count, pa.binary())
     # What is absent has no place; give it the end of what comes before it, so that offsets only rise.
     end = np.maximum.accumulate(np.where(begin > 0, end, 0)) if count else end
     before = np.concatenate([np.zeros(1, np.int64), end[:-1]]) if count else end
@@ -188,7 +211,7 @@ def _texts(buffer: Any, begin: Any, end: Any, is_null: Any) -> Any:
 # Deliveries.
 
 
-def _deliveries(batch: _Batch) -> Any:
+def _deliveries(batch: Records) -> Any:
     schema = SCHEMAS["deliveries"]
     found: dict[str, list[Any]] = {name: [] for name in schema.names}
     for row in np.flatnonzero((batch.what == _LEDGER) & ~batch.is_bad).tolist():
@@ -238,7 +261,7 @@ def _built(found: dict[str, list[Any]], schema: Any) -> Any:
 # Changes.
 
 
-def _changes(batch: _Batch) -> Any:
+def _changes(batch: Records) -> Any:
     schema = SCHEMAS["changes"]
     found: dict[str, list[Any]] = {name: [] for name in schema.names}
     changes = (batch.what > 0) & (batch.what != _LEDGER) & (batch.what != _TRACES)
@@ -263,7 +286,7 @@ def _changes(batch: _Batch) -> Any:
     return _built(found, schema)
 
 
-def _unsound(batch: _Batch) -> Any:
+def _unsound(batch: Records) -> Any:
     """Ledgers whose columns do not fit together, which the appliers pass over; what protobuf cannot read."""
     found = np.zeros(batch.rows, dtype=bool)
     for row in np.flatnonzero(((batch.what == _LEDGER) | (batch.what == _TRACES)) & ~batch.is_bad).tolist():
@@ -407,7 +430,7 @@ _ROWS: dict[str, Callable[[Record, int], Iterator[Row]]] = {
 # Traces.
 
 
-def _traces(batch: _Batch) -> Any:
+def _traces(batch: Records) -> Any:
     schema = SCHEMAS["traces"]
     found: dict[str, list[Any]] = {name: [] for name in schema.names}
     for row in np.flatnonzero((batch.what == _TRACES) & ~batch.is_bad).tolist():
@@ -422,7 +445,7 @@ def _traces(batch: _Batch) -> Any:
     return _built(found, schema)
 
 
-TABLES: dict[str, Callable[[_Batch], Any]] = {
+TABLES: dict[str, Callable[[Records], Any]] = {
     "messages": _messages,
     "deliveries": _deliveries,
     "changes": _changes,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["PixiuDataSource", "SourceOptions"]
 
 OPTIONS = (
-    "path", "server", "nodeKey", "topics", "columns", "startingEventId", "startingTime", "endingEventId",
+    "path", "server", "topics", "columns", "startingEventId", "startingTime", "endingEventId",
     "maxRowsPerTrigger", "rowsPerPartition", "indexFolder",
 )  # fmt: skip
 
@@ -47,7 +47,7 @@ class SourceOptions:
 
     path: str | None
     server: str | None
-    node_key: str | None
+    columns: str
     wanted: Wanted
     starting_event_id: int | None
     starting_time_ms: int | None
@@ -83,7 +83,7 @@ class SourceOptions:
         return cls(
             path=given.get("path"),
             server=given.get("server"),
-            node_key=given.get("nodeKey"),
+            columns=columns,
             wanted=wanted,
             starting_event_id=_number(given, "startingEventId", 1),
             starting_time_ms=starting_time,
@@ -96,7 +96,7 @@ class SourceOptions:
     def log(self) -> JournalFolder | RemoteLog:
         """The log that is to be read."""
         if self.server is not None:
-            return RemoteLog(self.server, self.node_key)
+            return RemoteLog(self.server)
         assert self.path is not None
         return JournalFolder(Path(self.path), index_folder=Path(self.index_folder) if self.index_folder else None)
 
@@ -148,8 +148,7 @@ class PixiuDataSource(DataSource):
 
     def schema(self) -> str:
         """Depends on the option ``columns``."""
-        wanted = SourceOptions.of(self.options).wanted
-        return COLUMNS[wanted.table or ("full" if wanted.is_full else "header")]
+        return COLUMNS[SourceOptions.of(self.options).columns]
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For ``spark.read``."""

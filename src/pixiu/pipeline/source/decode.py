@@ -23,7 +23,8 @@ import pyarrow as pa
 from pixiu.machines.queue_wire.commands import HEADER_KEY, HEADER_MESSAGE_ID, MESSAGE_HEADER_BYTES
 from pixiu.model.errors import CorruptData
 from pixiu.pipeline.records.schema import SCHEMAS
-from pixiu.pipeline.records.unfold import unfold
+from pixiu.pipeline.records.unfold import Records, unfold
+from pixiu.pipeline.records.walk import PADDING
 from pixiu.pipeline.source.schema import ENTRY, FULL, HEADER
 from pixiu.ports.log import MAIN
 from pixiu.queue.record import HEADER as FRAME_HEADER
@@ -34,16 +35,17 @@ if TYPE_CHECKING:
 
     from pixiu.pipeline.source.journal import Slice
 
-__all__ = ["BATCH_ROWS", "Wanted", "decode", "decode_lines"]
+__all__ = ["BATCH_ROWS", "Wanted", "decode", "decode_lines", "records_of", "records_of_lines"]
 
 BATCH_ROWS = 8192
 BATCH_BYTES_MAX = 64 * 2**20
 """A batch ends when it has this many rows, or when large messages make it this long."""
 
-_FOUR = np.arange(4)
+_EIGHT = np.arange(8)
+_LOW_HALF = np.uint64(0xFFFFFFFF)
 _KEY_LENGTH_AT = MESSAGE_HEADER_BYTES + 4 + len(HEADER_MESSAGE_ID) + 4 + 8 + 4 + len(HEADER_KEY)
 _KEY_AT = _KEY_LENGTH_AT + 4
-_MESSAGE_KINDS = np.array(sorted(MESSAGE_KINDS), dtype=np.uint8)
+_IS_MESSAGE = np.isin(np.arange(256), sorted(MESSAGE_KINDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,25 +79,36 @@ class Wanted:
 
 def decode(part: Slice, wanted: Wanted, *, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
     """The messages of a slice in the order of their event ids."""
+    reader, lines = _opened(part, wanted)
+    yield from reader.batches(lines, batch_rows)
+
+
+def _opened(part: Slice, wanted: Wanted) -> tuple[_Reader, Any]:
     count = part.through - part.after
     lines: Any = np.memmap(
         part.index, ENTRY, mode="r", offset=(part.after + 1 - part.first) * ENTRY.itemsize, shape=(count,)
     )
     with Path(part.log).open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    yield from decode_lines(lines, mapped, wanted, part.log, batch_rows=batch_rows)
+    return _Reader(part.log, mapped, wanted), lines
 
 
 def decode_lines(
     lines: Any, frames: mmap.mmap | bytes, wanted: Wanted, name: str, *, batch_rows: int = BATCH_ROWS
 ) -> Iterator[Any]:
     """The messages of these index lines, out of the frames that they point into; ``name`` is for errors."""
-    reader = _Reader(name, frames, wanted)
-    for start in range(0, len(lines), batch_rows):
-        chosen = reader.choose(np.asarray(lines[start : start + batch_rows]))
-        for piece in _pieces(chosen):
-            batch = reader.batch(piece)
-            yield batch if wanted.table is None else unfold(batch, wanted.table)
+    return _Reader(name, frames, wanted).batches(lines, batch_rows)
+
+
+def records_of(part: Slice) -> Iterator[Records]:
+    """The records of a slice that tables are made of, to be unfolded into as many as one likes."""
+    reader, lines = _opened(part, Wanted.rows_of("messages"))
+    return reader.walked(lines, BATCH_ROWS)
+
+
+def records_of_lines(lines: Any, frames: bytes, name: str) -> Iterator[Records]:
+    """The same from frames in memory."""
+    return _Reader(name, frames, Wanted.rows_of("messages")).walked(lines, BATCH_ROWS)
 
 
 def _pieces(lines: Any) -> Iterator[Any]:
@@ -108,6 +121,19 @@ def _pieces(lines: Any) -> Iterator[Any]:
         start = end
 
 
+def _distinct(numbers: Any) -> tuple[list[int], Any]:
+    """The distinct numbers, and for each place which of them it has. Mostly there is one."""
+    if len(numbers) and (numbers == numbers[0]).all():
+        return [int(numbers[0])], np.zeros(len(numbers), dtype=np.int64)
+    found, codes = np.unique(numbers, return_inverse=True)
+    return found.tolist(), codes
+
+
+def _moments(lines: Any) -> Any:
+    """When they were written."""
+    return pa.array(lines["time"] * 1000).view(HEADER.field("written_at").type)
+
+
 class _Reader:
     """Frames being decoded."""
 
@@ -115,11 +141,27 @@ class _Reader:
         self._name = name
         self._mapped = mapped
         self._bytes: Any = np.frombuffer(mapped, dtype=np.uint8)
+        self._words: Any = self._bytes[: len(self._bytes) // 8 * 8].view("<u8")
         self._buffer = pa.py_buffer(mapped)
         self._wanted = wanted
         self._names: dict[int, str] = {}
         self._checked = -1
         """The newest frame whose checksum was right."""
+
+    def batches(self, lines: Any, batch_rows: int) -> Iterator[Any]:
+        """Arrow batches, of records or of the table that is wanted."""
+        table = self._wanted.table
+        for piece in self._chosen(lines, batch_rows):
+            yield self.batch(piece) if table is None else unfold(self.records(piece), table)
+
+    def walked(self, lines: Any, batch_rows: int) -> Iterator[Records]:
+        """The records themselves, walked."""
+        for piece in self._chosen(lines, batch_rows):
+            yield self.records(piece)
+
+    def _chosen(self, lines: Any, batch_rows: int) -> Iterator[Any]:
+        for start in range(0, len(lines), batch_rows):
+            yield from _pieces(self.choose(np.asarray(lines[start : start + batch_rows])))
 
     def choose(self, lines: Any) -> Any:
         """The lines of messages that are wanted."""
@@ -131,34 +173,32 @@ class _Reader:
             raise CorruptData(f"the index of {self._name} points beyond its end")
         if self._wanted.checks_all:
             self._check_frames(lines)
-        keep = np.isin(lines["kind"], _MESSAGE_KINDS)
+        keep = _IS_MESSAGE[lines["kind"]]
         if self._wanted.written_from_ms:
             keep &= lines["time"] >= self._wanted.written_from_ms
-        numbers, first_lines = np.unique(lines["topic"], return_index=True)
-        for number, line in zip(numbers.tolist(), first_lines.tolist(), strict=True):
+        numbers, codes = _distinct(lines["topic"])
+        for place, number in enumerate(numbers):
             if number not in self._names:
-                self._names[number] = self._topic_at(int(lines["frame"][line]))
+                self._names[number] = self._topic_at(int(lines["frame"][np.argmax(codes == place)]))
         if self._wanted.topics is not None:
-            keep &= np.isin(
-                lines["topic"], [number for number, name in self._names.items() if name in self._wanted.topics]
-            )
+            keep &= np.array([self._names[number] in self._wanted.topics for number in numbers], dtype=bool)[codes]
         if self._wanted.table in ("deliveries", "traces"):
             # Ledgers and traces have no number, and everything else that says something has one.
             keep &= lines["message_id"] == 0
-        chosen = lines[keep]
+        chosen = lines if keep.all() else lines[keep]
         if self._wanted.is_full and not self._wanted.checks_all:
             self._check_frames(chosen)
         return chosen
 
     def batch(self, lines: Any) -> Any:
         """These lines as one Arrow batch."""
-        numbers, codes = np.unique(lines["topic"], return_inverse=True)
+        numbers, codes = _distinct(lines["topic"])
         columns = [
             pa.array(np.ascontiguousarray(lines["event_id"])),
             pa.array(np.ascontiguousarray(lines["message_id"])),
-            pa.array([self._names[number] for number in numbers.tolist()], pa.string()).take(pa.array(codes)),
+            pa.array([self._names[number] for number in numbers], pa.string()).take(pa.array(codes)),
             pa.array(lines["kind"].astype(np.int32)),
-            pa.array(lines["time"] * 1000).cast(HEADER.field("written_at").type),
+            _moments(lines),
             pa.array(np.ascontiguousarray(lines["key"]).view(np.int64)),
             pa.array(lines["length"].astype(np.int32)),
         ]
@@ -166,34 +206,63 @@ class _Reader:
             columns += self._contents(lines)
         return pa.RecordBatch.from_arrays(columns, schema=FULL if self._wanted.is_full else HEADER)
 
-    def _contents(self, lines: Any) -> list[Any]:
-        """Keys and bodies, by offsets into the file."""
+    def records(self, lines: Any) -> Records:
+        """These lines as records, where they lie in the file: nothing is copied."""
+        _, _, body, end = self._places(lines)
+        # The window begins with a whole word before the first body; it is copied if the file ends behind the last.
+        first, last = (int(body[0]) - 1) & ~7, int(end[-1]) + PADDING
+        window = self._bytes[first:last]
+        if first + len(window) < last:
+            window = np.concatenate([window, np.zeros(last - first - len(window), np.uint8)])
+        return Records(
+            np.ascontiguousarray(lines["event_id"]),
+            np.ascontiguousarray(lines["message_id"]),
+            _moments(lines),
+            pa.array(lines["length"].astype(np.int32)),
+            window,
+            body - first,
+            end - first,
+        )
+
+    def _places(self, lines: Any) -> tuple[Any, Any, Any, Any]:
+        """Where the key and the body of each message begin and end."""
         position = lines["position"].astype(np.int64)
         end = position + lines["length"]
-        headers = self._u32(position + 4)
-        wrong = np.flatnonzero(self._u32(position) + np.int64(MESSAGE_HEADER_BYTES) != lines["length"])
+        size, headers = self._u32(position)
+        wrong = np.flatnonzero(size + np.int64(MESSAGE_HEADER_BYTES) != lines["length"])
         if len(wrong):
             raise CorruptData(f"{self._name} byte {position[wrong[0]]}: the index names a message, and none is here")
         body = position + MESSAGE_HEADER_BYTES
-        key_start, key_end = body.copy(), body.copy()
-        numbered = np.flatnonzero(lines["kind"] == Kind.APPEND)
-        if len(numbered):
+        is_numbered = lines["kind"] == Kind.APPEND
+        if is_numbered.all():
+            key_start = position + _KEY_AT
+            body = key_end = key_start + self._u32(position + _KEY_LENGTH_AT)[0]
+        else:
+            key_start, key_end = body.copy(), body.copy()
+            numbered = np.flatnonzero(is_numbered)
             key_start[numbered] = position[numbered] + _KEY_AT
-            key_end[numbered] = key_start[numbered] + self._u32(position[numbered] + _KEY_LENGTH_AT)
+            key_end[numbered] = key_start[numbered] + self._u32(position[numbered] + _KEY_LENGTH_AT)[0]
             body[numbered] = key_end[numbered]
-        plain_headers = np.where(lines["kind"] == Kind.APPEND, 2, 0)
-        for row in np.flatnonzero(headers != plain_headers).tolist():
+        unusual = np.flatnonzero(headers != np.where(is_numbered, 2, 0)).tolist()
+        if unusual:
+            body = body.copy()
+        for row in unusual:
             body[row] = self._body_at(int(position[row]), int(headers[row]))
         if ((key_end > body) | (body > end)).any():
             raise CorruptData(f"{self._name}: a message between bytes {position[0]} and {end[-1]} has wrong lengths")
+        return key_start, key_end, body, end
+
+    def _contents(self, lines: Any) -> list[Any]:
+        """Keys and bodies, by offsets into the file."""
+        key_start, key_end, body, end = self._places(lines)
         base = int(key_start[0])
         offsets = np.empty(4 * len(lines) + 1, dtype=np.int32)
         for place, values in enumerate((key_start, key_end, body, end)):
-            offsets[place:-1:4] = values - base
+            np.subtract(values, base, out=offsets[place:-1:4], casting="unsafe")
         offsets[-1] = offsets[-2]
         region = self._buffer.slice(base, int(end[-1]) - base)
         array = pa.Array.from_buffers(pa.binary(), 4 * len(lines), [None, pa.py_buffer(offsets), region])
-        rows = np.arange(len(lines), dtype=np.int64) * 4
+        rows = np.arange(0, 4 * len(lines), 4, dtype=np.int32)
         return [array.take(pa.array(rows)), array.take(pa.array(rows + 2))]
 
     def _check_frames(self, lines: Any) -> None:
@@ -222,9 +291,16 @@ class _Reader:
             raise CorruptData(f"{self._name} byte {frame}: no record begins here")
         return line[4].decode(errors="replace")
 
-    def _u32(self, at: Any) -> Any:
-        """The unsigned 32-bit numbers at these bytes."""
-        return self._bytes[at[:, None] + _FOUR].view("<u4")[:, 0].astype(np.int64)
+    def _u32(self, at: Any) -> tuple[Any, Any]:
+        """The unsigned 32-bit numbers at these bytes, and those behind them."""
+        place, shift = at >> 3, ((at & 7) << 3).astype(np.uint64)
+        if len(at) and int(place.max()) + 1 >= len(self._words):
+            # At the very end of the file there may be no second word.
+            found = self._bytes[np.minimum(at[:, None] + _EIGHT, len(self._bytes) - 1)].view("<u4").astype(np.int64)
+            return found[:, 0], found[:, 1]
+        # Two aligned words hold the eight bytes; gathering them unaligned would make numpy copy the whole file.
+        pair = (self._words[place] >> shift) | (self._words[place + 1] << (np.uint64(63) - shift) << np.uint64(1))
+        return (pair & _LOW_HALF).view(np.int64), (pair >> np.uint64(32)).view(np.int64)
 
     def _body_at(self, position: int, headers: int) -> int:
         """Where the body begins behind headers of a publisher's own."""

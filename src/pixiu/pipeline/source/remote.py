@@ -18,7 +18,7 @@ from pixiu.machines.queue_wire.follow import FollowReader, FramesSent, StateTold
 from pixiu.machines.queue_wire.requests import encode_follow
 from pixiu.machines.queue_wire.streams import Refused
 from pixiu.model.errors import ConfigError, CorruptData, Gone, Unavailable
-from pixiu.pipeline.source.decode import Wanted, decode_lines
+from pixiu.pipeline.source.decode import Wanted, decode_lines, records_of_lines
 from pixiu.pipeline.source.journal import SLICE_ROWS, End
 from pixiu.pipeline.source.schema import ENTRY
 from pixiu.queue.client import BlockingClient
@@ -28,7 +28,9 @@ from pixiu.queue.segment import entries_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["RemoteLog", "RemoteSlice", "decode_remote"]
+    from pixiu.pipeline.records.unfold import Records
+
+__all__ = ["RemoteLog", "RemoteSlice", "decode_remote", "records_of_remote"]
 
 SILENCE_SECONDS = 30.0
 RECEIVE_BYTES = 2**20
@@ -41,7 +43,6 @@ class RemoteSlice:
     """Some event ids of a server's log: what one partition reads."""
 
     server: str
-    node_key: str | None
     after: int
     through: int
     epoch: int
@@ -50,12 +51,11 @@ class RemoteSlice:
 class RemoteLog:
     """The log of the leader at ``HOST:PORT``."""
 
-    def __init__(self, server: str, node_key: str | None) -> None:
+    def __init__(self, server: str) -> None:
         host, _, port = server.rpartition(":")
         if not host or not port.isdecimal():
             raise ConfigError(f"option server is HOST:PORT of a queue, not {server!r}")
         self._server = server
-        self._node_key = node_key
 
     def end(self) -> End:
         """How far the leader has committed."""
@@ -88,13 +88,25 @@ class RemoteLog:
             return []
         epoch = self._hello()[1]
         return [
-            RemoteSlice(self._server, self._node_key, start, min(start + rows_max, through), epoch)
+            RemoteSlice(self._server, start, min(start + rows_max, through), epoch)
             for start in range(after, through, rows_max)
         ]
 
 
 def decode_remote(part: RemoteSlice, wanted: Wanted) -> Iterator[Any]:
     """The messages of a slice in the order of their event ids."""
+    for lines, frames in _pieces(part):
+        yield from decode_lines(lines, frames, wanted, part.server)
+
+
+def records_of_remote(part: RemoteSlice) -> Iterator[Records]:
+    """The records of a slice that tables are made of."""
+    for lines, frames in _pieces(part):
+        yield from records_of_lines(lines, frames, part.server)
+
+
+def _pieces(part: RemoteSlice) -> Iterator[tuple[Any, bytes]]:
+    """The frames of a slice as they come, with an index of what is wanted of them."""
     begin, step = part.after, RECORD_EVENTS
     while True:
         expected: int | None = None
@@ -108,7 +120,7 @@ def decode_remote(part: RemoteSlice, wanted: Wanted) -> Iterator[Any]:
             expected = int(lines["event_id"][-1]) + 1
             inside = (lines["event_id"] > part.after) & (lines["event_id"] <= part.through)
             if inside.any():
-                yield from decode_lines(lines[inside], frames, wanted, part.server)
+                yield lines[inside], frames
         else:
             return
         if begin == 0:

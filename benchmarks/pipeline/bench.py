@@ -1,0 +1,171 @@
+"""What every question of the pipeline's benchmark needs: a log, a session, a clock, the memory of a process tree."""
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from benchmarks.pipeline.logs import make_log
+from pixiu.pipeline.runner import Pipeline
+from pixiu.pipeline.session import open_session
+from pixiu.pipeline.source.journal import JournalFolder
+
+__all__ = ["COLUMNS", "Bench", "Cost"]
+
+TICKS = os.sysconf("SC_CLK_TCK")
+SAMPLE_SECONDS = 0.3
+COLUMNS = ["job", "rows", "CPU s per million", "wall s", "K rows/s", "load before"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What some work took."""
+
+    rows: int
+    cpu: float
+    wall: float
+    load: float
+
+    @property
+    def cpu_per_million(self) -> float:
+        """CPU seconds per million rows: the number to trust on a busy machine."""
+        return self.cpu * 1e6 / self.rows
+
+    def row(self, name: str) -> list[str]:
+        """As a line of a table."""
+        rate = f"{self.rows / self.wall / 1000:,.0f}"
+        return [name, f"{self.rows:,}", f"{self.cpu_per_million:.2f}", f"{self.wall:.1f}", rate, f"{self.load:.1f}"]
+
+
+@dataclass(slots=True)
+class Tree:
+    """This process and everything below it."""
+
+    def pids(self) -> list[int]:
+        """All of them, now."""
+        return list(_tree())
+
+    def cpu_seconds(self) -> float:
+        """CPU of all, the dead that were waited for included."""
+        return sum(_tree().values()) / TICKS
+
+    def memory_bytes(self) -> int:
+        """What all of them hold; pages that several share count once."""
+        total = 0
+        for pid in self.pids():
+            try:
+                lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            except OSError:
+                continue
+            total += next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
+        return total
+
+
+def _tree() -> dict[int, int]:
+    """Ticks by process id."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(fields[1])
+            ticks[int(entry.name)] = sum(map(int, fields[11:15]))
+    ours = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    return {pid: ticks.get(pid, 0) for pid in ours}
+
+
+@dataclass(slots=True)
+class Peak:
+    """The most memory that was seen."""
+
+    bytes: int = 0
+
+
+@dataclass
+class Bench:
+    """One run."""
+
+    root: Path
+    console: Console
+    rows: int
+    is_quick: bool = False
+    log: Path | None = None
+    tree: Tree = field(default_factory=Tree)
+
+    @property
+    def news(self) -> int:
+        """Events of the minute that comes on top."""
+        return min(20_000, self.rows // 10)
+
+    @cached_property
+    def data(self) -> Path:
+        """A data directory with the log: so many messages, and a minute's more."""
+        path = self.log or self.root / "data"
+        self.console.print(f"making {self.rows + self.news:,} records", highlight=False)
+        make_log(path, self.rows + self.news)
+        return path
+
+    @cached_property
+    def end(self) -> int:
+        """The log's last event."""
+        return JournalFolder(self.data).end().event_id
+
+    @cached_property
+    def spark(self) -> Any:
+        """The session that all questions share, but those that are about sessions."""
+        return open_session(self.root / "work", spark_url="local[2]")
+
+    def another(self, name: str) -> Path:
+        """The same log in a data directory of its own, so with a lake of its own."""
+        path = self.root / name
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir()
+        (path / "queue").symlink_to(self.data.resolve() / "queue")
+        return path
+
+    def pipeline(self, data: Path) -> Pipeline:
+        """The pipeline of a data directory, in the shared session."""
+        return Pipeline(data, lambda: self.spark)
+
+    def measure(self, rows: int, work: Callable[[], Any], *, warm: Callable[[], Any] | None = None) -> Cost:
+        """Warm up with ``warm``, or with the work itself, then measure it once."""
+        (warm or work)()
+        load = os.getloadavg()[0]
+        cpu, wall = self.tree.cpu_seconds(), time.perf_counter()
+        work()
+        return Cost(rows, self.tree.cpu_seconds() - cpu, time.perf_counter() - wall, load)
+
+    @contextmanager
+    def watched(self) -> Iterator[Peak]:
+        """The most memory that this process and those below it hold meanwhile."""
+        peak, stopped = Peak(), threading.Event()
+
+        def watch() -> None:
+            while not stopped.wait(SAMPLE_SECONDS):
+                peak.bytes = max(peak.bytes, self.tree.memory_bytes())
+
+        thread = threading.Thread(target=watch, daemon=True)
+        thread.start()
+        try:
+            yield peak
+        finally:
+            stopped.set()
+            thread.join()
+
+    def close(self) -> None:
+        """End the session, if one was opened."""
+        if "spark" in self.__dict__:
+            self.spark.stop()
