@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
 from pixiu.api.answers import json_answer
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
     from pixiu.api.bridge import Bridge
     from pixiu.im.draft import Actor, Params
 
-__all__ = ["AdminRoutes"]
+__all__ = ["CUT_PATH", "AdminRoutes"]
 
 log = logging.getLogger(__name__)
 
+CUT_PATH = "/v1/admin/cut"
 ROWS_MAX = 1000
 ROWS = 100
 TAIL_MAX = 200
@@ -33,7 +35,7 @@ TOPIC_NAME_BYTES_MAX = 128
 
 
 class AdminRoutes:
-    """Numbers, sessions, dead letters, scheduled sends, topics, the audit."""
+    """Numbers, sessions, dead letters, scheduled sends, topics, the audit, the pipeline."""
 
     def __init__(self, bridge: Bridge, administration: Administration, *, bytes_max: int) -> None:
         self._bridge = bridge
@@ -54,6 +56,9 @@ class AdminRoutes:
             # A topic's name may hold a slash.
             Route("/v1/admin/topics/{name:path}/tail", self._tail, methods=["GET"]),
             Route("/v1/admin/audit", self._audit, methods=["GET"]),
+            Route(CUT_PATH, self._cut, methods=["GET"]),
+            Route("/v1/admin/pipeline", self._pipeline, methods=["GET"]),
+            Route("/v1/admin/pipeline/report", self._pipeline_report, methods=["GET"]),
         ]
 
     async def _admin(self, request: Request) -> Actor:
@@ -126,6 +131,22 @@ class AdminRoutes:
             return json_answer(await self._administration.audit(at_least, before))
         finally:
             self._is_auditing = False
+
+    async def _cut(self, request: Request) -> Response:
+        await self._admin(request)
+        _query(request)
+        lines = await self._administration.cut()
+        return StreamingResponse(lines, media_type="application/x-ndjson")
+
+    async def _pipeline(self, request: Request) -> Response:
+        await self._admin(request)
+        _query(request)
+        return json_answer(self._administration.pipeline())
+
+    async def _pipeline_report(self, request: Request) -> Response:
+        await self._admin(request)
+        _query(request)
+        return json_answer(await self._administration.pipeline_report())
 
 
 def _page(request: Request, *more: str) -> tuple[Params, int, int]:

@@ -40,6 +40,9 @@ Gateways = Annotated[
     typer.Option(metavar="N", help="Processes that hold the clients' connections; 0 is this one.  [default: 0]"),
 ]
 Event = Annotated[int, typer.Option(metavar="N", min=0, help="With --follow: the last event id that is here already.")]
+NoPipeline = Annotated[
+    bool, typer.Option("--no-pipeline", help="Make no tables and charts beside it (setting pipeline.enabled).")
+]
 
 
 @app.command()
@@ -54,12 +57,14 @@ def serve(
     gateways: Gateways = None,
     follow: Follow = None,
     event: Event = 0,
+    no_pipeline: NoPipeline = False,
     config: Config = None,
     assignments: Assignments = None,
 ) -> None:
     """Start Pixiu: the queue, messaging over WebSocket and HTTP, health and metrics."""
     options = {
         "http.port": port, "queue.port": queue_port, "journal.flush": flush, "gateway.processes": gateways,
+        "pipeline.enabled": False if no_pipeline else None,
     }  # fmt: skip
     settings = read_settings(config, options, assignments or [])
     raise typer.Exit(run_server(settings, data=data, dev=dev, http=True, follow=follow, follow_event=event))

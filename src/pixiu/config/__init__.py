@@ -20,6 +20,7 @@ from typing import get_type_hints
 
 from pixiu.config.gateway import GatewaySettings
 from pixiu.config.messaging import CarrierSettings, HornSettings, InboxSettings, MessagingSettings
+from pixiu.config.pipeline import PipelineSettings
 from pixiu.config.process import HttpSettings, LogSettings
 from pixiu.config.queue import (
     DelaySettings,
@@ -46,6 +47,7 @@ __all__ = [
     "LifetimeSettings",
     "LogSettings",
     "MessagingSettings",
+    "PipelineSettings",
     "QueueSettings",
     "ReplicationSettings",
     "RoomSettings",
@@ -81,6 +83,7 @@ class Settings:
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
     rooms: RoomSettings = field(default_factory=RoomSettings)
     security: SecuritySettings = field(default_factory=SecuritySettings)
+    pipeline: PipelineSettings = field(default_factory=PipelineSettings)
 
 
 def sections() -> dict[str, type[Section]]:

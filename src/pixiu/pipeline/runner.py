@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pixiu.model.errors import ConfigError, Unavailable
 from pixiu.pipeline.cut import rows_of_cut, take_cut_of
 from pixiu.pipeline.jobs import audit, marts
-from pixiu.pipeline.lake.compaction import Compacted, compact, read_table
+from pixiu.pipeline.lake.compaction import Compacted, compact, gather, read_table
 from pixiu.pipeline.lake.feed import Feed, Progress
 from pixiu.pipeline.lake.lock import LakeLock
 from pixiu.pipeline.lake.place import Place
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["EVERY_JOBS", "JOBS", "Pipeline"]
+    from pixiu.roles.carrier.audit import Cut
+
+__all__ = ["EVERY_JOBS", "HANDED_DAYS", "JOBS", "Pipeline", "mart_rows"]
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +54,12 @@ class Pipeline:
         warn: Callable[[str], object] = log.warning,
         reached: Callable[[str], object] = lambda point: None,
         rows_per_trigger: int = ROWS_PER_TRIGGER,
+        take_cut: Callable[[Path], Cut] = take_cut_of,
     ) -> None:
-        """``spark`` is called once, when it is first needed: a lake that is in use is refused before Spark starts."""
+        """``spark`` is called once, when it is first needed: a lake that is in use is refused before Spark starts.
+
+        ``take_cut`` says what waits in the stores of a data directory.
+        """
         # Spark's own processes need not share our working directory.
         self.place = Place(data.resolve())
         self.log = JournalFolder(self.place.data, index_folder=self.place.index)
@@ -64,6 +70,7 @@ class Pipeline:
         self._warn = warn
         self._reached = reached
         self._rows_per_trigger = rows_per_trigger
+        self._take_cut = take_cut
 
     def __enter__(self) -> Self:
         return self
@@ -135,22 +142,21 @@ class Pipeline:
         files = [file for file in table.files() if file.event_max is None or file.event_max > after]
         return read_table(self.spark, table, files).where(f"event_id > {after} AND event_id <= {through}")
 
+    def mart(self, name: str) -> LakeTable:
+        """A mart, created if it is new."""
+        return LakeTable(self.place.lake, name, MART_SCHEMAS[name], begins_after=self.log.first_event_id() - 1)
+
     def _mart(self, name: str) -> int:
         """Append what the new events add to a mart."""
-        table = LakeTable(self.place.lake, name, MART_SCHEMAS[name], begins_after=self.log.first_event_id() - 1)
+        table = self.mart(name)
         after, through = table.through, self.held_through()
         if after >= through:
             return 0
+        days = f"noted_at >= (SELECT max(noted_at) FROM {{rows}}) - INTERVAL {HANDED_DAYS} DAYS"
+        whole = read_table(self.spark, self.table("deliveries"))
+        handed = self.spark.sql(f"SELECT * FROM {{rows}} WHERE {days}", rows=whole)
         messages, deliveries, changes = (self._new_rows(each, after, through) for each in LAKE_SCHEMAS)
-        if name == "usage":
-            rows = marts.usage(messages, deliveries, changes)
-        elif name == "heat":
-            rows = marts.heat(messages)
-        else:
-            days = f"noted_at >= (SELECT max(noted_at) FROM {{rows}}) - INTERVAL {HANDED_DAYS} DAYS"
-            whole = read_table(self.spark, self.table("deliveries"))
-            handed = self.spark.sql(f"SELECT * FROM {{rows}} WHERE {days}", rows=whole)
-            rows = marts.latency(messages, deliveries, handed)
+        rows = mart_rows(name, messages, deliveries, changes, handed)
         folder = table.new_folder(f"{through:020d}")
         rows.coalesce(1).write.parquet(str(table.folder / folder))
         self._reached("mart-written")
@@ -162,7 +168,7 @@ class Pipeline:
         """Make the books again, at a cut through the stores if nobody runs on them."""
         cut = None
         try:
-            cut = take_cut_of(self.place.data)
+            cut = self._take_cut(self.place.data)
         except Unavailable as error:
             self._warn(f"the audit counts what should wait, and not what does: {error}")
         through = self.held_through() if cut is None else cut.event_id
@@ -201,4 +207,24 @@ class Pipeline:
             table = self.table(name)
             done.append(compact(lambda: self.spark, table, self.table("changes"), reached=self._reached))
             table.vacuum(vacuum_hours)
+        for name in MART_SCHEMAS:
+            mart = self.mart(name)
+            done.append(gather(lambda: self.spark, mart))
+            mart.vacuum(vacuum_hours)
         return done
+
+    def files_max(self) -> int:
+        """Of the table with the most files, how many."""
+        tables = [*(self.table(name) for name in LAKE_SCHEMAS), *(self.mart(name) for name in MART_SCHEMAS)]
+        return max(len(table.files()) for table in tables)
+
+
+def mart_rows(
+    name: str, messages: DataFrame, deliveries: DataFrame, changes: DataFrame, handed: DataFrame
+) -> DataFrame:
+    """What rows of the archive add to a mart. ``handed``: rows of the ledger in which hand-overs are looked for."""
+    if name == "usage":
+        return marts.usage(messages, deliveries, changes)
+    if name == "heat":
+        return marts.heat(messages)
+    return marts.latency(messages, deliveries, handed)

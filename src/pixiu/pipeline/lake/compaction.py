@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pixiu.pipeline.lake.table import DataFile, LakeTable
 
-__all__ = ["Compacted", "compact", "read_table", "retain"]
+__all__ = ["Compacted", "compact", "gather", "read_table", "retain"]
 
 TARGET_BYTES = 128 * 2**20
 """Files are made about this long; from half of it on they are left alone."""
@@ -91,6 +91,18 @@ def compact(
     reached("during-compaction")
     table.replace(chosen.values(), folder, why="compaction", positions=folded)
     return Compacted(table.name, len(files), len(table.files()), len(chosen))
+
+
+def gather(open_spark: Callable[[], SparkSession], table: LakeTable) -> Compacted:
+    """The files of a mart as one: each run adds a small one. Their rows stay as they are."""
+    table.refresh()
+    files = table.files()
+    if len(files) < 2:
+        return Compacted(table.name, len(files), len(files), 0)
+    folder = table.new_folder("compacted")
+    read_table(open_spark(), table, files).coalesce(1).write.parquet(str(table.folder / folder))
+    table.replace(files, folder, why="compaction")
+    return Compacted(table.name, len(files), len(table.files()), len(files))
 
 
 def _with_recalls(table: LakeTable, changes: LakeTable, files: list[DataFile]) -> list[DataFile]:
