@@ -192,6 +192,40 @@ def status(data: DataOption = DEFAULT_DATA, json: Json = False) -> None:
 
 
 @app.command()
+def report(
+    data: DataOption = DEFAULT_DATA,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a page with charts, whole in one file.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Usage, latency, heat and audit, as the tables have them. Needs no Java."""
+    if html is not None and json:
+        raise ConfigError("say one of --html and --json")
+    _require_log(data)
+    from pixiu.pipeline.session import require_packages
+
+    require_packages()
+    from pixiu.pipeline.report.gather import gather
+
+    found = gather(data)
+    if json:
+        print_json(found)
+    elif html is not None:
+        from pixiu.pipeline.report.page import report_page
+
+        try:
+            html.write_text(report_page(found), encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"cannot write {html}: {error.strerror or error}") from error
+        print(f"wrote {html}")
+    else:
+        from pixiu.pipeline.report.text import report_text
+
+        print(report_text(found))
+
+
+@app.command()
 def compact(
     data: DataOption = DEFAULT_DATA,
     spark_url: SparkUrl = "local[*]",
