@@ -85,7 +85,7 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
 
 
 def _start_node(folder: Path, port: int) -> tuple[subprocess.Popen[str], str]:
-    words = [sys.executable, "-m", "pixiu", "serve", "--dev", "--data", str(folder)]
+    words = [sys.executable, "-m", "pixiu", "serve", "--dev", "--no-pipeline", "--data", str(folder)]
     words += ["--port", str(port), "--queue-port", "0", "--set", "log.level=warning"]
     node = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert node.stdout is not None

@@ -60,5 +60,5 @@ class Administration(Protocol):
         ...
 
     async def pipeline_report(self) -> Answer:
-        """What its tables say; raises ``Unavailable`` with what to do where that cannot be."""
+        """What its tables say: ``empty`` if there are none yet, ``problem`` if they cannot be read."""
         ...

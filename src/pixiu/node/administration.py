@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from msgspec.json import encode
 
 from pixiu.config import Settings
-from pixiu.model.errors import Unavailable
 from pixiu.node.letters import letter_view, scheduled_view
 from pixiu.node.stats import Doors, Stats
 from pixiu.node.stopped import open_store
@@ -144,7 +143,7 @@ class NodeAdministration:
     async def pipeline_report(self) -> Answer:
         """What the tables say."""
         if self._lake_report is None:
-            raise Unavailable("a node inside a program reads no tables; ask with: pixiu pipeline report")
+            return {"problem": "a node inside a program reads no tables; ask with: pixiu pipeline report"}
         return await self._lake_report.read()
 
 

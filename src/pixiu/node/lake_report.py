@@ -11,7 +11,6 @@ import contextlib
 import json
 from typing import TYPE_CHECKING
 
-from pixiu.model.errors import Unavailable
 from pixiu.runtime.process import own_command
 
 if TYPE_CHECKING:
@@ -43,7 +42,9 @@ class LakeReport:
         self._asking: asyncio.Task[Answer] | None = None
 
     async def read(self) -> Answer:
-        """The newest. Raises ``Unavailable`` with what to do."""
+        """The newest: ``empty`` where there are no tables yet, ``problem`` where they cannot be read."""
+        if not (self._root / "pipeline" / "lake").is_dir():
+            return {"empty": True}
         age_us = self._clock.monotonic_us() - self._kept_us
         if self._kept is not None and age_us < STALE_US and (age_us < KEPT_US or self._versions() == self._kept_of):
             return self._kept
@@ -66,19 +67,21 @@ class LakeReport:
         try:
             process = await asyncio.create_subprocess_exec(*words, stdin=nothing, stdout=pipe, stderr=pipe)
         except OSError as error:
-            raise Unavailable(f"the report could not be made: {error.strerror or error}") from error
+            return {"problem": f"the report could not be made: {error.strerror or error}"}
         try:
             async with asyncio.timeout(REPORT_SECONDS):
                 said, complaint = await process.communicate()
         except TimeoutError:
-            raise Unavailable(f"the report took more than {REPORT_SECONDS:g} s", retry_after_ms=60_000) from None
+            return {"problem": f"the report took more than {REPORT_SECONDS:g} s"}
         finally:
             if process.returncode is None:
                 process.kill()
-        lines = complaint.decode(errors="replace").splitlines()
+        found: Answer
         if process.returncode or len(said) > ANSWER_BYTES_MAX:
+            lines = complaint.decode(errors="replace").splitlines()
             ours = [line.removeprefix("pixiu: ") for line in lines if line.startswith("pixiu: ")]
-            raise Unavailable(ours[-1] if ours else f"the report ended with code {process.returncode}")
-        self._kept, self._kept_of, self._kept_us = json.loads(said), versions, self._clock.monotonic_us()
-        assert self._kept is not None
-        return self._kept
+            found = {"problem": ours[-1] if ours else f"the report ended with code {process.returncode}"}
+        else:
+            found = json.loads(said)
+        self._kept, self._kept_of, self._kept_us = found, versions, self._clock.monotonic_us()
+        return found

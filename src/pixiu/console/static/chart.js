@@ -39,7 +39,7 @@ function options({ series, format, log, filled }, width, height, onCursor) {
     series: [
       {},
       ...series.map(({ label, colour }, index) => ({
-        label, stroke: token(colour), width: 2, spanGaps: true, points: { show: false },
+        label, stroke: token(colour), width: 2, spanGaps: true, points: { show: (plot) => plot.data[0].length < 2 }, // of one value there is no line
         fill: filled && index === 0 ? token(colour) + TINTS.toString(16) : undefined,
       })),
     ],

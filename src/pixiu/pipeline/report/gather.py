@@ -116,7 +116,8 @@ def _usage(asked: _Asked) -> dict[str, Any]:
     kinds = asked.rows(
         f"""
         SELECT kind, CAST(sum(messages) AS BIGINT) AS messages FROM lake_usage
-        WHERE what = 'sent' AND day > {last} - INTERVAL 30 DAY GROUP BY kind ORDER BY messages DESC, kind LIMIT {KINDS_MAX}
+        WHERE what = 'sent' AND day > {last} - INTERVAL 30 DAY
+        GROUP BY kind ORDER BY messages DESC, kind LIMIT {KINDS_MAX}
         """
     )
     places = asked.rows(
@@ -215,7 +216,8 @@ def _latency(asked: _Asked) -> dict[str, Any]:
 def _told(rows: Rows) -> dict[str, Any]:
     """Some rows of latency as one."""
     messages = sum(row["messages"] for row in rows)
-    percentiles = quantiles((row["sketch"] for row in rows if row["sketch"]), (0.5, 0.9, 0.99)) or [None] * 3
+    found = quantiles((row["sketch"] for row in rows if row["sketch"]), (0.5, 0.9, 0.99))
+    percentiles: list[int | None] = [*found] or [None, None, None]
     return {
         "messages": messages,
         "share_in_time": round(sum(row["in_time"] for row in rows) / messages, 6) if messages else None,

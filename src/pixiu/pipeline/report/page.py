@@ -35,7 +35,8 @@ section { background: var(--panel); border: 1px solid var(--line); border-radius
 .scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-size: .85rem; }
 th, td { text-align: left; padding: 6px 10px 6px 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
 th { color: var(--ink-2); font-weight: 550; } .r { text-align: right; font-variant-numeric: tabular-nums; }
-figure { margin: 0; } figcaption { display: flex; flex-wrap: wrap; gap: 4px 16px; font-size: .8rem; color: var(--ink-2); }
+figure { margin: 0; }
+figcaption { display: flex; flex-wrap: wrap; gap: 4px 16px; font-size: .8rem; color: var(--ink-2); }
 .key i { display: inline-block; width: 9px; height: 9px; border-radius: 3px; margin-right: 6px; }
 .c1 { background: var(--chart-1); } .c2 { background: var(--chart-2); } .c3 { background: var(--chart-3); }
 .c4 { background: var(--chart-4); }
@@ -65,7 +66,8 @@ def report_page(found: dict[str, Any]) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>Pixiu pipeline, {made}</title><style>{_STYLE}</style></head><body><main>{''.join(parts)}</main></body></html>\n"
+        f"<title>Pixiu pipeline, {made}</title><style>{_STYLE}</style></head>"
+        f"<body><main>{''.join(parts)}</main></body></html>\n"
     )
 
 
@@ -92,15 +94,16 @@ def _usage(usage: dict[str, Any]) -> str:
         [tuple(day[name] for name in ("day", "active", "new", "returning", "messages", "acked", "devices"))
          for day in reversed(days[-14:])],
     )  # fmt: skip
-    cards = [
-        _section("Active people by day", bars("Active people by day", [(day["day"][5:], day["active"]) for day in days])),
-        _section("Messages by day", bars("Messages by day", [(day["day"][5:], day["messages"]) for day in days])),
-        _section("Messages by kind", bars("Messages by kind", [(row["kind"], row["messages"]) for row in usage["kinds"]])),
-        _section("People by platform", bars("People by platform", [(row["platform"] or "–", row["users"]) for row in usage["platforms"]])),
-        _section("Active people by month", bars("Active people by month", [(row["month"], row["active"]) for row in usage["months"]])),
-        _section("New people who come back, by days since",
-                 bars("Retention", [(str(row["after_days"]), row["share"] * 100) for row in usage["retention"]], show="{:.0f} %".format)),
-    ]  # fmt: skip
+    shown = {
+        "Active people by day": [(day["day"][5:], day["active"]) for day in days],
+        "Messages by day": [(day["day"][5:], day["messages"]) for day in days],
+        "Messages by kind": [(row["kind"], row["messages"]) for row in usage["kinds"]],
+        "People by platform": [(row["platform"] or "–", row["users"]) for row in usage["platforms"]],
+        "Active people by month": [(row["month"], row["active"]) for row in usage["months"]],
+    }
+    cards = [_section(title, bars(title, columns)) for title, columns in shown.items() if columns]
+    again = [(str(row["after_days"]), row["share"] * 100) for row in usage["retention"]]
+    cards.append(_section("New people who come back, by days since", bars("Retention", again, show="{:.0f} %".format)))
     return f'<div class="two">{"".join(cards)}</div>{_section("Days", people)}'
 
 
@@ -109,9 +112,8 @@ def _latency(latency: dict[str, Any]) -> str:
         return _section("Latency", "<p>Nothing was measured yet.</p>")
     times = latency["minutes"]
     within = latency["within_ms"]
-    p99 = lines(
-        "99th percentile by hop", times, [(each["hop"], each["p99"]) for each in latency["series"]], show="{:,.0f} ms".format
-    )  # fmt: skip
+    by_hop = [(each["hop"], each["p99"]) for each in latency["series"]]
+    p99 = lines("99th percentile by hop", times, by_hop, show="{:,.0f} ms".format)
     share = lines(
         f"Share within {within} ms", times,
         [(each["hop"], [None if value is None else value * 100 for value in each["share_in_time"]])
@@ -124,10 +126,8 @@ def _latency(latency: dict[str, Any]) -> str:
         for each in latency["links"]
     ]  # fmt: skip
     table = _table(("hop", "link", "samples", "p50", "p90", "p99", "max", f"≤ {within} ms"), rows)
-    return (
-        f'<div class="two">{_section("Latency, 99th percentile", p99)}{_section(f"Share within {within} ms", share)}</div>'
-        + _section("Links", table)
-    )
+    charts = _section("Latency, 99th percentile", p99) + _section(f"Share within {within} ms", share)
+    return f'<div class="two">{charts}</div>' + _section("Links", table)
 
 
 def _heat(heat: dict[str, Any]) -> str:
@@ -153,8 +153,9 @@ def _audit(audit: dict[str, Any] | None) -> str:
         return _section("Audit", "<p>No audit yet; make one with: pixiu pipeline run audit --once</p>")
     tone = {True: "good", False: "bad", None: ""}[audit["balanced"]]
     text = f'<div class="verdict">{escape(verdict(audit))}</div>'
-    text += f"<p>through event {int(audit['through']):,}; {audit['inboxes']:,} inboxes, {audit['resent'] or 0:,} sent again, "
-    text += f"{audit['reordered'] or 0:,} out of order, {audit['late'] or 0:,} late</p>"
+    text += f"<p>through event {int(audit['through']):,}; {audit['inboxes']:,} inboxes, "
+    text += f"{audit['resent'] or 0:,} sent again, {audit['reordered'] or 0:,} out of order, "
+    text += f"{audit['late'] or 0:,} late</p>"
     if audit["findings"]:
         names = ("finding", "message_id", "user_name", "platform", "reason")
         text += _table(names, [tuple(row[name] for name in names) for row in audit["findings"]])
@@ -179,9 +180,7 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
         cells = []
         for cell in row:
             shown = "–" if cell is None else f"{cell:,}" if isinstance(cell, int) else str(cell)
-            right = (
-                ' class="r"' if (shown[:1].isdigit() and not isinstance(cell, str | None)) or _is_measure(shown) else ""
-            )
+            right = ' class="r"' if isinstance(cell, int) or _is_measure(shown) else ""
             cells.append(f"<td{right}>{escape(shown)}</td>")
         body.append(f"<tr>{''.join(cells)}</tr>")
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)

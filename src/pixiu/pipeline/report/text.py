@@ -115,8 +115,9 @@ def verdict(audit: dict[str, Any]) -> str:
     if audit["intended"] is None:
         return "there is nothing to balance yet"
     if audit["balanced"] is None:
-        counts = "intended {intended:,}, acked {acked:,}, should wait {expected_waiting:,}, expired {expired:,}, dead {dead:,}"
-        return counts.format_map(audit) + "; nobody has looked into the stores"
+        counts = "intended {intended:,}, acked {acked:,}, should wait {expected_waiting:,}"
+        counts += ", expired {expired:,}, dead {dead:,}; nobody has looked into the stores"
+        return counts.format_map(audit)
     counts = "intended {intended:,} = acked {acked:,} + waiting {waiting:,} + expired {expired:,} + dead {dead:,}"
     told = "balanced" if audit["balanced"] else "NOT balanced ({lost:,} lost, {duplicates:,} twice)".format_map(audit)
     return f"{told}: {counts.format_map(audit)}"
