@@ -53,7 +53,7 @@ def serving(data: Path, *arguments: str, command: Sequence[str] = ()) -> Iterato
     command = command or [sys.executable, "-m", "pixiu"]
     ports = ["--port", "0", "--queue-port", "0"]
     process = subprocess.Popen(
-        [*command, "serve", "--data", str(data), *ports, *arguments], stdout=subprocess.PIPE, text=True
+        [*command, "serve", "--no-pipeline", "--data", str(data), *ports, *arguments], stdout=subprocess.PIPE, text=True
     )
     watchdog = threading.Timer(30, process.kill)
     watchdog.start()

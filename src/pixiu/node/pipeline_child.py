@@ -177,7 +177,7 @@ class PipelineChild:
     def _failed(self, what: str, code: int) -> None:
         self.state = "failed"
         if not self.reason:
-            self.reason = f"{what} with code {code}"
+            self.reason = f"{what} with code {code}" if code > 0 else f"{what} by signal {-code}"
         if not self._must_end():
             log.warning("pipeline does not run", extra={"reason": self.reason})
 
@@ -230,7 +230,7 @@ class PipelineChild:
     def _complained(self, line: str, problems: list[str]) -> None:
         """What it says in our words goes to the log; what Spark says beside it, only for those who look closely."""
         is_ours = line.startswith("pixiu: ")
-        if is_ours or not problems:
+        if is_ours:
             problems[:] = [line.removeprefix("pixiu: ")[:REASON_MAX]]
         self._said += 1
         if self._said <= SAID_MAX and is_ours and self.state not in ("starting", "installing"):
