@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 __all__ = ["bars", "heat_map", "lines"]
 
 WIDTH, HEIGHT = 640, 220
-LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 26
-LABELS_LEFT = 170
+LEFT, RIGHT, TOP, BOTTOM = 62, 12, 12, 26
+MAP_WIDTH = 1080
+LABELS_LEFT = 190
 ROW = 20
 GRID_LINES = 4
 
@@ -79,7 +80,7 @@ def bars(label: str, columns: Sequence[tuple[str, float]], *, show: Callable[[fl
 
 def heat_map(label: str, times: Sequence[int], rows: Sequence[tuple[str, Sequence[int]]]) -> str:
     """A line per room, a cell per step, darker where more was said."""
-    inner = WIDTH - LABELS_LEFT - RIGHT
+    inner = MAP_WIDTH - LABELS_LEFT - RIGHT
     height = TOP + ROW * len(rows) + BOTTOM
     wide = inner / max(len(times), 1)
     most = max((value for _, values in rows for value in values), default=0) or 1
@@ -98,9 +99,9 @@ def heat_map(label: str, times: Sequence[int], rows: Sequence[tuple[str, Sequenc
     if times:
         parts += [
             _text(LABELS_LEFT, height - 8, clock(times[0])),
-            _text(WIDTH - RIGHT, height - 8, clock(times[-1]), "end"),
+            _text(MAP_WIDTH - RIGHT, height - 8, clock(times[-1]), "end"),
         ]
-    return f"<figure>{_svg(label, height, ''.join(parts))}</figure>"
+    return f"<figure>{_svg(label, height, ''.join(parts), MAP_WIDTH)}</figure>"
 
 
 # Parts.
@@ -148,8 +149,8 @@ def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def _svg(label: str, height: int, content: str) -> str:
-    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(label, quote=True)}">{content}</svg>'
+def _svg(label: str, height: int, content: str, width: int = WIDTH) -> str:
+    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label, quote=True)}">{content}</svg>'
 
 
 def _cut(text: str, length: int) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-__all__ = ["gather"]
+__all__ = ["gather", "steps_of"]
 
 DAYS_MAX = 90
 MONTHS_MAX = 12
@@ -163,7 +163,7 @@ def _retention(asked: _Asked) -> Rows:
 # Minutes.
 
 
-def _steps(first_ms: int | None, last_ms: int | None) -> tuple[int, int, int] | None:
+def steps_of(first_ms: int | None, last_ms: int | None) -> tuple[int, int, int] | None:
     """Where a chart begins, its step, and how many there are; None if there is nothing to draw."""
     if first_ms is None or last_ms is None:
         return None
@@ -176,7 +176,7 @@ def _steps(first_ms: int | None, last_ms: int | None) -> tuple[int, int, int] | 
 
 def _latency(asked: _Asked) -> dict[str, Any]:
     bounds = asked.rows("SELECT epoch_ms(min(minute)) AS first, epoch_ms(max(minute)) AS last FROM lake_latency")[0]
-    steps = _steps(bounds["first"], bounds["last"])
+    steps = steps_of(bounds["first"], bounds["last"])
     if steps is None:
         return {"within_ms": WITHIN_MS, "links": [], "hops": [], "minutes": [], "step_ms": MINUTE_MS, "series": []}
     begin, step, count = steps
@@ -231,7 +231,7 @@ def _told(rows: Rows) -> dict[str, Any]:
 
 def _heat(asked: _Asked) -> dict[str, Any]:
     bounds = asked.rows("SELECT epoch_ms(min(minute)) AS first, epoch_ms(max(minute)) AS last FROM lake_heat")[0]
-    steps = _steps(bounds["first"], bounds["last"])
+    steps = steps_of(bounds["first"], bounds["last"])
     if steps is None:
         return {
             "rooms": [],

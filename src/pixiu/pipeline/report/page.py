@@ -175,16 +175,23 @@ def _section(title: str, content: str) -> str:
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    body = []
-    for row in rows:
-        cells = []
-        for cell in row:
-            shown = "–" if cell is None else f"{cell:,}" if isinstance(cell, int) else str(cell)
-            right = ' class="r"' if isinstance(cell, int) or _is_measure(shown) else ""
-            cells.append(f"<td{right}>{escape(shown)}</td>")
-        body.append(f"<tr>{''.join(cells)}</tr>")
-    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
+    """Columns of numbers and measures stand at the right."""
+    cells = [[(_shown(cell), isinstance(cell, int) or _is_measure(_shown(cell))) for cell in row] for row in rows]
+    rights = [any(row[at][1] for row in cells) for at in range(len(columns))]
+    head = "".join(_cell("th", name, is_right=right) for name, right in zip(columns, rights, strict=True))
+    body = "".join(
+        f"<tr>{''.join(_cell('td', text, is_right=right) for (text, _), right in zip(row, rights, strict=True))}</tr>"
+        for row in cells
+    )
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _cell(tag: str, text: str, *, is_right: bool) -> str:
+    return f"<{tag}{' class=r' if is_right else ''}>{escape(text)}</{tag}>"
+
+
+def _shown(cell: object) -> str:
+    return "–" if cell is None else f"{cell:,}" if isinstance(cell, int) else str(cell)
 
 
 def _is_measure(text: str) -> bool:

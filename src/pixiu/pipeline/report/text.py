@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from unicodedata import east_asian_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -129,15 +130,20 @@ def verdict(audit: dict[str, Any]) -> str:
 def _table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows]
     numbers = [all(_is_number(row[at]) for row in cells) for at in range(len(columns))]
-    widths = [max(len(columns[at]), *(len(row[at]) for row in cells)) for at in range(len(columns))]
+    widths = [max(_width(row[at]) for row in [columns, *cells]) for at in range(len(columns))]
     lines = []
     for row in [list(columns), *cells]:
         parts = [
-            text.rjust(width) if right else text.ljust(width)
+            " " * (width - _width(text)) + text if right else text + " " * (width - _width(text))
             for text, width, right in zip(row, widths, numbers, strict=True)
         ]
         lines.append("  " + "  ".join(parts).rstrip())
     return lines
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal: Chinese takes two each."""
+    return sum(2 if east_asian_width(each) in "WF" else 1 for each in text)
 
 
 def _is_number(text: str) -> bool:
