@@ -21,7 +21,7 @@ MINUTE = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
 
 
 def make_lake(data: Path) -> None:
-    """Every table of the archive; what Spark derives (conversation, day, bucket) is null."""
+    """Every table of the archive; of what Spark derives there is a day, and nothing in the other columns."""
     folder = JournalFolder(data)
     end = folder.end().event_id
     for name, schema in LAKE_SCHEMAS.items():
@@ -29,6 +29,8 @@ def make_lake(data: Path) -> None:
         wanted = Wanted.rows_of(name)
         batches = [batch for part in folder.plan(table.through, end) for batch in decode(part, wanted)]
         rows: Any = pa.Table.from_batches(batches, schema=wanted.schema)
+        times = rows.column("noted_at" if name == "deliveries" else "accepted_at")
+        rows = rows.append_column("day", times.cast(pa.date32()))
         for field in schema:
             if field.name not in rows.column_names:
                 rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))

@@ -31,6 +31,9 @@ __all__ = ["Turn", "Turns"]
 AUDIT_SHARE = 20
 """The next audit waits at least this many times as long as the last one took."""
 
+LIGHT_EVENTS = 100_000
+"""With fewer to read at its start, a session that lives beside a server spares itself most of the compiling."""
+
 FILES_MAX = 200
 """A table with more files is compacted after a run: one run a minute makes this many in a few hours."""
 
@@ -76,6 +79,7 @@ class Turns:
         self._audit_every_s = audit_every_s
         self._audit_due = 0.0
         self._audited_through = -1
+        self._is_light = False
         self._spark: SparkSession | None = None
 
     def run(self, *, begins: Callable[[], object] = lambda: None) -> Turn:
@@ -89,6 +93,8 @@ class Turns:
             if self._spark is None:
                 # Of a run that was killed; nobody else is here now.
                 shutil.rmtree(Place(self._data).work / "local", ignore_errors=True)
+                behind = pipeline.log.end().event_id - pipeline.held_through()
+                self._is_light = self._audit_every_s is not None and behind < LIGHT_EVENTS
             added = pipeline.run(self._jobs or (JOBS if self._audit_every_s is None else EVERY_JOBS))
             if self._audit_every_s is not None:
                 added |= self._now_and_then(pipeline)
@@ -111,7 +117,11 @@ class Turns:
 
     def _session(self) -> SparkSession:
         if self._spark is None:
-            self._spark = open_session(Place(self._data).work, spark_url=self._spark_url, memory=self._memory)
+            work, is_light = Place(self._data).work, self._is_light
+            self._spark = open_session(
+                work, spark_url=self._spark_url, memory=self._memory, partitions=2 if is_light else 4,
+                for_short_runs=is_light,
+            )  # fmt: skip
         return self._spark
 
     def close(self) -> None:
