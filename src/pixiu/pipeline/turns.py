@@ -77,8 +77,8 @@ class Turns:
         self._warn = warn
         self._take_cut = take_cut
         self._audit_every_s = audit_every_s
-        self._audit_due = 0.0
-        self._audited_through = -1
+        self._audit_due = time.monotonic() + self._audit_rests()
+        self._has_news = False
         self._is_light = False
         self._spark: SparkSession | None = None
 
@@ -97,6 +97,7 @@ class Turns:
                 self._is_light = self._audit_every_s is not None and behind < LIGHT_EVENTS
             added = pipeline.run(self._jobs or (JOBS if self._audit_every_s is None else EVERY_JOBS))
             if self._audit_every_s is not None:
+                self._has_news |= any(added.values())
                 added |= self._now_and_then(pipeline)
             through = pipeline.held_through()
         audit = audit_of(self._data) if "audit" in added else None
@@ -105,15 +106,23 @@ class Turns:
     def _now_and_then(self, pipeline: Pipeline) -> dict[str, int]:
         """The audit, if it is due and there is something new; and fewer files, if there are many."""
         added: dict[str, int] = {}
-        now, through = time.monotonic(), pipeline.held_through()
-        if self._audit_every_s and now >= self._audit_due and through > self._audited_through:
+        now = time.monotonic()
+        if self._audit_every_s and self._has_news and now >= self._audit_due:
             added = pipeline.run(["audit"])
             took = time.monotonic() - now
-            self._audited_through = pipeline.held_through()
+            self._has_news = False
             self._audit_due = time.monotonic() + max(self._audit_every_s, AUDIT_SHARE * took)
         if pipeline.files_max() > FILES_MAX:
             pipeline.compact()
         return added
+
+    def _audit_rests(self) -> float:
+        """Seconds until the next audit is due, by the time of the newest."""
+        try:
+            made = (Place(self._data).lake / "audit" / "_delta_log").stat().st_mtime
+        except OSError:
+            return 0.0
+        return max(0.0, made + (self._audit_every_s or 0) - time.time())
 
     def _session(self) -> SparkSession:
         if self._spark is None:
