@@ -94,7 +94,7 @@ def run_server(
         http=http,
         follow=None if follow is None else parse_address("--follow", follow),
         follow_event=follow_event,
-        on_ready=partial(print_banner, leads=follow is None),
+        on_ready=partial(print_banner, leads=follow is None, with_pipeline=settings.pipeline.enabled),
     )
 
 
@@ -106,7 +106,7 @@ def parse_address(option: str, text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def print_banner(running: "Running", *, leads: bool = True) -> None:
+def print_banner(running: "Running", *, leads: bool = True, with_pipeline: bool = False) -> None:
     """Say where everything is, and what to try next. A follower has no console."""
     command = _command_name()
     lines = [f"Pixiu {__version__}", f"queue listening on {running.queue_address}"]
@@ -115,6 +115,8 @@ def print_banner(running: "Running", *, leads: bool = True) -> None:
     lines.append(f"data in {_short_path(running.data)}")
     if running.http_address and leads:
         lines += ["", f"Open http://{running.http_address} in two windows and chat."]
+        if with_pipeline:
+            lines.append(f"Charts of it follow in a minute or two: http://{running.http_address}/#/pipeline")
     port = running.queue_address.rpartition(":")[2]
     at = "" if port == "12301" else f" --port {port}"
     lines += [
