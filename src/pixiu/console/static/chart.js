@@ -24,7 +24,7 @@ function options({ series, format, log, filled }, width, height, onCursor) {
   const line = token('--line');
   const axis = { stroke: ink, font: `11px ${token('--font')}`, grid: { stroke: line, width: 1 }, ticks: { show: false } };
   return {
-    width, height, legend: { show: false }, padding: [8, 18, 0, 0],
+    width, height, legend: { show: false }, padding: [8, 28, 0, 0],
     cursor: { y: false, points: { size: 7 }, drag: { x: false, y: false } },
     scales: {
       x: { time: false },
