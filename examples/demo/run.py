@@ -104,6 +104,9 @@ def _run(options: argparse.Namespace, folder: Path, devices: Path, here: str | N
         print(f"  {fault}")
     is_balanced = bool(audit["balanced"]) and not faults
     print("\nbalanced: nothing lost, nothing doubled" if is_balanced else "\nNOT balanced")
+    if options.data is not None:
+        command = f"{sys.executable} -m pixiu pipeline"
+        print(f"tables    {command} run --once --data {folder}; {command} report --data {folder}")
     return 0 if is_balanced else 1
 
 

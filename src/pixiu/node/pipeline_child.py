@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 BACKOFF_SECONDS = 5.0
 BACKOFF_SECONDS_MAX = 600.0
 """One that fails is started again after the first of these, and twice as long each time, up to the second."""
+SETTLED_US = 300_000_000
+"""One that lived this long waits only the first of them."""
 LOOK_SECONDS = 1.0
 STOP_SECONDS = 3.0
 """What a process may take to end. It is killed then: a run can be cut anywhere, and is taken up again."""
@@ -66,6 +68,7 @@ class PipelineChild:
         self.state = "resting"
         self.reason = ""
         """Why it is not going, in one line; nothing if it is."""
+        self._logged = ""
         self.restarts = 0
         self._next_at = 0
         self._progress: Answer | None = None
@@ -132,13 +135,16 @@ class PipelineChild:
             if self._through is not None and self._through >= self._log_end():
                 pause = LOOK_SECONDS
                 continue
+            began_us = self._clock.monotonic_us()
             is_done = await self._install() and await self._one_life()
             if self._must_end():
                 return
             if is_done:
                 backoff, pause = BACKOFF_SECONDS, LOOK_SECONDS
-                self.state, self.reason = "resting", ""
+                self.state, self.reason, self._logged = "resting", "", ""
                 continue
+            if self._clock.monotonic_us() - began_us > SETTLED_US:
+                backoff = BACKOFF_SECONDS
             self.restarts += 1
             pause, backoff = backoff, min(backoff * 2, BACKOFF_SECONDS_MAX)
 
@@ -150,7 +156,10 @@ class PipelineChild:
             return True
         self.state = "installing"
         log.info("installing what the pipeline needs", extra={"command": self._settings.install})
-        code = await self._run(shlex.split(self._settings.install))
+        try:
+            code = await self._run(shlex.split(self._settings.install))
+        except ValueError as error:
+            self.reason, code = f"pipeline.install cannot be understood: {error}", 2
         if code == 0:
             log.info("the pipeline's packages are installed")
             self._is_ready = True
@@ -178,7 +187,8 @@ class PipelineChild:
         self.state = "failed"
         if not self.reason:
             self.reason = f"{what} with code {code}" if code > 0 else f"{what} by signal {-code}"
-        if not self._must_end():
+        if not self._must_end() and self.reason != self._logged:  # the same again says nothing new
+            self._logged = self.reason
             log.warning("pipeline does not run", extra={"reason": self.reason})
 
     # One process.

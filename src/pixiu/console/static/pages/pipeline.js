@@ -94,11 +94,9 @@ function Heat({ report, t }) {
   ];
   return html`<${Card} title=${t('pipeline.map')} actions=${html`<span class="small muted">${t('pipeline.map.how', { time: duration(heat.step_ms) })}</span>`}>
       <${HeatMap} label=${t('pipeline.map')} times=${heat.minutes} rows=${heat.map} format=${number} /><//>
-    <div class="grid wide">
-      <${Card} flush title=${t('pipeline.rooms')}><${Table} label=${t('pipeline.rooms')} columns=${columns} rows=${heat.rooms} keyOf=${(row) => row.conversation} /><//>
-      <${Card} title=${t('pipeline.partitions')}><${Bars} label=${t('pipeline.partitions')} bars=${heat.buckets.map((each) => ({ name: String(each.bucket), parts: [each.messages] }))} format=${short} />
-        <p class="small muted">${t('pipeline.skew', { n: number(heat.skew) })}</p><//>
-    </div>`;
+    <${Card} flush title=${t('pipeline.rooms')}><${Table} label=${t('pipeline.rooms')} columns=${columns} rows=${heat.rooms} keyOf=${(row) => row.conversation} /><//>
+    <${Card} title=${t('pipeline.partitions')}><${Bars} label=${t('pipeline.partitions')} bars=${heat.buckets.map((each) => ({ name: String(each.bucket), parts: [each.messages] }))} format=${short} />
+      <p class="small muted">${t('pipeline.skew', { n: number(heat.skew) })}</p><//>`;
 }
 
 function Audit({ report, t }) {
