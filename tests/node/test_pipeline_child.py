@@ -101,6 +101,12 @@ def test_what_belongs_to_a_server_ends_with_it_and_so_does_what_it_has_started()
     process.stdout.close()
 
 
+def test_what_ends_by_itself_while_the_server_lives_has_ended_well() -> None:
+    code = "from pixiu.cli.supervised import obey_parent; obey_parent(); import time; time.sleep(0.3)"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, start_new_session=True) as process:
+        assert process.wait(20) == 0
+
+
 def _lives(pid: int) -> bool:
     try:
         return "zombie" not in Path(f"/proc/{pid}/status").read_text(encoding="ascii")

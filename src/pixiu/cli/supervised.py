@@ -11,6 +11,7 @@ from pathlib import Path
 __all__ = ["obey_parent"]
 
 NICENESS = 10
+STDIN = 0
 OOM_SCORE = 500
 """Where memory runs out, this one goes before the server does."""
 
@@ -27,7 +28,8 @@ def obey_parent() -> None:
 
 
 def _watch() -> None:
-    while sys.stdin.buffer.read(4096):
+    # Not through sys.stdin: a reader that waits in its buffer would have Python abort at a regular end.
+    while os.read(STDIN, 4096):
         pass
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)  # with Java, and what that has started
