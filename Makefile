@@ -19,6 +19,8 @@ FUZZ := $(VENV)/.fuzz-$(call hash,$(BASE_FILES) requirements/fuzz.txt)
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 PYTEST := $(BIN)/python -m pytest
 
+INSTALL_PIPELINE = $(MAKE) $(PIPELINE)
+
 .DEFAULT_GOAL := help
 .PHONY: help setup serve test check format test-long fuzz bench bench-queue bench-core bench-gateway bench-pipeline demo lock docs proto clean
 
@@ -30,8 +32,9 @@ help: ## list the targets
 setup: $(DEV) $(PIPELINE) ## set up .venv with everything that the other targets need
 	@echo "ready: $(BIN)/pixiu --help"
 
-serve: $(BASE) ## set up, then start Pixiu on this machine (ARGS='--port 8400 --data DIR')
-	@exec $(BIN)/pixiu serve --dev $(ARGS)
+# The server is there at once; it has the pipeline's packages installed meanwhile, where they are missing.
+serve: $(BASE) ## set up, then start Pixiu on this machine (ARGS='--port 8400 --data DIR', --no-pipeline)
+	@exec $(BIN)/pixiu serve --dev --set pipeline.install='$(INSTALL_PIPELINE)' $(ARGS)
 
 test: $(DEV) $(PIPELINE) ## lint, types, layer rules and all tests but the long ones (what CI runs)
 	@$(MAKE) check
@@ -111,19 +114,12 @@ $(BASE):
 	@touch $@
 
 $(DEV): $(BASE)
-	@echo "installing what the tests need (once; about half a minute)"
-	@$(PIP) install --require-hashes -r requirements/dev.txt
-	@rm -f $(VENV)/.dev-*
-	@touch $@
+	@tools/install $@ "installing what the tests need (once; about half a minute)" \
+		--require-hashes -r requirements/dev.txt
 
 $(PIPELINE): $(BASE)
-	@echo "installing what the pipeline needs: Spark and its company, 1 GB (once; a minute or two)"
-	@$(PIP) install --no-deps --require-hashes -r requirements/pipeline.txt
-	@rm -f $(VENV)/.pipeline-*
-	@touch $@
+	@tools/install $@ "installing what the pipeline needs: Spark and its company, 1 GB (once; a minute or two)" \
+		--no-deps --require-hashes -r requirements/pipeline.txt
 
 $(FUZZ): $(DEV)
-	@echo "installing the fuzzer (once)"
-	@$(PIP) install --require-hashes -r requirements/fuzz.txt
-	@rm -f $(VENV)/.fuzz-*
-	@touch $@
+	@tools/install $@ "installing the fuzzer (once)" --require-hashes -r requirements/fuzz.txt

@@ -72,7 +72,7 @@ class PixiuServe(Pinned):
 
     def words(self) -> list[str]:
         """`pixiu serve --dev`, with this Python, in its shipped settings but for the rates."""
-        words = [sys.executable, "-m", "pixiu", "serve", "--dev", "--data", str(self.directory)]
+        words = [sys.executable, "-m", "pixiu", "serve", "--dev", "--no-pipeline", "--data", str(self.directory)]
         words += ["--port", str(self.port), "--queue-port", "0"]
         for name, value in (NO_RATES | self.settings).items():
             words += ["--set", f"{name}={value}"]

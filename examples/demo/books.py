@@ -10,12 +10,13 @@ __all__ = ["Books"]
 class Books:
     """Each message has a number of its own in its fields. Everyone who must see it sees it once."""
 
+    number: int = 0
+    """Of the newest message."""
     counts: Counter[str] = field(default_factory=Counter)
     """What people did, by name."""
     _open: dict[int, set[str]] = field(default_factory=dict)
     _seen: dict[str, set[int]] = field(default_factory=dict)
     _last_in_room: dict[tuple[str, str], int] = field(default_factory=dict)
-    _number: int = 0
     refusals: set[str] = field(default_factory=set)
     """Why the server said no, in its own words."""
     doubled: list[str] = field(default_factory=list)
@@ -23,10 +24,10 @@ class Books:
 
     def begin(self, readers: set[str]) -> int:
         """A message is about to be sent to these; returns its number."""
-        self._number += 1
+        self.number += 1
         if readers:
-            self._open[self._number] = set(readers)
-        return self._number
+            self._open[self.number] = set(readers)
+        return self.number
 
     def give_up(self, number: int) -> None:
         """Nobody has to see it: it was refused, or nobody knows whether it was sent, or it was taken back."""

@@ -1,8 +1,9 @@
 """A few hundred simulated people talk in private, in groups and in rooms: `make demo`.
 
-It starts a node of its own, prints where its console is, lets people talk for a while (some go offline and come back),
-waits until everyone has everything, stops the node, and audits it. The exit code is 0 if nothing was lost and nothing
-doubled, in the server's books and in those of the clients.
+People come to the server that `make serve` runs here; where there is none, it starts a node of its own. It prints where
+the console is, lets people talk for a while (some go offline and come back), waits until everyone has everything, and
+audits the node. The exit code is 0 if nothing was lost and nothing doubled, in the server's books and in those of the
+clients.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import tempfile
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
 
 import pixiu
 from examples.demo.books import Books
@@ -26,6 +28,7 @@ from examples.demo.people import Person, World
 from pixiu.config.security import SecuritySettings
 from pixiu.ports.authentication import Identity
 from pixiu.runtime.clock import SystemClock
+from pixiu.runtime.datadir import find_server
 from pixiu.runtime.keys import Keyring
 from pixiu.runtime.tokens import Tokens
 
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 
     from examples.demo.lines import Cast
 
+HERE = Path("pixiu-data")
+"""Where `make serve` keeps its data."""
 DRAIN_SECONDS_MAX = 60.0
 START_SECONDS_MAX = 30.0
 LINE_SECONDS = 5.0
@@ -45,26 +50,44 @@ RESTLESS = 0.3
 def main() -> int:
     """Run the demo; 1 if anything was lost or doubled."""
     options = _options()
-    folder = options.data or Path(tempfile.mkdtemp(prefix="pixiu-demo-"))
+    here = None if options.data is not None or options.alone else _server_here()
+    own = Path(tempfile.mkdtemp(prefix="pixiu-demo-"))
     try:
-        return _run(options, folder)
+        return _run(options, options.data or own, own / "devices", here)
     except KeyboardInterrupt:
         print("\nstopped")
         return 1
     finally:
-        if options.data is None:
-            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(own, ignore_errors=True)
 
 
-def _run(options: argparse.Namespace, folder: Path) -> int:
-    node, address = _start_node(folder, options.port)
+def _server_here() -> str | None:
+    """The address of a server for development that runs in this folder."""
+    holder = find_server(HERE)
+    if holder is None or holder.http is None:
+        return None
+    try:
+        with urlopen(f"http://{holder.http}/console.json", timeout=5) as answer:
+            return holder.http if json.load(answer)["dev"] else None
+    except (OSError, ValueError, LookupError):
+        return None
+
+
+def _run(options: argparse.Namespace, folder: Path, devices: Path, here: str | None) -> int:
+    if here is None:
+        node, address = _start_node(folder, options.port)
+    else:
+        node, address, folder = None, here, HERE
+        print("people come to the server that runs here; its charts follow within a minute or two")
+        print(f"charts    http://{address}/#/pipeline")
     try:
         print(f"console   http://{address}/")
         print(f"look in   {sys.executable} -m pixiu token you --data {folder}", flush=True)
-        books = asyncio.run(_talk(options, folder, f"ws://{address}"))
+        books = asyncio.run(_talk(options, folder, devices, f"ws://{address}"))
     finally:
-        node.send_signal(signal.SIGTERM)
-        node.wait(30)
+        if node is not None:
+            node.send_signal(signal.SIGTERM)
+            node.wait(30)
     print("\nwhat people did")
     for what, count in sorted(books.counts.items()):
         print(f"  {what:<18} {count:>9,}")
@@ -81,11 +104,14 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
         print(f"  {fault}")
     is_balanced = bool(audit["balanced"]) and not faults
     print("\nbalanced: nothing lost, nothing doubled" if is_balanced else "\nNOT balanced")
+    if options.data is not None:
+        command = f"{sys.executable} -m pixiu pipeline"
+        print(f"tables    {command} run --once --data {folder}; {command} report --data {folder}")
     return 0 if is_balanced else 1
 
 
 def _start_node(folder: Path, port: int) -> tuple[subprocess.Popen[str], str]:
-    words = [sys.executable, "-m", "pixiu", "serve", "--dev", "--data", str(folder)]
+    words = [sys.executable, "-m", "pixiu", "serve", "--dev", "--no-pipeline", "--data", str(folder)]
     words += ["--port", str(port), "--queue-port", "0", "--set", "log.level=warning"]
     node = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert node.stdout is not None
@@ -95,9 +121,10 @@ def _start_node(folder: Path, port: int) -> tuple[subprocess.Popen[str], str]:
     raise SystemExit(f"the node ended with {node.wait(START_SECONDS_MAX)} before it listened")
 
 
-async def _talk(options: argparse.Namespace, folder: Path, url: str) -> Books:
-    random = Random(options.seed)
-    clock, books = SystemClock(), Books()
+async def _talk(options: argparse.Namespace, folder: Path, devices: Path, url: str) -> Books:
+    clock = SystemClock()
+    random = Random(options.seed or clock.now_ms())
+    books = Books(clock.now_ms() * 1000)  # numbers that no other demo on this server has used
     tokens = Tokens(Keyring(folder, clock), clock, SecuritySettings())
     cast = make_cast(options.people, random)
     world = World(
@@ -108,7 +135,7 @@ async def _talk(options: argparse.Namespace, folder: Path, url: str) -> Books:
         pace_seconds=options.pace,
         ends_at=0.0,
         people=[each.user for each in cast],
-        stores=folder / "devices",
+        stores=devices,
     )
     world.stores.mkdir(exist_ok=True)
     await _make_groups(world, cast)
@@ -182,8 +209,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=60, help="how long they talk (60)")
     parser.add_argument("--pace", type=float, default=3.0, help="seconds between two things that one person does (3)")
     parser.add_argument("--port", type=int, default=0, help="the node's port; 0 picks a free one")
-    parser.add_argument("--data", type=Path, help="keep the data in this directory; else it is removed at the end")
-    parser.add_argument("--seed", type=int, default=1, help="who says what to whom (1)")
+    parser.add_argument("--data", type=Path, help="a node of its own, which keeps its data in this directory")
+    parser.add_argument("--alone", action="store_true", help="a node of its own, whose data is removed at the end")
+    parser.add_argument("--seed", type=int, default=0, help="who says what to whom; 0 is different each time (0)")
     options = parser.parse_args()
     if options.people < 6:
         parser.error("--people must be 6 or more")

@@ -1,12 +1,13 @@
 """Looking after a node over HTTP: who may, and what it does."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
 
 from pixiu.config import CarrierSettings, HornSettings, Settings
-from pixiu.model.errors import Unavailable
+from pixiu.model.errors import CorruptData, Unavailable
 from tests.api.world import World, open_world
 
 PATHS = (
@@ -21,6 +22,9 @@ PATHS = (
     ("GET", "/v1/admin/audit"),
     ("POST", "/v1/admin/redact"),
     ("GET", "/v1/admin/explain?message_id=1"),
+    ("GET", "/v1/admin/cut"),
+    ("GET", "/v1/admin/pipeline"),
+    ("GET", "/v1/admin/pipeline/report"),
 )
 
 
@@ -200,3 +204,26 @@ async def test_health_readiness_and_metrics_as_before(tmp_path: Path) -> None:
         front = await world.client.get("/")
         assert (front.text, front.headers["content-type"]) == ("Pixiu is here.\n", "text/plain; charset=utf-8")
         assert (await world.client.post("/healthz")).status_code == 405
+
+
+async def test_what_waits_is_told_to_the_last_entry(tmp_path: Path) -> None:
+    from pixiu.pipeline.cut import read_cut
+
+    async with open_world(tmp_path) as world:
+        for number in range(3):
+            await world.act("alice", "send", {"to": "bob", "text": str(number)})
+        answer = await world.get("/v1/admin/cut", admin=True)
+        lines = [json.loads(line) for line in answer.text.splitlines()]
+        cut = read_cut(lines)
+        books = (await world.get("/v1/admin/audit", admin=True)).json()
+        assert (cut.event_id, sum(len(entries) for _, entries, _ in cut.inboxes.values())) == (books["cut"], 6)
+        assert not any(missing for _, _, missing in cut.inboxes.values())
+        for cropped in (lines[:-1], lines[:1], [], [lines[0], lines[-1]]):
+            with pytest.raises(CorruptData, match="not told to its end"):
+                read_cut(cropped)
+
+
+async def test_a_node_without_a_pipeline_says_that_it_is_off(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        assert (await world.get("/v1/admin/pipeline", admin=True)).json()["state"] == "off"
+        assert "pixiu pipeline report" in (await world.get("/v1/admin/pipeline/report", admin=True)).json()["problem"]

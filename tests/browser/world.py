@@ -46,7 +46,8 @@ class BrowserWorld:
 
     def start(self) -> None:
         ports = ["--port", str(self.port), "--queue-port", "0"]
-        command = [sys.executable, "-m", "pixiu", "serve", "--data", str(self.data), *ports, *self._options]
+        command = [sys.executable, "-m", "pixiu", "serve", "--data", str(self.data), "--no-pipeline", *ports]
+        command += self._options
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_for(self._is_ready, what="the node to be ready", timeout_s=30)
 

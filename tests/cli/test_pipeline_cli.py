@@ -131,6 +131,9 @@ def test_status(data: Path) -> None:
         (["pipeline", "run", "--once", "--data", "nowhere"], 1, "there is no log in nowhere"),
         (["pipeline", "run", "--data", "nowhere"], 2, "say --once, or --every"),
         (["pipeline", "run", "--once", "--every", "1m"], 2, "say --once, or --every"),
+        (["pipeline", "run", "--once", "--audit-every", "1m"], 2, "--audit-every goes with --every"),
+        (["pipeline", "report", "--data", "nowhere"], 1, "there is no log in nowhere"),
+        (["pipeline", "report", "--json", "--html", "x.html"], 2, "say one of --html and --json"),
         (["sql", "SELECT 1", "--data", "nowhere"], 1, "there is no lake in nowhere"),
     ],
 )
@@ -138,6 +141,32 @@ def test_wrong_usage_is_one_line(arguments: list[str], code: int, words: str) ->
     got, _, error = pixiu(*arguments)
     assert (got, words in error) == (code, True), error
     assert error.count("\n") == 1
+
+
+def test_report(data: Path, tmp_path: Path) -> None:
+    code, out, _ = pixiu("pipeline", "report", "--data", str(data), "--json")
+    assert (code, json.loads(out)["usage"]["users"]) == (0, 4)
+    code, out, _ = pixiu("pipeline", "report", "--data", str(data), "--html", str(tmp_path / "page.html"))
+    assert (code, out) == (0, f"wrote {tmp_path / 'page.html'}\n")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    code, _, error = pixiu("pipeline", "report", "--data", str(data), "--html", str(tmp_path / "no" / "page.html"))
+    assert (code, error.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["rooms"], "there is no mart 'rooms'; there are: usage, heat, latency"),
+        (["--from", "yesterday"], "--from takes a day like 2026-11-15, or an event id, not 'yesterday'"),
+        (["--from", "2020-01-01"], "cannot be made: the archive has"),
+        (["--from", "999999999"], "nothing at or behind event 999999999"),
+    ],
+)
+def test_a_backfill_that_cannot_be_is_refused_before_anything_is_done(
+    data: Path, arguments: list[str], words: str
+) -> None:
+    code, _, error = pixiu("pipeline", "backfill", *arguments, "--data", str(data))
+    assert (code, words in error) == (2, True), error
 
 
 def test_a_second_pipeline_is_refused_at_once(data: Path) -> None:

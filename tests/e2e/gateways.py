@@ -53,7 +53,8 @@ class Node:
         return self.tls if self.tls is not None else True
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "pixiu", "serve", "--dev", "--data", str(self.data), "--port", str(self.port)]
+        command = [sys.executable, "-m", "pixiu", "serve", "--dev", "--no-pipeline", "--data", str(self.data)]
+        command += ["--port", str(self.port)]
         command += ["--queue-port", "0", "--gateways", str(self._gateways)]
         for setting in ("messaging.sends_per_second=0", *self._settings):
             command += ["--set", setting]

@@ -48,14 +48,14 @@ class Served:
 
 
 @contextmanager
-def serving(data: Path, *arguments: str, command: Sequence[str] = ()) -> Iterator[Served]:
+def serving(data: Path, *arguments: str, command: Sequence[str] = (), seconds_max: float = 30) -> Iterator[Served]:
     """Start it on free ports, and wait until it has said everything."""
     command = command or [sys.executable, "-m", "pixiu"]
     ports = ["--port", "0", "--queue-port", "0"]
     process = subprocess.Popen(
-        [*command, "serve", "--data", str(data), *ports, *arguments], stdout=subprocess.PIPE, text=True
+        [*command, "serve", "--no-pipeline", "--data", str(data), *ports, *arguments], stdout=subprocess.PIPE, text=True
     )
-    watchdog = threading.Timer(30, process.kill)
+    watchdog = threading.Timer(seconds_max, process.kill)
     watchdog.start()
     try:
         served = Served(process)

@@ -36,7 +36,8 @@ class Served:
         options = ["--port", str(self.port), "--queue-port", "0"]
         for setting in self.settings:
             options += ["--set", setting]
-        command = [sys.executable, "-m", "pixiu", "serve", "--dev", "--data", str(self.data), *options]
+        command = [sys.executable, "-m", "pixiu", "serve", "--dev", "--no-pipeline", "--data", str(self.data)]
+        command += options
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
         wait_for(self.is_ready, what="the server to be ready", timeout_s=20)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
 from pixiu.api.answers import json_answer
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
     from pixiu.api.bridge import Bridge
     from pixiu.im.draft import Actor, Params
 
-__all__ = ["AdminRoutes"]
+__all__ = ["CUT_PATH", "AdminRoutes"]
 
 log = logging.getLogger(__name__)
 
+CUT_PATH = "/v1/admin/cut"
 ROWS_MAX = 1000
 ROWS = 100
 TAIL_MAX = 200
@@ -35,7 +37,7 @@ EXPLAINING_MAX = 4
 
 
 class AdminRoutes:
-    """Numbers, sessions, dead letters, scheduled sends, topics, the audit, one message's way."""
+    """Numbers, sessions, dead letters, scheduled sends, topics, the audit, one message's way, the pipeline."""
 
     def __init__(self, bridge: Bridge, administration: Administration, *, bytes_max: int) -> None:
         self._bridge = bridge
@@ -60,6 +62,9 @@ class AdminRoutes:
             Route("/v1/admin/audit", self._audit, methods=["GET"]),
             Route("/v1/admin/redact", self._redact, methods=["POST"]),
             Route("/v1/admin/explain", self._explain, methods=["GET"]),
+            Route(CUT_PATH, self._cut, methods=["GET"]),
+            Route("/v1/admin/pipeline", self._pipeline, methods=["GET"]),
+            Route("/v1/admin/pipeline/report", self._pipeline_report, methods=["GET"]),
         ]
 
     async def _admin(self, request: Request) -> Actor:
@@ -156,6 +161,22 @@ class AdminRoutes:
             return json_answer(await self._administration.explain(message_id))
         finally:
             self._explaining -= 1
+
+    async def _cut(self, request: Request) -> Response:
+        await self._admin(request)
+        _query(request)
+        lines = await self._administration.cut()
+        return StreamingResponse(lines, media_type="application/x-ndjson")
+
+    async def _pipeline(self, request: Request) -> Response:
+        await self._admin(request)
+        _query(request)
+        return json_answer(self._administration.pipeline())
+
+    async def _pipeline_report(self, request: Request) -> Response:
+        await self._admin(request)
+        _query(request)
+        return json_answer(await self._administration.pipeline_report())
 
 
 def _page(request: Request, *more: str) -> tuple[Params, int, int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from pixiu.im.draft import Answer
 
 __all__ = ["Administration"]
@@ -55,4 +57,16 @@ class Administration(Protocol):
 
     async def explain(self, message_id: int) -> Answer:
         """One message's way, hop by hop; raises ``NotFound``."""
+        ...
+
+    async def cut(self) -> AsyncIterator[bytes]:
+        """What waits in the stores now, in lines of JSON: the event id, parts of inboxes, how many parts there were."""
+        ...
+
+    def pipeline(self) -> Answer:
+        """What the pipeline beside this node does."""
+        ...
+
+    async def pipeline_report(self) -> Answer:
+        """What its tables say: ``empty`` if there are none yet, ``problem`` if they cannot be read."""
         ...

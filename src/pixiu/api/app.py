@@ -20,7 +20,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route, Router
 
 from pixiu.api.addresses import AddressRates
-from pixiu.api.admin import AdminRoutes
+from pixiu.api.admin import CUT_PATH, AdminRoutes
 from pixiu.api.answers import json_answer
 from pixiu.api.bodies import read_object
 from pixiu.api.bridge import Bridge
@@ -111,7 +111,7 @@ class HttpApi:
             self.counters,
             admit=rates.take if admit is None else admit,
             timeout_seconds=settings.request_timeout_ms / 1000,
-            longer={"/v1/admin/audit": AUDIT_SECONDS},
+            longer={"/v1/admin/audit": AUDIT_SECONDS, CUT_PATH: AUDIT_SECONDS},
             policy=lambda path: (
                 pages.policy if pages is not None and path not in known and not path.startswith("/v1/") else API_POLICY
             ),

@@ -174,7 +174,22 @@ def _admin_paths() -> Schema:
         "/v1/admin/explain": {
             "get": admin("explain", "One message's way, hop by hop.", ref("Waterfall"), parameters=[one])
         },
+        "/v1/admin/cut": {
+            "get": _lines(admin("cut", "What waits in the stores, one JSON value per line; for the pipeline.", {}))
+        },
+        "/v1/admin/pipeline": {
+            "get": admin("pipeline", "What the pipeline beside this node does.", ref("Pipeline"))
+        },
+        "/v1/admin/pipeline/report": {
+            "get": admin("pipeline_report", "Usage, latency, heat and audit, from the tables.", {"type": "object"})
+        },
     }  # fmt: skip
+
+
+def _lines(operation: Schema) -> Schema:
+    """An answer of many JSON values, one per line."""
+    operation["responses"]["200"] = {"description": "Done.", "content": {"application/x-ndjson": {"schema": TEXT}}}
+    return operation
 
 
 def _health_paths() -> Schema:

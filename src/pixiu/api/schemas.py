@@ -342,6 +342,18 @@ COMPONENTS: dict[str, Schema] = {
         "description": "Of Pixiu's own topics: what it is and between whom, never what was said.",
     },
     "Stats": STATS,
+    "Pipeline": {
+        "type": "object",
+        "properties": {
+            "state": {"enum": ["off", "resting", "installing", "starting", "running", "waiting", "failed"]},
+            "reason": TEXT,
+            "log": ID,
+            "next_at": {"type": ["integer", "null"]},
+            "lag": {"type": ["integer", "null"]},
+            "last_run": {"type": ["object", "null"]},
+        },
+        "required": ["state", "reason", "log"],
+    },
     "Audit": {
         "type": "object",
         "properties": dict.fromkeys(("accepted", "intended", "acked", "waiting", "expired", "dead", "resent"), COUNT)

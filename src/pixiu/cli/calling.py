@@ -2,7 +2,8 @@
 
 import http.client
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 from time import monotonic
@@ -73,12 +74,24 @@ class Caller:
         """Tell."""
         return self._call("POST", path, json.dumps(content, ensure_ascii=False).encode(), timeout_seconds)
 
+    def lines(self, path: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> Iterator[Any]:
+        """Ask for an answer of many JSON values, one per line."""
+        with self._answer("GET", path, None, timeout_seconds) as answer:
+            while line := answer.readline(ANSWER_BYTES_MAX):
+                yield json.loads(line)
+
     def _call(self, method: str, path: str, body: bytes | None, timeout_seconds: float) -> Any:
+        with self._answer(method, path, body, timeout_seconds) as answer:
+            return json.loads(answer.read(ANSWER_BYTES_MAX))
+
+    @contextmanager
+    def _answer(self, method: str, path: str, body: bytes | None, timeout_seconds: float) -> Iterator[Any]:
+        """The answer, open; what goes wrong until it is closed is one of our errors."""
         headers = {"Authorization": f"Bearer {self._bearer()}", "Content-Type": "application/json"}
         request = Request(self.url + path, data=body, headers=headers, method=method)
         try:
             with build_opener(_NoRedirect).open(request, timeout=timeout_seconds) as answer:
-                return json.loads(answer.read(ANSWER_BYTES_MAX))
+                yield answer
         except HTTPError as error:
             raise _explained(error.code, error.read(ANSWER_BYTES_MAX)) from error
         except (URLError, http.client.HTTPException, OSError) as error:

@@ -14,13 +14,15 @@ import typer
 from pixiu.cli.erase import erase
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json, parse_duration_ms
 from pixiu.cli.queue.output import bytes_text, print_json, print_rows, progress
-from pixiu.model.errors import ConfigError, NotFound
+from pixiu.cli.waiting import take_cut
+from pixiu.model.errors import ConfigError, Conflict, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pixiu.pipeline.lake.feed import Progress
     from pixiu.pipeline.search.steps import Sink
+    from pixiu.pipeline.turns import Turn, Turns
 
 __all__ = ["app"]
 
@@ -44,12 +46,18 @@ SparkUrl = Annotated[
     typer.Option("--master", metavar="URL", help="Where Spark computes: local[*], local-cluster[…], spark://…, yarn."),
 ]
 
+Memory = Annotated[str, typer.Option("--memory", metavar="SIZE", help="The most that Spark's Java takes, such as 2g.")]
+
 
 @app.command()
 def run(
     jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB]…", help="Only these.  [default: all]")] = None,
     once: Annotated[bool, typer.Option("--once", help="Take in what is there now, and end.")] = False,
     every: Annotated[str | None, typer.Option("--every", metavar="T", help="Again and again, such as 1m.")] = None,
+    audit_every: Annotated[
+        str | None,
+        typer.Option("--audit-every", metavar="T", help="With --every: the audit, too, this often.  [default: never]"),
+    ] = None,
     data: DataOption = DEFAULT_DATA,
     spark_url: SparkUrl = "local[*]",
     sink: Annotated[
@@ -59,56 +67,93 @@ def run(
         str | None, typer.Option("--url", metavar="URL", help="The OpenSearch-compatible server of --sink opensearch.")
     ] = None,
     index: Annotated[str, typer.Option("--index", metavar="NAME", help="Its index there.")] = "pixiu-messages",
+    memory: Memory = "2g",
     json: Json = False,
+    until_idle: Annotated[str, typer.Option("--until-idle", metavar="T", hidden=True)] = "0s",
+    supervised: Annotated[bool, typer.Option("--supervised", hidden=True)] = False,
 ) -> None:
     """Bring the tables up to the log. The server may run meanwhile.
 
-    A run that was killed, at any point, is taken up where the tables are. A second pipeline on the same data directory
-    is refused.
+    A run that was killed, at any point, is taken up where the tables are. A second one meanwhile is refused;
+    between the runs of --every the tables are free for others.
     """
     if once == (every is not None):
         raise ConfigError("say --once, or --every with a time such as 1m")
-    pause_ms = parse_duration_ms(every) if every is not None else 0
+    if audit_every is not None and every is None:
+        raise ConfigError("--audit-every goes with --every")
+    if supervised:
+        from pixiu.cli.supervised import obey_parent
+
+        obey_parent()
     _require_log(data)
-    from pixiu.pipeline.session import open_session, require_packages, require_spark
+    from pixiu.pipeline.session import require_packages, require_spark
 
     open_sink = _open_sink(sink, url, index, jobs)
     if jobs == ["search"]:
         require_packages()  # it reads what is archived, and needs no Java
     else:
         require_spark()
-    from pixiu.pipeline.lake.place import Place
-    from pixiu.pipeline.runner import EVERY_JOBS, Pipeline
-    from pixiu.pipeline.status import audit_of
+    from pixiu.pipeline.turns import Turns
 
-    stopped = threading.Event()
-    if every is not None:
-        for name in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(name, lambda *_: stopped.set())
-    with Pipeline(
+    turns = Turns(
         data,
-        lambda: open_session(Place(data).work, spark_url=spark_url),
+        jobs or (),
+        spark_url=spark_url,
+        memory=memory,
         tell=_tell_json if json else _tell,
-        warn=lambda text: print(f"pixiu: {text}", file=sys.stderr),
+        warn=lambda text: print(f"pixiu: {text}", file=sys.stderr, flush=True),
+        take_cut=take_cut,
         open_sink=open_sink,
-    ) as pipeline:
+        audit_every_s=None if every is None or jobs else parse_duration_ms(audit_every or "0s") / 1000,
+    )
+    try:
+        if every is None:
+            _one_run(turns, json=json)
+        else:
+            idle_s = parse_duration_ms(until_idle) / 1000
+            _keep_running(turns, parse_duration_ms(every) / 1000, idle_s, json=json, is_patient=supervised)
+    finally:
+        turns.close()
+
+
+def _one_run(turns: "Turns", *, json: bool) -> "Turn":
+    begins = (lambda: print_json({"begins": True})) if json else (lambda: None)
+    with progress("reading the log", None):
+        turn = turns.run(begins=begins)
+    if json:
+        told = {"added": turn.added, "through": turn.through, "seconds": round(turn.seconds, 3)}
+        print_json(told | ({} if turn.audit is None else {"audit": turn.audit}))
+    else:
+        print(_summary(turn.added, turn.through, turn.seconds), flush=True)
+        if turn.audit is not None:
+            print(_books(turn.audit), flush=True)
+    return turn
+
+
+def _keep_running(turns: "Turns", every_s: float, idle_s: float, *, json: bool, is_patient: bool) -> None:
+    """Until a signal comes, or nothing new did for so long. Another pipeline is waited for, if we were here before."""
+    stopped = threading.Event()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, lambda *_: stopped.set())
+    newest = time.monotonic()
+    while True:
+        began = time.monotonic()
         try:
-            while True:
-                began = time.monotonic()
-                with progress("reading the log", None):
-                    added = pipeline.run(jobs or (() if once else EVERY_JOBS))
-                seconds = time.monotonic() - began
-                if json:
-                    told = {"added": added, "through": pipeline.held_through(), "seconds": round(seconds, 3)}
-                    print_json(told | ({"audit": audit_of(data)} if "audit" in added else {}))
-                else:
-                    print(_summary(added, pipeline.held_through(), seconds), flush=True)
-                    if "audit" in added:
-                        print(_books(audit_of(data)), flush=True)
-                if once or stopped.wait(max(0.0, pause_ms / 1000 - seconds)):
-                    return
-        finally:
-            pipeline.stop()
+            turn = _one_run(turns, json=json)
+            is_patient = True
+            if any(turn.added.values()):
+                newest = time.monotonic()
+        except Conflict as error:
+            if not is_patient:
+                raise
+            newest = time.monotonic()
+            text = f"{error}; this run is left out"
+            print_json({"busy": text}) if json else print(f"pixiu: {text}", file=sys.stderr, flush=True)
+        now = time.monotonic()
+        if idle_s and now - newest >= idle_s:
+            return
+        if stopped.wait(max(0.0, every_s - (now - began))):
+            return
 
 
 def _open_sink(sink: SearchSink, url: str | None, index: str, jobs: list[str] | None) -> "Callable[[], Sink] | None":
@@ -192,6 +237,40 @@ def status(data: DataOption = DEFAULT_DATA, json: Json = False) -> None:
     )
     running = f"a pipeline runs (pid {found['pid']})" if found["pid"] else "no pipeline runs"
     print(f"the log is at event {found['log']}; {running}")
+
+
+@app.command()
+def report(
+    data: DataOption = DEFAULT_DATA,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a page with charts, whole in one file.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Usage, latency, heat and audit, as the tables have them. Needs no Java."""
+    if html is not None and json:
+        raise ConfigError("say one of --html and --json")
+    _require_log(data)
+    from pixiu.pipeline.session import require_packages
+
+    require_packages()
+    from pixiu.pipeline.report.gather import gather
+
+    found = gather(data)
+    if json:
+        print_json(found)
+    elif html is not None:
+        from pixiu.pipeline.report.page import report_page
+
+        try:
+            html.write_text(report_page(found), encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"cannot write {html}: {error.strerror or error}") from error
+        print(f"wrote {html}")
+    else:
+        from pixiu.pipeline.report.text import report_text
+
+        print(report_text(found))
 
 
 @app.command()
@@ -292,6 +371,58 @@ def plan(
 def hours_of(keep: str) -> int:
     """A time as whole hours, which is what Delta counts in; rounded up, so that nothing goes before its time."""
     return -(-parse_duration_ms(keep) // 3_600_000)
+
+
+@app.command()
+def backfill(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[MART]…", help="usage, heat or latency.  [default: all]")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--from", metavar="DAY|EVENT", help="The first day.  [default: the archive's first]")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", metavar="DAY|EVENT", help="The last day.  [default: the archive's last]")
+    ] = None,
+    data: DataOption = DEFAULT_DATA,
+    spark_url: SparkUrl = "local[*]",
+    memory: Memory = "2g",
+    json: Json = False,
+) -> None:
+    """Make the marts of some days again from the archive, in the place of what they hold of these days, at once.
+
+    An event id stands for its day (UTC). How far a mart holds the log stays the same, and so do its other days.
+    """
+    _require_log(data)
+    from pixiu.pipeline.session import open_session, require_spark
+
+    require_spark()
+    from pixiu.pipeline.jobs.backfill import backfill, day_of_text, days_of_archive
+    from pixiu.pipeline.lake.place import Place
+    from pixiu.pipeline.lake.schema import MART_SCHEMAS
+    from pixiu.pipeline.runner import Pipeline
+
+    unknown = sorted(set(names or ()) - MART_SCHEMAS.keys())
+    if unknown:
+        raise ConfigError(f"there is no mart {unknown[0]!r}; there are: {', '.join(MART_SCHEMAS)}")
+    oldest, newest = days_of_archive(data)
+    first = oldest if since is None else day_of_text(data, "--from", since)
+    last = newest if until is None else day_of_text(data, "--to", until)
+    if not oldest <= first <= last:
+        raise ConfigError(f"from {first} to {last} cannot be made: the archive has {oldest} to {newest}")
+    with Pipeline(data, lambda: open_session(Place(data).work, spark_url=spark_url, memory=memory)) as pipeline:
+        try:
+            with progress("making them again", None):
+                done = [backfill(pipeline, name, first, last) for name in MART_SCHEMAS if not names or name in names]
+        finally:
+            pipeline.stop()
+    rows = [(each.mart, str(first), str(last), each.rows_before, each.rows_after) for each in done]
+    columns = ("mart", "first day", "last day", "rows before", "rows after")
+    if json:
+        keys = ("mart", "from", "to", "rows_before", "rows_after")
+        print_json([dict(zip(keys, row, strict=True)) for row in rows])
+    else:
+        print_rows(columns, rows)
 
 
 def _require_log(data: Path) -> None:

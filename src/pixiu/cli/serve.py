@@ -40,6 +40,9 @@ Gateways = Annotated[
     typer.Option(metavar="N", help="Processes that hold the clients' connections; 0 is this one.  [default: 0]"),
 ]
 Event = Annotated[int, typer.Option(metavar="N", min=0, help="With --follow: the last event id that is here already.")]
+NoPipeline = Annotated[
+    bool, typer.Option("--no-pipeline", help="Make no tables and charts beside it (setting pipeline.enabled).")
+]
 
 
 @app.command()
@@ -57,6 +60,7 @@ def serve(
     ] = None,
     follow: Follow = None,
     event: Event = 0,
+    no_pipeline: NoPipeline = False,
     config: Config = None,
     assignments: Assignments = None,
 ) -> None:
@@ -64,6 +68,7 @@ def serve(
     options = {
         "http.port": port, "queue.port": queue_port, "journal.flush": flush, "gateway.processes": gateways,
         "gateway.grpc_port": grpc,
+        "pipeline.enabled": False if no_pipeline else None,
     }  # fmt: skip
     settings = read_settings(config, options, assignments or [])
     raise typer.Exit(run_server(settings, data=data, dev=dev, http=True, follow=follow, follow_event=event))
@@ -93,7 +98,7 @@ def run_server(
         http=http,
         follow=None if follow is None else parse_address("--follow", follow),
         follow_event=follow_event,
-        on_ready=partial(print_banner, leads=follow is None),
+        on_ready=partial(print_banner, leads=follow is None, with_pipeline=settings.pipeline.enabled),
     )
 
 
@@ -105,7 +110,7 @@ def parse_address(option: str, text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def print_banner(running: "Running", *, leads: bool = True) -> None:
+def print_banner(running: "Running", *, leads: bool = True, with_pipeline: bool = False) -> None:
     """Say where everything is, and what to try next. A follower has no console."""
     command = _command_name()
     lines = [f"Pixiu {__version__}", f"queue listening on {running.queue_address}"]
@@ -116,6 +121,8 @@ def print_banner(running: "Running", *, leads: bool = True) -> None:
     lines.append(f"data in {_short_path(running.data)}")
     if running.http_address and leads:
         lines += ["", f"Open http://{running.http_address} in two windows and chat."]
+        if with_pipeline:
+            lines.append(f"Charts of it follow in a minute or two: http://{running.http_address}/#/pipeline")
     port = running.queue_address.rpartition(":")[2]
     at = "" if port == "12301" else f" --port {port}"
     lines += [

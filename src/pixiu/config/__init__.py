@@ -20,6 +20,7 @@ from typing import get_type_hints
 
 from pixiu.config.gateway import GatewaySettings
 from pixiu.config.messaging import CarrierSettings, HornSettings, InboxSettings, MessagingSettings
+from pixiu.config.pipeline import PipelineSettings
 from pixiu.config.process import HttpSettings, LogSettings
 from pixiu.config.queue import (
     DelaySettings,
@@ -47,6 +48,7 @@ __all__ = [
     "LifetimeSettings",
     "LogSettings",
     "MessagingSettings",
+    "PipelineSettings",
     "QueueSettings",
     "ReplicationSettings",
     "RoomSettings",
@@ -84,6 +86,7 @@ class Settings:
     rooms: RoomSettings = field(default_factory=RoomSettings)
     search: SearchSettings = field(default_factory=SearchSettings)
     security: SecuritySettings = field(default_factory=SecuritySettings)
+    pipeline: PipelineSettings = field(default_factory=PipelineSettings)
 
 
 def sections() -> dict[str, type[Section]]:

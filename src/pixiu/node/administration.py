@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from msgspec.json import encode
+
 from pixiu.config import Settings
 from pixiu.node.erasure import redact_running
 from pixiu.node.explain import explaining
@@ -23,26 +25,45 @@ from pixiu.runtime.files import SystemFiles
 from pixiu.runtime.scheduler import NoScheduler
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from pixiu.im.draft import Answer
     from pixiu.model.errors import PixiuError
     from pixiu.model.session import Session
     from pixiu.node.host import MessagingHost
+    from pixiu.node.lake_report import LakeReport
+    from pixiu.node.pipeline_child import PipelineChild
+    from pixiu.roles.carrier.audit import Cut
 
 __all__ = ["NodeAdministration", "stopped_dead_letters"]
+
+CUT_ROWS = 5000
+"""Entries of one line of a cut."""
 
 
 class NodeAdministration:
     """Looks after the roles of this process."""
 
-    def __init__(self, host: MessagingHost, doors: Doors | None = None) -> None:
-        """``doors``: what clients come through, where there is any."""
+    def __init__(
+        self,
+        host: MessagingHost,
+        doors: Doors | None = None,
+        *,
+        pipeline: PipelineChild | None = None,
+        lake_report: LakeReport | None = None,
+    ) -> None:
+        """``doors``: what clients come through, where there is any. ``pipeline``: the one beside this node.
+
+        ``lake_report`` reads the tables that it makes.
+        """
         self._host = host
         self._messaging = host.messaging
         self._directory = host.messaging.proxy.context.directory
         self._topics = TopicViews(host.log.engine, self._directory, host.messaging.carrier.applied)
         self._stats = Stats(host, self._topics, doors or Doors())
+        self._pipeline = pipeline
+        self._lake_report = lake_report
 
     def stats(self) -> Answer:
         """What goes on, as raw numbers: whoever asks twice knows the rates."""
@@ -126,6 +147,37 @@ class NodeAdministration:
                 return answer
             await asyncio.sleep(0)
         raise AssertionError("an explanation ends with an answer")
+
+    async def cut(self) -> AsyncIterator[bytes]:
+        """What waits now."""
+        return _lines_of(await self._host.cut())
+
+    def pipeline(self) -> Answer:
+        """As it says itself; a node without one says that it is off."""
+        if self._pipeline is not None:
+            return self._pipeline.view()
+        return {"state": "off", "reason": "", "log": str(self._host.log.committed)}
+
+    async def pipeline_report(self) -> Answer:
+        """What the tables say."""
+        if self._lake_report is None:
+            return {"problem": "a node inside a program reads no tables; ask with: pixiu pipeline report"}
+        return await self._lake_report.read()
+
+
+async def _lines_of(cut: Cut) -> AsyncIterator[bytes]:
+    """A cut as it is sent: the loop gets its turn between the lines."""
+    count = 0
+    yield encode({"event_id": cut.event_id}) + b"\n"
+    for (user, platform), (_, entries, missing) in cut.inboxes.items():
+        for begin in range(0, len(entries), CUT_ROWS):
+            part = entries[begin : begin + CUT_ROWS]
+            ids = [entry.message_id for entry in part]
+            row = (user, platform, [entry.useq for entry in part], ids, [entry.at for entry in part])
+            yield encode((*row, [each for each in ids if each in missing])) + b"\n"
+            count += 1
+            await asyncio.sleep(0)
+    yield encode({"inboxes": count}) + b"\n"
 
 
 class _Numbers:

@@ -10,18 +10,17 @@ import asyncio
 import contextlib
 import logging
 import socket
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pixiu
 from pixiu.model.errors import PixiuError
 from pixiu.node.gateway_process import Orders
 from pixiu.runtime.http_passage import Arrival
 from pixiu.runtime.local_links import LocalLink, LocalPlace, listen_local
+from pixiu.runtime.process import own_command
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
+    from pathlib import Path
 
     from pixiu.config import Settings
     from pixiu.node.gateway_hub import GatewayHub
@@ -149,7 +148,7 @@ class GatewayProcesses:
     async def _run(self, orders: Orders) -> int:
         """One life of it. Returns its exit code."""
         process = await asyncio.create_subprocess_exec(
-            *_command(), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL
+            *own_command("gateway"), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL
         )
         self._processes[orders.name] = process
         assert process.stdin is not None
@@ -184,12 +183,6 @@ class GatewayProcesses:
         held = reserve_port(host, port)
         self._ports.append(held)
         return int(held.getsockname()[1])
-
-
-def _command() -> list[str]:
-    """How to start a gateway process: with the very package that runs here, and nothing else of this folder."""
-    is_from_here = Path(pixiu.__file__).resolve().parent.parent == Path.cwd().resolve()
-    return [sys.executable, *([] if is_from_here else ["-P"]), "-m", "pixiu", "gateway"]
 
 
 def reserve_port(host: str, port: int) -> socket.socket:

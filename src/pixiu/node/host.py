@@ -130,16 +130,19 @@ class MessagingHost:
         self._engine.writer.when_flushed(lambda: flushed.set_result(None))
         await flushed
 
-    async def audit(self, *, at_least: int = 0, before: int | None = None) -> AuditReport:
-        """Take a cut now, then replay the log up to it, a batch at a time, between other work."""
+    async def cut(self) -> Cut:
+        """What waits in the stores now, once they hold everything that is committed."""
         carrier = self.messaging.carrier
         loop = asyncio.get_running_loop()
         await self.written()
         caught_up: asyncio.Future[None] = loop.create_future()
         carrier.when_applied(self.log.committed, lambda: caught_up.set_result(None))
         await caught_up
-        cut = take_cut(self.stores, carrier.applied(Lane.INBOXES))
-        for report in replay_audit(self.log, cut, at_least=at_least, before=before):
+        return take_cut(self.stores, carrier.applied(Lane.INBOXES))
+
+    async def audit(self, *, at_least: int = 0, before: int | None = None) -> AuditReport:
+        """Take a cut now, then replay the log up to it, a batch at a time, between other work."""
+        for report in replay_audit(self.log, await self.cut(), at_least=at_least, before=before):
             if report is not None:
                 return report
             await asyncio.sleep(0)

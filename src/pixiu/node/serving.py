@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pixiu.model.metric import Snapshot
     from pixiu.node.embedded import EmbeddedNode
     from pixiu.node.host import MessagingHost
+    from pixiu.node.pipeline_child import PipelineChild
     from pixiu.node.surfaces import Surfaces
     from pixiu.runtime.admin import Handler
 
@@ -79,8 +80,12 @@ class Node:
         follow: tuple[str, int] | None,
         follow_event: int,
         is_dev: bool = False,
+        with_pipeline: bool = False,
     ) -> None:
+        """``with_pipeline`` runs the pipeline in a process beside it, where the node leads and has HTTP."""
         self._settings = settings
+        self._with_pipeline = with_pipeline
+        self._pipeline: PipelineChild | None = None
         self._is_dev = is_dev
         self._directory = directory
         self._with_http = http
@@ -174,9 +179,14 @@ class Node:
         assert engine is not None and scheduler is not None
         root = self._directory.path
         self._host = MessagingHost(engine, scheduler, settings, root, creates_users=self._is_dev)
+        if self._with_pipeline:
+            from pixiu.node.pipeline_child import PipelineChild
+
+            log_end = self._host.log
+            self._pipeline = PipelineChild(root, settings.pipeline, engine.clock, log_end=lambda: log_end.committed)
         self._surfaces = Surfaces(
             self._host, root, settings, engine.clock, scheduler, is_dev=self._is_dev, health=health,
-            name=self._name(), connections_max=self._gateway_max,
+            name=self._name(), connections_max=self._gateway_max, pipeline=self._pipeline,
         )  # fmt: skip
         add_roles(metrics, self._host.messaging, self._surfaces)
         port, _ = await self._surfaces.start()
@@ -184,6 +194,8 @@ class Node:
         await asyncio.wait({self._starting}, timeout=START_SECONDS)
         if self._starting.done():
             self._starting.result()
+        if self._pipeline is not None:
+            self._pipeline.start()
         return f"{settings.http.host}:{port}"
 
     async def _open_messaging(self, host: MessagingHost) -> None:
@@ -225,6 +237,7 @@ class Node:
         self._is_stopping = True
         if self._listener is not None:
             self._listener.close()
+        ending = None if self._pipeline is None else asyncio.ensure_future(self._pipeline.stop())
         if self._surfaces is not None:
             await self._surfaces.stop()
         if self._starting is not None:
@@ -248,6 +261,8 @@ class Node:
             await self._admin.close()
         if self._engine is not None:
             self._engine.background.stop()
+        if ending is not None:
+            await ending
         if self._scheduler is not None:
             self._scheduler.close()
         if self._host is not None:
@@ -289,7 +304,10 @@ def run_node(
                 loop.add_signal_handler(number, stop.set)
             ready, present = on_ready, settings
             while not stop.is_set():
-                node = Node(present, directory, http=http, follow=follow, follow_event=follow_event, is_dev=dev)
+                node = Node(
+                    present, directory, http=http, follow=follow, follow_event=follow_event, is_dev=dev,
+                    with_pipeline=present.pipeline.enabled,
+                )  # fmt: skip
                 running = await _run_once(node, stop, ready)
                 ready, present = _say_nothing, _same_ports(present, running)
             return 0

@@ -21,6 +21,7 @@ from pixiu.model.message import message_view
 from pixiu.node.administration import NodeAdministration
 from pixiu.node.gateway_hub import GatewayHub
 from pixiu.node.gateway_processes import GatewayProcesses
+from pixiu.node.lake_report import LakeReport
 from pixiu.node.stats import Doors
 from pixiu.roles.broker.broker import Broker
 from pixiu.roles.broker.hot import HotRooms
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from pixiu.machines.room_link import Frame
     from pixiu.node.host import MessagingHost
     from pixiu.node.messaging import Messaging
+    from pixiu.node.pipeline_child import PipelineChild
     from pixiu.ports.authentication import Authentication
     from pixiu.ports.clock import Clock
     from pixiu.ports.scheduler import Scheduler
@@ -84,10 +86,11 @@ class Surfaces:
         health: Mapping[str, Handler],
         name: str = "",
         connections_max: int | None = None,
+        pipeline: PipelineChild | None = None,
     ) -> None:
         """``is_dev`` makes a signing key where there is none, and tokens for whoever asks.
 
-        ``name`` is the node's; ``connections_max`` is what the system allows here.
+        ``name`` is the node's; ``connections_max`` is what the system allows here; ``pipeline`` runs beside it.
         """
         messaging = host.messaging
         keys = Keyring(root, clock)
@@ -98,9 +101,10 @@ class Surfaces:
         self.hot_rooms = HotRooms(clock)
         self._tracing = messaging.tracing
         doors = Doors(hot_rooms=self.hot_rooms)
+        administration = NodeAdministration(host, doors, pipeline=pipeline, lake_report=LakeReport(root, clock))
         self.api = HttpApi(
             act=messaging.act, find_user=messaging.proxy.find_user, authentication=authentication,
-            administration=NodeAdministration(host, doors), health=health, settings=settings.security, clock=clock,
+            administration=administration, health=health, settings=settings.security, clock=clock,
             pages=console_pages(is_dev=is_dev, node=name), issue_token=tokens.issue if is_dev else None,
         )  # fmt: skip
         self._http = HttpServer(

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pixiu.model.errors import Unavailable
+from pixiu.model.errors import CorruptData, Unavailable
+from pixiu.model.inbox import Entry, InboxState
+from pixiu.roles.carrier.audit import Cut
 from pixiu.runtime.datadir import DataDirectory, find_server
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
-    from pixiu.roles.carrier.audit import Cut
-
-__all__ = ["CUT", "rows_of_cut", "take_cut_of"]
+__all__ = ["CUT", "read_cut", "rows_of_cut", "take_cut_of"]
 
 CUT = pa.schema(
     [
@@ -37,6 +38,28 @@ def take_cut_of(data: Path) -> Cut:
 
     with DataDirectory.open(data):
         return cut_stopped(data)
+
+
+def read_cut(lines: Iterable[Any]) -> Cut:
+    """The cut of a node that runs, from the lines of ``/v1/admin/cut``; one that ends too early is refused."""
+    cut: Cut | None = None
+    count = 0
+    for line in lines:
+        if isinstance(line, dict) and "event_id" in line:
+            cut = Cut(int(line["event_id"]))
+        elif isinstance(line, dict) and cut is not None and line.get("inboxes") == count:
+            return cut
+        elif isinstance(line, list) and cut is not None:
+            user, platform, useqs, ids, times, missing = line
+            entries = [
+                Entry(useq, message_id, 0, at, 0, 0) for useq, message_id, at in zip(useqs, ids, times, strict=True)
+            ]
+            # An inbox may come in several lines.
+            _, before, gone = cut.inboxes.get((user, platform), (None, [], set()))
+            state = InboxState(user, platform, 0, 0, len(before) + len(entries), 0)
+            cut.inboxes[user, platform] = (state, before + entries, gone | set(missing))
+            count += 1
+    raise CorruptData("what waits in the stores was not told to its end")
 
 
 def rows_of_cut(cut: Cut) -> Any:

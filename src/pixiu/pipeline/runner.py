@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pixiu.pipeline.search.steps import Sink
+    from pixiu.roles.carrier.audit import Cut
 
-__all__ = ["EVERY_JOBS", "JOBS", "Pipeline"]
+__all__ = ["EVERY_JOBS", "HANDED", "JOBS", "Pipeline"]
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +64,12 @@ class Pipeline:
         reached: Callable[[str], object] = lambda point: None,
         rows_per_trigger: int = ROWS_PER_TRIGGER,
         open_sink: Callable[[], Sink] | None = None,
+        take_cut: Callable[[Path], Cut] = take_cut_of,
     ) -> None:
-        """``spark`` is called once, when it is first needed: a lake that is in use is refused before Spark starts."""
+        """``spark`` is called once, when it is first needed: a lake that is in use is refused before Spark starts.
+
+        ``take_cut`` says what waits in the stores of a data directory.
+        """
         # Spark's own processes need not share our working directory.
         self.place = Place(data.resolve())
         self.log = JournalFolder(self.place.data, index_folder=self.place.index)
@@ -78,6 +83,7 @@ class Pipeline:
         self._open_sink = open_sink
         self._sums: tuple[tuple[int, int], DataFrame] | None = None
         """What both tables of latency are made of, for the events between two."""
+        self._take_cut = take_cut
 
     def __enter__(self) -> Self:
         return self
@@ -164,19 +170,7 @@ class Pipeline:
         files = [file for file in table.files() if file.event_max is None or file.event_max > after]
         return read_table(self.spark, table, files).where(f"event_id > {after} AND event_id <= {through}")
 
-    def _mart(self, name: str) -> int:
-        """Append what the new events add to a mart."""
-        table = self._mart_table(name)
-        after, through = table.through, self.held_through()
-        if after >= through:
-            return 0
-        rows = self._mart_rows(name, after, through)
-        folder = table.new_folder(f"{through:020d}")
-        rows.coalesce(1).write.parquet(str(table.folder / folder))
-        self._reached("mart-written")
-        return table.append(folder, after=after, through=through)
-
-    def _mart_table(self, name: str) -> LakeTable:
+    def mart(self, name: str) -> LakeTable:
         """A mart, created if it is new, and made anew if an older program made it with other columns."""
         begins_after = self.log.first_event_id() - 1
         table = LakeTable(self.place.lake, name, MART_SCHEMAS[name], begins_after=begins_after)
@@ -186,28 +180,28 @@ class Pipeline:
             table = LakeTable(self.place.lake, name, MART_SCHEMAS[name])  # from the beginning of the archive
         return table
 
+    def _mart(self, name: str) -> int:
+        """Append what the new events add to a mart."""
+        table = self.mart(name)
+        after, through = table.through, self.held_through()
+        if after >= through:
+            return 0
+        rows = self._mart_rows(name, after, through)
+        folder = table.new_folder(f"{through:020d}")
+        rows.coalesce(1).write.parquet(str(table.folder / folder))
+        self._reached("mart-written")
+        return table.append(folder, after=after, through=through)
+
     def _mart_rows(self, name: str, after: int, through: int) -> DataFrame:
         """What the events behind ``after`` add to a mart."""
-        messages, deliveries, changes, traces = (
-            self._new_rows(each, after, through) for each in ("messages", "deliveries", "changes", "traces")
-        )
-        match name:
-            case "usage":
-                return marts.usage(messages, deliveries, changes, traces)
-            case "first_days":
-                used = marts.usage(messages, deliveries, changes, traces)
-                return marts.first_days(used, read_table(self.spark, self._mart_table(name)))
-            case "presence":
-                return marts.presence(traces)
-            case "heat":
-                return marts.heat(messages, traces)
-            case _:
-                if self._sums is None or self._sums[0] != (after, through):
-                    timed = marts.hops(messages, deliveries, self._handed(after, through), traces)
-                    self._forget_sums()
-                    self._sums = (after, through), marts.hop_sums(timed).persist()
-                sums = self._sums[1]
-                return marts.latency(sums) if name == "latency" else marts.latency_buckets(sums)
+        new = marts.New(*(self._new_rows(each, after, through) for each in marts.New._fields))
+        if name not in marts.OF_SUMS:
+            return marts.rows_of(name, new, read_table(self.spark, self.mart("first_days")))
+        if self._sums is None or self._sums[0] != (after, through):
+            self._forget_sums()
+            sums = marts.hop_sums(marts.hops(*new[:2], self._handed(after, through), new.traces))
+            self._sums = (after, through), sums.persist()
+        return marts.OF_SUMS[name](self._sums[1])
 
     def _forget_sums(self) -> None:
         if self._sums is not None:
@@ -239,7 +233,7 @@ class Pipeline:
             return {}
         cut = None
         try:
-            cut = take_cut_of(self.place.data)
+            cut = self._take_cut(self.place.data)
         except Unavailable as error:
             self._warn(f"the audit counts what should wait, and not what does: {error}")
         through = self.held_through() if cut is None else cut.event_id
@@ -293,3 +287,8 @@ class Pipeline:
                 done.append(compact(lambda: self.spark, table, changes, oldest=until, reached=self._reached))
             table.vacuum(vacuum_hours)
         return done
+
+    def files_max(self) -> int:
+        """Of the table with the most files, how many."""
+        tables = [*(self.table(name) for name in LAKE_SCHEMAS), *(self.mart(name) for name in MART_SCHEMAS)]
+        return max(len(table.files()) for table in tables)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["open_session", "require_packages", "require_spark"]
 
 PACKAGES = ("pyarrow", "numpy", "deltalake", "duckdb")
-INSTALL = "python -m pip install --require-hashes --no-deps -r requirements/pipeline.txt"
 JOB_MEMORY = "2g"
 LOCAL = "local[*]"
 
@@ -41,7 +40,13 @@ def require_packages(*names: str) -> None:
     """Raise ``Unavailable`` with what to do if one of these packages is not here."""
     for name in names or PACKAGES:
         if importlib.util.find_spec(name) is None:
-            raise Unavailable(f"the pipeline needs the package {name}; install it with: {INSTALL}")
+            raise Unavailable(f"the pipeline needs the package {name}; install it with: {_how_to_install()}")
+
+
+def _how_to_install() -> str:
+    """In a checkout the locked packages, elsewhere those of the wheel's extra."""
+    is_checkout = (Path(__file__).parents[3] / "requirements" / "pipeline.txt").exists()
+    return "make setup" if is_checkout else "pip install 'pixiu[pipeline]'"
 
 
 def require_spark() -> None:

@@ -7,7 +7,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["open_files", "process_numbers", "rss_bytes"]
+import pixiu
+
+__all__ = ["open_files", "own_command", "process_numbers", "rss_bytes"]
 
 _STATM = Path("/proc/self/statm")
 _DESCRIPTORS = Path("/proc/self/fd")
@@ -39,3 +41,9 @@ def process_numbers() -> dict[str, object]:
         "open_files": open_files(),
         "open_files_max": None if soft == resource.RLIM_INFINITY else soft,
     }
+
+
+def own_command(*words: str) -> list[str]:
+    """How to start another ``pixiu``: with the very package that runs here, and nothing else of this folder."""
+    is_from_here = Path(pixiu.__file__).resolve().parent.parent == Path.cwd().resolve()
+    return [sys.executable, *([] if is_from_here else ["-P"]), "-m", "pixiu", *words]

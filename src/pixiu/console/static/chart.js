@@ -24,7 +24,7 @@ function options({ series, format, log, filled }, width, height, onCursor) {
   const line = token('--line');
   const axis = { stroke: ink, font: `11px ${token('--font')}`, grid: { stroke: line, width: 1 }, ticks: { show: false } };
   return {
-    width, height, legend: { show: false }, padding: [8, 18, 0, 0],
+    width, height, legend: { show: false }, padding: [8, 28, 0, 0],
     cursor: { y: false, points: { size: 7 }, drag: { x: false, y: false } },
     scales: {
       x: { time: false },
@@ -39,7 +39,7 @@ function options({ series, format, log, filled }, width, height, onCursor) {
     series: [
       {},
       ...series.map(({ label, colour }, index) => ({
-        label, stroke: token(colour), width: 2, spanGaps: true, points: { show: false },
+        label, stroke: token(colour), width: 2, spanGaps: true, points: { show: (plot) => plot.data[0].length < 2 }, // of one value there is no line
         fill: filled && index === 0 ? token(colour) + TINTS.toString(16) : undefined,
       })),
     ],

@@ -7,7 +7,7 @@ runs have seen has several rows, and the views add them up. So the cost of a run
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as sf
 
@@ -18,8 +18,19 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 __all__ = [
-    "first_days", "heat", "hop_sums", "hops", "keys_of", "latency", "latency_buckets", "presence", "rolled_up", "usage",
+    "OF_SUMS", "New", "first_days", "heat", "hop_sums", "hops", "keys_of", "latency", "latency_buckets", "presence",
+    "rolled_up", "rows_of", "usage",
 ]  # fmt: skip
+
+
+class New(NamedTuple):
+    """Rows of the archive of which marts are made."""
+
+    messages: DataFrame
+    deliveries: DataFrame
+    changes: DataFrame
+    traces: DataFrame
+
 
 WITHIN_MS = 200
 """What counts as in time."""
@@ -172,6 +183,24 @@ def latency(sums: DataFrame) -> DataFrame:
 def latency_buckets(sums: DataFrame) -> DataFrame:
     """The same as histograms, which any engine can read."""
     return sums.select(*MART_SCHEMAS["latency_buckets"].names)
+
+
+OF_SUMS = {"latency": latency, "latency_buckets": latency_buckets}
+"""Marts that are made of ``hop_sums``."""
+
+
+def rows_of(name: str, new: New, known: DataFrame) -> DataFrame:
+    """What these rows add to any other mart; ``known`` are the first days that are known."""
+    messages, deliveries, changes, traces = new
+    match name:
+        case "usage":
+            return usage(messages, deliveries, changes, traces)
+        case "first_days":
+            return first_days(usage(messages, deliveries, changes, traces), known)
+        case "presence":
+            return presence(traces)
+        case _:
+            return heat(messages, traces)
 
 
 def keys_of(schema: Any) -> list[str]:

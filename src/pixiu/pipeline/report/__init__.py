@@ -1,0 +1,1 @@
+"""What the tables say, gathered once and shown as text, as a page, or as JSON for the console."""

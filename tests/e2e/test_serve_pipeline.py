@@ -1,0 +1,61 @@
+"""A server with the pipeline beside it: it is there, it says what it does, and it ends with the server."""
+
+import json
+import signal
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pixiu.pipeline.lake.lock import LakeLock
+from pixiu.pipeline.lake.place import Place
+from tests.e2e.test_serve import Served, serving
+from tests.servers import wait_for
+
+OPTIONS = ("--dev", "--set", "pipeline.enabled=true", "--set", "pipeline.first_after_s=3")
+
+
+def ask(served: Served, path: str) -> dict[str, Any]:
+    host, port = served.address("http")
+    body = json.dumps({"user": "ops", "admin": True}).encode()
+    wanted = urllib.request.Request(f"http://{host}:{port}/v1/dev/token", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(wanted, timeout=10) as answer:
+        token = json.load(answer)["token"]
+    wanted = urllib.request.Request(f"http://{host}:{port}{path}", headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(wanted, timeout=30) as answer:
+        return dict(json.load(answer))
+
+
+@contextmanager
+def waiting(data: Path) -> Iterator[tuple[Served, int]]:
+    """A server whose pipeline waits for a lake that somebody else holds; and the pipeline's process."""
+    with serving(data, *OPTIONS, seconds_max=100) as served, LakeLock(Place(data).folder):
+        assert any(line.endswith("/#/pipeline") for line in served.lines)
+        shown = ask(served, "/v1/admin/pipeline")
+        assert (shown["state"], shown["pid"]) == ("resting", None)
+        assert ask(served, "/v1/admin/pipeline/report") == {"empty": True}
+        wait_for(lambda: ask(served, "/v1/admin/pipeline")["state"] == "waiting", timeout_s=60, what="the pipeline")
+        shown = ask(served, "/v1/admin/pipeline")
+        assert "another pipeline runs" in shown["reason"]
+        yield served, shown["pid"]
+
+
+def lives(pid: int) -> bool:
+    try:
+        return "zombie" not in Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_it_ends_with_the_server_however_that_ends(tmp_path: Path, number: signal.Signals) -> None:
+    with waiting(tmp_path / "data") as (served, pid):
+        assert lives(pid)
+        served.process.send_signal(number)
+        served.process.wait(20)
+        wait_for(lambda: not lives(pid), what="the pipeline to end")
