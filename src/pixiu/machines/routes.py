@@ -6,8 +6,8 @@ session and room, never against what the gateway said of others (E11). Who has l
 a late row does not bring it back.
 
 Two kinds of repair. A **snapshot** lists what is, and up to which version of each gateway it is complete: what it does
-not list and is not newer goes. A **digest** is the count and a mix of all rows, kept for each of 256 parts of the rooms,
-so that any partition's digest is a sum: two tables that differ are found without reading them.
+not list and is not newer goes. A **digest** is the number and a mix of all rows, kept for each of 256 parts of the
+rooms, so that any partition's digest is a sum: two tables that differ are found without reading them.
 
 ``nobody`` is a row about a whole room at a gateway: whoever it said was there before is not (negative feedback, X39).
 """
@@ -47,7 +47,7 @@ class RouteRow(NamedTuple):
 class Digest(NamedTuple):
     """What a set of rows comes to."""
 
-    count: int
+    size: int
     mix: int
 
 

@@ -1,4 +1,4 @@
-"""Messages, packed and unpacked: nothing is lost, nothing is larger than a datagram, no bytes bring a traceback."""
+"""Messages, packed and unpacked: nothing is lost, nothing is larger than a datagram, rubbish is refused."""
 
 from typing import get_args
 
@@ -45,7 +45,7 @@ from pixiu.model.errors import PixiuError, RemoteProtocolError, RequestError
 numbers = st.integers(0, 2**64 - 1)
 smalls = st.integers(0, 2**32 - 1)
 ids = st.lists(numbers, max_size=400).map(tuple)
-keys = st.builds(StreamKey, st.integers(0, 2), st.integers(0, 255), st.sampled_from([1, 2, 4, 256]))
+keys = st.builds(StreamKey, st.integers(0, 1), st.integers(0, 255), st.sampled_from([1, 2, 4, 256]))
 rows = st.builds(RouteRow, numbers, st.text(max_size=20), numbers, numbers, numbers, numbers, st.booleans())
 row_lists = st.lists(rows, max_size=40).map(tuple)
 digests = st.builds(Digest, smalls, numbers)
@@ -57,7 +57,7 @@ MESSAGES: dict[type, st.SearchStrategy[ClusterMessage]] = {
     Beat: st.builds(Beat, numbers),
     BeatBack: st.builds(BeatBack, numbers, st.sampled_from(PeerState), smalls),
     Talk: st.builds(
-        Talk, smalls, numbers, numbers, numbers, numbers, st.integers(0, 255), st.sampled_from(Priority),
+        Talk, smalls, numbers, numbers, numbers, st.integers(0, 255), st.sampled_from(Priority),
         st.booleans(), st.binary(max_size=3000),
     ),
     Taken: st.builds(Taken, ids),
@@ -84,7 +84,7 @@ def test_every_message_has_a_strategy() -> None:
 
 
 @given(any_message)
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_there_and_back(message: ClusterMessage) -> None:
     assert decode(kind_of(message), encode(message)) == message
 
@@ -95,12 +95,12 @@ def test_there_and_back(message: ClusterMessage) -> None:
         (Beat(5), 1, "0000000000000005"),
         (BeatBack(5, PeerState.RUNNING, 3), 2, "0000000000000005 01 00000003"),
         (
-            Talk(7, 1, 2, 3, 4, 0, Priority.CHAT, is_reliable=True, body=b"hi"), 3,
-            "00000007 0000000000000001 0000000000000002 0000000000000003 0000000000000004 00 02 01 6869",
+            Talk(7, 1, 2, 3, 0, Priority.CHAT, is_reliable=True, body=b"hi"), 3,
+            "00000007 0000000000000001 0000000000000002 0000000000000003 00 02 01 6869",
         ),
         (
-            News(StreamKey(2, 1, 4), 9, 5, (RouteRow(1, "r", 2, 3, 4, 6, is_in=True),)), 9,
-            "02 0001 0004 0000000000000009 0000000000000005 00000001 0000000000000001 0000000000000002"
+            News(StreamKey(1, 1, 4), 9, 5, (RouteRow(1, "r", 2, 3, 4, 6, is_in=True),)), 9,
+            "01 0001 0004 0000000000000009 0000000000000005 00000001 0000000000000001 0000000000000002"
             " 0000000000000003 0000000000000004 0000000000000006 01 00000001 72",
         ),
         (Want(StreamKey(0, 0, 1), 9, 5, (Missing(6, 7),)), 11,
@@ -113,13 +113,13 @@ def test_golden_bytes(message: ClusterMessage, kind: int, golden: str) -> None:
 
 
 def test_what_a_proxy_reads_of_a_talk() -> None:
-    talk = Talk(7, 123, 2, 3, 4, 0, Priority.CHAT, is_reliable=False, body=b"hi")
+    talk = Talk(7, 123, 2, 3, 0, Priority.CHAT, is_reliable=False, body=b"hi")
     assert kind_of(talk) == TALK
     assert TALK_HEAD.unpack_from(encode(talk))[1] == 123
 
 
 @given(st.lists(any_message, max_size=12))
-@settings(max_examples=200)
+@settings(max_examples=60)
 def test_a_batch_is_whole_again_and_no_datagram_is_too_large(messages: list[ClusterMessage]) -> None:
     sent = [each for message in messages for each in encoded(message)]
     contents, large = pack(sent)
@@ -144,7 +144,7 @@ def test_rows_are_divided_and_keep_their_numbers() -> None:
 
 
 @given(st.integers(0, 16), st.binary(max_size=200))
-@settings(max_examples=500)
+@settings(max_examples=150)
 def test_rubbish_is_refused_or_read(kind: int, data: bytes) -> None:
     for read in (lambda: decode(kind, data), lambda: unpack(data), lambda: unframe(data)):
         try:

@@ -1,4 +1,4 @@
-"""Seals: what is authentic counts once, for the process it was meant for, for a short time; everything else is refused."""
+"""Seals: what is authentic counts once, for the process it was meant for, for a short time."""
 
 from hashlib import blake2b
 

@@ -46,13 +46,12 @@ __all__ = ["TALK", "TALK_HEAD", "decode", "divide", "encode", "kind_of"]
 _TWO = Struct(">QQ")
 _KEY = Struct(">BHH")
 _BEAT_BACK = Struct(">QBI")
-TALK_HEAD = Struct(">IQQQQBBB")
+TALK_HEAD = Struct(">IQQQBBB")
 """Of a ``Talk``: its fields in order, before the body. The room is what a proxy has to look at."""
 _DECLINED = Struct(">QQIII")
 _FRAME = Struct(">QQQQI")
 _FAN = Struct(">QQBI")
 _ROW = Struct(">QQQQQB")
-_NEWS = Struct(">QQI")
 _REACH = Struct(">QQQIQ")
 _WANT = Struct(">QQ")
 _ASK = Struct(">I")
@@ -122,13 +121,13 @@ def _read_beat_back(reader: Reader) -> BeatBack:
 
 
 def _write_talk(message: Talk) -> bytes:
-    return TALK_HEAD.pack(*message[:8]) + message.body
+    return TALK_HEAD.pack(*message[:7]) + message.body
 
 
 def _read_talk(reader: Reader) -> Talk:
-    version, room, message_id, publisher, number, copy, priority, is_reliable = reader.take(TALK_HEAD)
+    version, room, message_id, publisher, copy, priority, is_reliable = reader.take(TALK_HEAD)
     chosen = _one_of(_PRIORITIES, priority)
-    return Talk(version, room, message_id, publisher, number, copy, chosen, bool(is_reliable), reader.rest())
+    return Talk(version, room, message_id, publisher, copy, chosen, bool(is_reliable), reader.rest())
 
 
 def _ids_bytes(ids: Sequence[int]) -> bytes:
@@ -197,7 +196,7 @@ def _read_room_ack(reader: Reader) -> RoomAck:
 
 def _read_key(reader: Reader) -> StreamKey:
     kind, partition, count = reader.take(_KEY)
-    if kind > 2 or not count or count & (count - 1):
+    if kind > 1 or not count or count & (count - 1):
         raise RemoteProtocolError(f"there is no stream {kind} {partition}/{count}")
     return StreamKey(kind, partition, count)
 
@@ -222,7 +221,9 @@ def _write_news(message: News) -> bytes:
 
 
 def _read_news(reader: Reader) -> News:
-    return News(_read_key(reader), *reader.take(_TWO), _read_rows(reader))
+    key = _read_key(reader)
+    life, first = reader.take(_TWO)
+    return News(key, life, first, _read_rows(reader))
 
 
 def _write_reach(message: Reach) -> bytes:

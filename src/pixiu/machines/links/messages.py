@@ -8,7 +8,7 @@
     publisher  ◀─Settled─ proxy ◀─Settled─ broker ◀─RoomAck─ gateway        every gateway has it (reliable only)
     publisher  ◀─Declined─ proxy ◀─Declined─ broker                         it is not: why, and when to try again
 
-    source     ──News──▶ sink           who came and went, numbered: gateway to router, router to router and to broker
+    source     ──News──▶ sink           who came and went, numbered: gateway to router, router to broker
     source     ──Reach──▶ sink          how far the numbers go, and what the rows come to
     source     ◀──Want── sink           what has come so far, and the holes in it; also a subscription
     source     ◀──AskRoutes── sink      a snapshot, please
@@ -21,16 +21,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pixiu.machines.room_link import Ack, Frame
-from pixiu.machines.routes import Digest, RouteRow
-from pixiu.machines.scheduling import Priority
-from pixiu.machines.seqlog import Missing
-from pixiu.machines.view import PeerState
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pixiu.machines.room_link import Ack, Frame
+    from pixiu.machines.routes import Digest, RouteRow
+    from pixiu.machines.scheduling import Priority
+    from pixiu.machines.seqlog import Missing
+    from pixiu.machines.view import PeerState
+
 __all__ = [
+    "FROM_GATEWAY",
+    "TO_BROKER",
     "AskRoutes",
     "Beat",
     "BeatBack",
@@ -74,8 +76,6 @@ class Talk(NamedTuple):
     """Given by who publishes: all copies and repeats have the same."""
     publisher: int
     """The boot id of the one who waits for the answer."""
-    number: int
-    """Rises by one with each live message of a publisher to a room; 0: none is counted."""
     copy: int
     """0, 1, 2: copies take different ways."""
     priority: Priority
@@ -104,8 +104,8 @@ class Declined(NamedTuple):
     message_id: int
     code: str
     retry_after_ms: int
-    count: int
-    """With ``not_owner``: how many partitions there are …"""
+    partitions: int
+    """With ``not_owner``: how many there are …"""
     count_version: int
     """… in this version of the count."""
 
@@ -127,15 +127,15 @@ class StreamKey(NamedTuple):
 
     kind: int
     partition: int
-    count: int
+    partitions: int
 
     @property
     def name(self) -> str:
         """For people."""
-        return f"{('gateway', 'peer', 'broker')[self.kind]} {self.partition}/{self.count}"
+        return f"{('from gateway', 'to broker')[self.kind]} {self.partition}/{self.partitions}"
 
 
-FROM_GATEWAY, TO_PEER, TO_BROKER = 0, 1, 2
+FROM_GATEWAY, TO_BROKER = 0, 1
 
 
 class News(NamedTuple):

@@ -96,6 +96,11 @@ class NewsSource:
         self._flushed = self._told.position
         return News(self.key, self._told.life, fresh[0][0], [row for _, row in fresh])
 
+    def numbered(self, number: int) -> News | None:
+        """One row again, under its number."""
+        rows = self._told.again(Missing(number, number))
+        return News(self.key, self._told.life, number, [rows[0][1]]) if rows else None
+
     def reach(self, digest: Digest) -> Reach:
         """How far it goes. ``digest`` is of the rows as they are after the last number."""
         told = self._told
