@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import get_type_hints
 
 from pixiu.config.gateway import GatewaySettings
+from pixiu.config.links import LinkSettings
 from pixiu.config.messaging import CarrierSettings, HornSettings, InboxSettings, MessagingSettings
 from pixiu.config.process import HttpSettings, LogSettings
 from pixiu.config.queue import (
@@ -44,6 +45,7 @@ __all__ = [
     "InboxSettings",
     "JournalSettings",
     "LifetimeSettings",
+    "LinkSettings",
     "LogSettings",
     "MessagingSettings",
     "QueueSettings",
@@ -80,6 +82,7 @@ class Settings:
     http: HttpSettings = field(default_factory=HttpSettings)
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
     rooms: RoomSettings = field(default_factory=RoomSettings)
+    links: LinkSettings = field(default_factory=LinkSettings)
     security: SecuritySettings = field(default_factory=SecuritySettings)
 
 

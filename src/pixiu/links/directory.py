@@ -7,6 +7,7 @@ costs time and nothing else (M1). Heartbeats go to every instance; ``View`` deci
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from pixiu.links.member import COUNT_KEY, UNPARTITIONED
@@ -256,7 +257,11 @@ class Directory:
         """Somebody knows better: read again, soon."""
         if role not in self._refreshed:
             self._refreshed.add(role)
-            self._scheduler.after(REFRESH_MS, lambda: (self._refreshed.discard(role), self._read(role)))
+            self._scheduler.after(REFRESH_MS, partial(self._refresh, role))
+
+    def _refresh(self, role: str) -> None:
+        self._refreshed.discard(role)
+        self._read(role)
 
     @property
     def is_read(self) -> bool:

@@ -25,6 +25,7 @@ from pixiu.model.errors import PixiuError, RemoteProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pixiu.machines.links.packing import Encoded
     from pixiu.ports.clock import Clock
     from pixiu.ports.scheduler import Scheduler
 
@@ -44,10 +45,14 @@ MESSAGE_BYTES = 64
 class Way(Protocol):
     """How messages get to another process."""
 
-    is_full: bool
     when_free: Callable[[], object]
     receive: Callable[[int, str, Sequence[Any]], object]
     """Takes messages that have come: the sender's boot id, its address, and they themselves, read or not."""
+
+    @property
+    def is_full(self) -> bool:
+        """Does it take no more for now? ``when_free`` is called once when it does."""
+        ...
 
     def send(self, boot: int, address: str, messages: Sequence[Any]) -> None:
         """Send messages, in order. They may get lost."""
@@ -77,7 +82,7 @@ class Endpoint:
         self._clock = clock
         self._scheduler = scheduler
         self._handlers: dict[type, Callable[[int, Any], object]] = {Beat: self._beat}
-        self._talks: Callable[[list[tuple[int, bytes | Talk]]], object] | None = None
+        self._talks: Callable[[list[tuple[int, Encoded | Talk]]], object] | None = None
         self._addresses: dict[int, str] = {}
         self._known: dict[int, str] = {}
         self._inbox: list[tuple[int, Any]] = []
@@ -95,7 +100,7 @@ class Endpoint:
         """Handle messages of a kind: the sender's boot id, and the message."""
         self._handlers[kind] = handle
 
-    def on_talks(self, handle: Callable[[list[tuple[int, bytes | Talk]]], object]) -> None:
+    def on_talks(self, handle: Callable[[list[tuple[int, Encoded | Talk]]], object]) -> None:
         """Handle what is said in rooms, all of a turn at once, without reading it first."""
         self._talks = handle
 

@@ -16,14 +16,16 @@ from pixiu.ports.registry import SessionState, Write, sequence_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pixiu.ports.registry import Registry
+    from pixiu.ports.registry import Folder, Registry
     from pixiu.ports.scheduler import Scheduler
 
-__all__ = ["COUNT_KEY", "Member", "count_path", "ensure_count", "folder_of"]
+__all__ = ["COUNT_KEY", "SLOTS", "Member", "Slot", "count_path", "ensure_count", "folder_of"]
 
 log = logging.getLogger(__name__)
 
 RETRY_MS = 500
+SLOTS = 1_024
+"""Ids have room for so many who give them at the same time."""
 COUNT_KEY = "count"
 """In the node of a role's partition count."""
 UNPARTITIONED = frozenset({"proxy", "gateway", "publisher"})
@@ -112,6 +114,12 @@ class Member:
         if self.path:
             self._write(self.path)
 
+    def tell(self, **more: object) -> None:
+        """Something else that others should know."""
+        self._more.update(more)
+        if self.path:
+            self._write(self.path)
+
     def leave(self, done: Callable[[], object]) -> None:
         """Remove the entry; ``done`` in any case."""
         self._is_wanted, self._is_left = False, True
@@ -182,3 +190,43 @@ class Member:
             self.path = ""
             self.session_lost()
             self._scheduler.after(RETRY_MS, self._ask)
+
+
+class Slot:
+    """A number below ``SLOTS`` that nobody else has while this session lives: part of the ids that a process gives."""
+
+    def __init__(self, registry: Registry, scheduler: Scheduler, root: str, claimed: Callable[[int], object]) -> None:
+        self._registry = registry
+        self._scheduler = scheduler
+        self._folder = f"{root}/slots"
+        self._claimed = claimed
+        self._path = ""
+        registry.when_session(self._session)
+
+    def claim(self) -> None:
+        """Ask for one; ``claimed`` is told, again after a lost session."""
+        self._registry.register(self._folder, {}, self._registered)
+
+    def _registered(self, path: str | PixiuError) -> None:
+        if isinstance(path, PixiuError):
+            self._scheduler.after(RETRY_MS, self.claim)
+            return
+        self._path = path
+        self._registry.read(self._folder, self._look)
+
+    def _look(self, found: Folder | PixiuError) -> None:
+        """The first one who came keeps a slot; who finds it taken comes again, under the next number."""
+        if isinstance(found, PixiuError):
+            self._scheduler.after(RETRY_MS, lambda: self._registry.read(self._folder, self._look))
+            return
+        mine = sequence_of(self._path)
+        if any(int(name) < mine and int(name) % SLOTS == mine % SLOTS for name in found if name.isdecimal()):
+            path, self._path = self._path, ""
+            self._registry.remove(path, lambda _result: self.claim())
+        else:
+            self._claimed(mine % SLOTS)
+
+    def _session(self, state: SessionState) -> None:
+        if state is SessionState.LOST and self._path:
+            self._path = ""
+            self._scheduler.after(RETRY_MS, self.claim)

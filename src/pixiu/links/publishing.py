@@ -110,6 +110,10 @@ class Publishing:
         """Messages without an answer."""
         return len(self._sent)
 
+    def renumber(self, node_id: int) -> None:
+        """Give ids with another node id from now on."""
+        self._ids = Snowflakes(node_id, self._ids.next(self._clock.now_ms()))
+
     def next_id(self) -> int:
         """An id above all earlier ones of this publisher."""
         return self._ids.next(self._clock.now_ms())

@@ -1,5 +1,7 @@
-"""A cluster of rooms in virtual time: proxies, brokers, routers, gateways and publishers over a network that loses,
-repeats and reorders, with a registry whose hints may be lost; processes crash, freeze and come back.
+"""A cluster of rooms in virtual time.
+
+Proxies, brokers, routers, gateways and publishers over a network that loses, repeats and reorders, with a registry
+whose hints may be lost; processes crash, freeze and come back.
 
 What runs here is what runs in production, down to the sealed datagram; only sockets, ZooKeeper and clients' connections
 are replaced. The oracle is simple: what each session was shown, what each gateway knows of its own sessions.
@@ -16,7 +18,7 @@ from pixiu.im.draft import Actor
 from pixiu.links.directory import Directory, DirectoryRules
 from pixiu.links.endpoint import Endpoint
 from pixiu.links.member import Member, ensure_count
-from pixiu.links.publishing import Publishing, PublishingRules, TalkMode
+from pixiu.links.publishing import Publishing, PublishingRules
 from pixiu.links.wire import WireWay
 from pixiu.machines.links.sealing import Secrets
 from pixiu.machines.listeners import Listeners
@@ -151,6 +153,7 @@ class Node:
         cluster.nodes_by_address[self.address] = self
 
     def new_life(self) -> int:
+        """A number above all earlier ones."""
         self.lives += 1
         return self.boot + self.lives
 
@@ -170,9 +173,11 @@ class Node:
         self.cluster.scheduler.after(SESSION_MS, self.session.expire)
 
     def freeze(self) -> None:
+        """It stands still; its session lives on."""
         self.is_frozen = True
 
     def thaw(self) -> None:
+        """It goes on with what has gathered."""
         self.is_frozen = False
         held, self.held = self.held, []
         for call in held:
@@ -220,17 +225,20 @@ class GatewayNode(Node):
         self.member.register()
 
     def enter(self, session_id: int, room: str) -> None:
+        """A session enters."""
         self.rooms.act(Actor(session_id, session_id=session_id), "enter", {"room": room}, _fail)
         self.listeners.enter(room_number(room), session_id)
         self.shown.setdefault(session_id, [])
 
     def leave(self, session_id: int, room: str) -> None:
+        """A session leaves."""
         self.rooms.act(Actor(session_id, session_id=session_id), "leave", {"room": room}, _fail)
         self.listeners.leave(room_number(room), session_id)
 
     def say(self, session_id: int, room: str, text: str, *, is_reliable: bool = False) -> list[object]:
+        """A session talks. Returns a list that will hold the answer."""
         answers: list[object] = []
-        params = {"room": room, "text": text, "class": "reliable" if is_reliable else "live"}
+        params: dict[str, object] = {"room": room, "text": text, "class": "reliable" if is_reliable else "live"}
         self.rooms.act(Actor(session_id, session_id=session_id), "say", params, answers.append)
         return answers
 
@@ -277,6 +285,7 @@ class Cluster:
     # Its processes.
 
     def add_router(self, partition: int = 0) -> Node:
+        """Start a router."""
         node = Node(self, "router", partition)
         router = Router(
             node.endpoint, node.directory, node.member, node.clock, node.scheduler,
@@ -289,6 +298,7 @@ class Cluster:
         return node
 
     def add_broker(self, partition: int = 0) -> Node:
+        """Start a broker."""
         node = Node(self, "broker", partition)
         broker = ClusterBroker(
             node.endpoint, node.directory, node.member, node.clock, node.scheduler, self.settings,
@@ -301,6 +311,7 @@ class Cluster:
         return node
 
     def add_proxy(self) -> Node:
+        """Start a proxy."""
         node = Node(self, "proxy")
         proxy = RoomProxy(node.endpoint, node.directory, node.scheduler)
         self.proxies.append(node)
@@ -315,17 +326,20 @@ class Cluster:
         return node
 
     def add_gateway(self) -> GatewayNode:
+        """Start a gateway."""
         node = GatewayNode(self)
         self.gateways.append(node)
         return node
 
     def add_publisher(self) -> tuple[Node, Publishing]:
+        """Start a publisher."""
         node = Node(self, "publisher")
         publishing = self.publishing(node)
         node.directory.start()
         return node, publishing
 
     def publishing(self, node: Node) -> Publishing:
+        """A process's way to publish."""
         return Publishing(
             node.endpoint, node.directory, node.clock, node.scheduler,
             PublishingRules(taken_ms=1_000, resend_ms=100, reliable_ms=60_000),
@@ -335,6 +349,7 @@ class Cluster:
     # Time and network.
 
     def run(self, milliseconds: float) -> None:
+        """Let time pass."""
         self.scheduler.run_for(milliseconds)
 
     def run_until(self, condition: Callable[[], bool], *, within_ms: float = 30_000) -> bool:
@@ -347,10 +362,12 @@ class Cluster:
         return True
 
     def delay_ms(self) -> float:
+        """How long a datagram takes."""
         weather = self.weather
         return weather.delay_ms_min + (weather.delay_ms_max - weather.delay_ms_min) * self.rng.random()
 
     def is_cut(self, source: Node, target: Node) -> bool:
+        """Does nothing pass from one to the other?"""
         return (source.address, target.address) in self.weather.cuts
 
     def carry(self, source: Node, address: str, data: bytes) -> None:
@@ -385,10 +402,12 @@ class Cluster:
         }
 
     def known_to(self, tables: Sequence[Any]) -> set[tuple[int, int, int]]:
+        """What some tables hold."""
         return {(row.room, row.session_id, row.gateway) for table in tables for row in table.rows()}
 
     @property
     def live_brokers(self) -> list[ClusterBroker]:
+        """Brokers that have not crashed."""
         return [self.brokers_by_node[node.boot] for node in self.brokers if not node.is_dead]
 
     def is_settled(self) -> bool:

@@ -69,7 +69,9 @@ MESSAGES: dict[type, st.SearchStrategy[ClusterMessage]] = {
     RoomAck: st.builds(RoomAck, st.builds(Ack, numbers, numbers)),
     News: st.builds(News, keys, numbers, st.integers(0, 2**40), row_lists),
     Reach: st.builds(Reach, keys, numbers, numbers, numbers, digests),
-    Want: st.builds(Want, keys, numbers, numbers, st.lists(st.builds(Missing, numbers, numbers), max_size=64).map(tuple)),
+    Want: st.builds(
+        Want, keys, numbers, numbers, st.lists(st.builds(Missing, numbers, numbers), max_size=64).map(tuple)
+    ),
     AskRoutes: st.builds(AskRoutes, keys, smalls),
     Routes: st.builds(
         Routes, keys, numbers, numbers, smalls, st.integers(0, 3), st.integers(4, 9),

@@ -121,7 +121,7 @@ class Broker:
         node_id: int = NODE_ID_MAX,
         frame_bytes_max: int = 0,
     ) -> None:
-        """``frame_bytes_max``: frames are kept below this where fans allow it, so that they fit datagrams; 0: no bound."""
+        """``frame_bytes_max``: frames stay below this where fans allow it, so that they fit datagrams; 0: no bound."""
         self.when_settled: Callable[[list[tuple[int, int]]], object] = lambda _messages: None
         """Told of reliable messages that every gateway has: rooms and ids."""
         self._frame_bytes_max = frame_bytes_max

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from pixiu.links.directory import Directory
     from pixiu.links.endpoint import Endpoint
+    from pixiu.machines.links.packing import Encoded
     from pixiu.ports.scheduler import Scheduler
 
 __all__ = ["RoomProxy"]
@@ -68,7 +69,7 @@ class RoomProxy:
         count = self._brokers.counts.count
         return self._brokers.counts.version >= 0 and all(self._brokers.usable(each) for each in range(count))
 
-    def talks(self, talks: list[tuple[int, bytes | Talk]]) -> None:
+    def talks(self, talks: list[tuple[int, Encoded | Talk]]) -> None:
         """What has come in a turn: who sent it, and what."""
         routed: dict[int, list[tuple[Priority, Any]]] = {}
         taken: dict[int, list[int]] = {}
@@ -76,7 +77,7 @@ class RoomProxy:
         stamp = version.to_bytes(4, "big")
         choices = self._choices
         for boot, talk in talks:
-            if type(talk) is tuple:
+            if not isinstance(talk, Talk):
                 body = talk[1]
                 if len(body) < TALK_HEAD.size:
                     continue
@@ -84,7 +85,6 @@ class RoomProxy:
                 passed: Any = (TALK, stamp + body[4:])
                 chosen = _PRIORITIES[min(priority, 3)]
             else:
-                assert isinstance(talk, Talk)
                 room, message_id, publisher, copy = talk.room, talk.message_id, talk.publisher, talk.copy
                 passed, chosen = talk._replace(count_version=version), talk.priority
             broker = choices.get((room, copy)) or self._choose(room, copy)

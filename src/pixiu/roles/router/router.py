@@ -104,7 +104,7 @@ class Router:
         usable = set(self._gateways.usable())
         key = self._key
         needed = self._gateways.known() if is_patient else [boot for boot in self._gateways.known() if boot in usable]
-        return {boot: key for boot in {*needed, *(boot for boot in self.replica.sinks if boot in self._gateways.peers)}}
+        return dict.fromkeys({*needed, *(boot for boot in self.replica.sinks if boot in self._gateways.peers)}, key)
 
     def _stray(self, boot: int) -> StreamKey | None:
         """A gateway speaks that is not known: the registry's hint was lost, or is late. Look."""

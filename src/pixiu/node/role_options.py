@@ -1,0 +1,32 @@
+"""What ``pixiu role`` is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pixiu.config import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+__all__ = ["RoleOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleOptions:
+    """The command line of one role process."""
+
+    role: str
+    registry: str
+    partition: int = 0
+    partitions: int = 1
+    """Written to the registry when the role has no count there yet."""
+    bind: str = "127.0.0.1"
+    port: int = 0
+    data: Path
+    secret_file: Path | None = None
+    settings: Settings = field(default_factory=Settings)
+    started: Callable[[Mapping[str, object]], object] = lambda _said: None
+    """Told once, when it has started: where it is and what it is called."""
