@@ -1,7 +1,7 @@
 """An end of the links, the directory and the registry's entries, on a simulated loop and in one process."""
 
 import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,8 +15,10 @@ from pixiu.machines.room_link import Ack
 from pixiu.machines.scheduling import Priority
 from pixiu.machines.view import PeerState, ViewRules
 from pixiu.model.errors import ConfigError
-from pixiu.ports.registry import Folder
 from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
+
+if TYPE_CHECKING:
+    from pixiu.ports.registry import Folder
 
 RULES = DirectoryRules(ViewRules(heartbeat_ms=100, suspect_ms=300, dead_ms=500, grace_ms=500), poll_ms=1_000)
 
@@ -209,4 +211,4 @@ def test_polling_faster_than_the_registry_tells_is_refused() -> None:
     assert LinkSettings(poll_ms=14_999, unsafe_fast_poll=True).poll_ms == 14_999
     for wrong in ({"suspect_ms": 500}, {"dead_ms": 2_000}, {"grace_ms": 119_999}):
         with pytest.raises(ConfigError):
-            LinkSettings(**wrong)
+            LinkSettings(**wrong)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -65,7 +66,7 @@ def test_with_fewer_proxies_copies_are_apart_in_time() -> None:
     cluster.run(100)
     times = sorted(at for _, at, _ in seen)
     assert len(times) == 3
-    assert all(later - sooner > COPY_PAUSE_MS - 2 for sooner, later in zip(times, times[1:], strict=False))
+    assert all(later - sooner > COPY_PAUSE_MS - 2 for sooner, later in pairwise(times))
 
 
 @pytest.mark.sim
@@ -108,7 +109,7 @@ def test_copies_prefer_the_faster_of_two() -> None:
     cluster, publishing = started(2)
     slow = cluster.proxies[0]
     way = slow.way.datagram
-    slow.way.datagram = lambda data, address: cluster.scheduler.after(80, lambda: way(data, address))  # type: ignore[method-assign]
+    slow.way.datagram = lambda data, address: cluster.scheduler.after(80, lambda: way(data, address))  # type: ignore[assignment, method-assign]
     cluster.run(20_000)
     first = Counter(publishing._better(publishing.proxies.usable()) for _ in range(400))
     assert first[slow.boot] < 0.35 * 400, "chosen alone, or to probe"

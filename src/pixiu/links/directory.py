@@ -10,7 +10,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from pixiu.links.member import COUNT_KEY, UNPARTITIONED
+from pixiu.links.member import COUNT_KEY
 from pixiu.machines.links.messages import Beat, BeatBack
 from pixiu.machines.split import Counts
 from pixiu.machines.view import Instance, PeerState, View, ViewRules
@@ -54,7 +54,7 @@ class PeerInfo(NamedTuple):
 
 
 class RoleView:
-    """The instances of one role, by partition. A role without partitions has one, 0."""
+    """The instances of one role, by partition. A role whose instances are all alike (proxy, gateway) has one, 0."""
 
     def __init__(self, role: str, rules: DirectoryRules, clock: Clock) -> None:
         self.role = role
@@ -196,7 +196,7 @@ class RoleView:
         folder, _, last = path.rpartition("/")
         try:
             assert isinstance(data, dict)
-            partition = 0 if self.role in UNPARTITIONED else int(folder.removeprefix("partition"))
+            partition = int(folder.removeprefix("partition"))
             boot = int(data["boot"], 16)
             PeerState(data["state"])
             return PeerInfo(self.role, partition, int(last), boot, str(data["address"]), str(data.get("name") or path))

@@ -28,13 +28,11 @@ SLOTS = 1_024
 """Ids have room for so many who give them at the same time."""
 COUNT_KEY = "count"
 """In the node of a role's partition count."""
-UNPARTITIONED = frozenset({"proxy", "gateway", "publisher"})
-"""Roles whose instances are all alike, directly below the role."""
 
 
 def folder_of(root: str, role: str, partition: int) -> str:
     """Where the instances of a role and partition are."""
-    return f"{root}/{role}" if role in UNPARTITIONED else f"{root}/{role}/partition{partition}"
+    return f"{root}/{role}/partition{partition}"
 
 
 def count_path(root: str, role: str) -> str:
@@ -100,8 +98,7 @@ class Member:
     @property
     def name(self) -> str:
         """What people call it."""
-        number = "" if self.replica is None else f"-{self.replica}"
-        return f"{self.role}{number}" if self.role in UNPARTITIONED else f"{self.role}-{self.partition}{number}"
+        return f"{self.role}-{self.partition}" + ("" if self.replica is None else f"-{self.replica}")
 
     def register(self) -> None:
         """Make the entry, in the present state."""

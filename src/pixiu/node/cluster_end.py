@@ -13,11 +13,11 @@ import asyncio
 import contextlib
 import logging
 import os
-import re
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
+from pixiu.config.registry import RegistryAddress
 from pixiu.links.bulk import Bulk
 from pixiu.links.directory import Directory, DirectoryRules
 from pixiu.links.endpoint import Endpoint
@@ -39,48 +39,16 @@ if TYPE_CHECKING:
     from pixiu.config import LinkSettings
     from pixiu.ports.clock import Clock
 
-__all__ = ["ClusterEnd", "RegistryAddress", "is_loopback", "new_boot", "parse_registry", "read_secrets"]
+__all__ = ["ClusterEnd", "is_loopback", "new_boot", "read_secrets", "secrets_of"]
 
 log = logging.getLogger(__name__)
 
-ROOT = "/pubsub"
 PORT_TRIES = 16
 LIFE_BITS = NODE_BITS + SEQUENCE_BITS
 SECRETS_MS = 5_000
 """The file of secrets is looked at this often."""
 DEVELOPMENT = b"pixiu on one machine, no secret"
 """Used on loopback where no secret is given: it keeps other programs' noise out, and nobody who tries."""
-
-_URL = re.compile(r"zk://(?P<hosts>[^/]+)(?P<root>(/[^/]+)*)/?")
-
-
-class RegistryAddress(tuple[str, str]):
-    """Where ZooKeeper is, and where in it this cluster is."""
-
-    __slots__ = ()
-
-    @property
-    def hosts(self) -> str:
-        """``HOST:PORT``, several with commas."""
-        return self[0]
-
-    @property
-    def root(self) -> str:
-        """The path of the cluster."""
-        return self[1]
-
-
-def parse_registry(url: str) -> RegistryAddress:
-    """``zk://HOST:PORT[,HOST:PORT…][/PATH]``. Raises ``ConfigError``."""
-    found = _URL.fullmatch(url)
-    hosts = found["hosts"].split(",") if found else []
-    for each in hosts:
-        host, _, port = each.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            hosts = []
-    if found is None or not hosts:
-        raise ConfigError(f"a registry is zk://HOST:PORT[,HOST:PORT…][/PATH], not {url!r}")
-    return RegistryAddress((found["hosts"], found["root"] or ROOT))
 
 
 def new_boot(clock: Clock) -> int:
@@ -99,18 +67,25 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def read_secrets(path: Path | None, bind: str) -> Secrets:
-    """The cluster's secrets. Without a file there is one for this machine alone. Raises ``ConfigError``."""
+def secrets_of(text: str, bind: str) -> Secrets:
+    """The cluster's secrets, one per line. Where there is none, one for this machine alone. Raises ``ConfigError``."""
+    if text:
+        return Secrets.from_text(text)
+    if not is_loopback(bind):
+        raise ConfigError(f"{bind} can be reached by others: give the cluster a secret with --secret-file")
+    return Secrets([DEVELOPMENT])
+
+
+def read_secrets(path: Path | None) -> str:
+    """The text of a file of secrets; empty without a file. Raises ``ConfigError``."""
     if path is None:
-        if not is_loopback(bind):
-            raise ConfigError(f"--bind {bind} can be reached by others: give the cluster a secret with --secret-file")
-        return Secrets([DEVELOPMENT])
+        return ""
     try:
         if path.stat().st_mode & 0o077:
             log.warning("others can read the cluster's secret", extra={"path": str(path)})
-        return Secrets.from_text(path.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the cluster's secret in {path}: {error}") from None
+        raise ConfigError(f"cannot read the secret in {path}: {error}") from None
 
 
 class ClusterEnd:
@@ -148,11 +123,18 @@ class ClusterEnd:
 
     @classmethod
     async def open(
-        cls, registry: str, secrets: Secrets, settings: LinkSettings, *, bind: str = "127.0.0.1", port: int = 0
+        cls,
+        registry: str | RegistryAddress,
+        secrets: Secrets,
+        settings: LinkSettings,
+        *,
+        bind: str = "127.0.0.1",
+        port: int = 0,
     ) -> ClusterEnd:
         """Listen, and find the registry. Raises ``ConfigError`` or ``Unavailable``."""
         loop = asyncio.get_running_loop()
-        end = cls(secrets, settings, parse_registry(registry), loop)
+        address = RegistryAddress.parse(registry) if isinstance(registry, str) else registry
+        end = cls(secrets, settings, address, loop)
         try:
             await end._listen(bind, port)
             await loop.run_in_executor(None, end.registry.connect)

@@ -24,13 +24,12 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar
 from pixiu.config import Settings
 from pixiu.links.member import Slot
 from pixiu.links.publishing import Publishing, PublishingRules
-from pixiu.machines.links.sealing import Secrets
 from pixiu.machines.room_bodies import message_body
 from pixiu.machines.rooms import room_number
 from pixiu.machines.scheduling import Priority
 from pixiu.model.errors import RequestError, TooLarge, Unavailable
 from pixiu.model.names import check_public_id
-from pixiu.node.cluster_end import ClusterEnd, read_secrets
+from pixiu.node.cluster_end import ClusterEnd, secrets_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -56,14 +55,17 @@ class Publisher:
         self,
         registry: str,
         *,
-        secret: str | None = None,
+        secret: str = "",
         bind: str = "127.0.0.1",
         settings: Settings | None = None,
+        timeout_seconds: float = FIND_SECONDS,
     ) -> None:
         """``secret`` is the cluster's; without one, only a cluster on this machine can be reached.
 
-        ``bind`` is an address of this machine that the cluster can send to.
+        ``bind`` is an address of this machine that the cluster can send to. ``timeout_seconds``: so long ``open``
+        looks for a proxy.
         """
+        self._timeout_seconds = timeout_seconds
         self._registry = registry
         self._secret = secret
         self._bind = bind
@@ -82,7 +84,7 @@ class Publisher:
 
     async def open(self) -> None:
         """Find the cluster. Raises ``Unavailable`` if no proxy answers in time."""
-        secrets = read_secrets(None, self._bind) if self._secret is None else Secrets.from_text(self._secret)
+        secrets = secrets_of(self._secret, self._bind)
         links = self._settings.links
         self._end = end = await ClusterEnd.open(self._registry, secrets, links, bind=self._bind)
         self._publishing = publishing = Publishing(
@@ -100,7 +102,7 @@ class Publisher:
         end.directory.when_changed.append(lambda: found.set() if publishing.proxies.usable() else None)
         end.directory.start()
         try:
-            await asyncio.wait_for(asyncio.gather(numbered.wait(), found.wait()), FIND_SECONDS)
+            await asyncio.wait_for(asyncio.gather(numbered.wait(), found.wait()), self._timeout_seconds)
         except TimeoutError:
             await self.close()
             raise Unavailable(f"no proxy of {self._registry} answers") from None

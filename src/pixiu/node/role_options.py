@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from pixiu.config import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
+
+    from pixiu.config.registry import RegistryAddress
 
 __all__ = ["RoleOptions"]
 
@@ -19,7 +21,7 @@ class RoleOptions:
     """The command line of one role process."""
 
     role: str
-    registry: str
+    registry: RegistryAddress
     partition: int = 0
     partitions: int = 1
     """Written to the registry when the role has no count there yet."""
@@ -28,5 +30,5 @@ class RoleOptions:
     data: Path
     secret_file: Path | None = None
     settings: Settings = field(default_factory=Settings)
-    started: Callable[[Mapping[str, object]], object] = lambda _said: None
-    """Told once, when it has started: where it is and what it is called."""
+    started: Callable[..., object] = lambda _address, **_more: None
+    """Told once, when it has started: where it listens, and what else is worth knowing."""

@@ -23,7 +23,7 @@ from pixiu.links.publishing import Publishing, PublishingRules
 from pixiu.machines.view import PeerState
 from pixiu.model.errors import ConfigError, PixiuError
 from pixiu.model.partitions import check_count
-from pixiu.node.cluster_end import ClusterEnd, read_secrets
+from pixiu.node.cluster_end import ClusterEnd, is_loopback, read_secrets, secrets_of
 from pixiu.roles.broker.cluster import ClusterBroker
 from pixiu.roles.broker.metrics import METRICS as BROKER
 from pixiu.roles.broker.metrics import snapshot as broker_snapshot
@@ -97,8 +97,8 @@ class RoleProcess:
         self._admin = AdminServer(routes)
         self._admin_address = ""
 
-    async def start(self) -> dict[str, object]:
-        """Start all of it. Returns what to tell whoever started the process."""
+    async def start(self) -> tuple[str, dict[str, object]]:
+        """Start all of it. Returns what to tell whoever started the process: where it listens, and more."""
         options, end = self.options, self.end
         if options.role in ("broker", "router"):
             counted = asyncio.Event()
@@ -108,10 +108,8 @@ class RoleProcess:
         self._admin_address = f"{host}:{port}"
         await self.part.start()
         end.directory.start()
-        return {
-            "role": options.role, "partition": options.partition, "boot": f"{end.boot:x}", "address": end.address,
-            "admin": f"http://{self._admin_address}", "pid": os.getpid(), **self.part.says(),
-        }  # fmt: skip
+        admin = f"http://{self._admin_address}"
+        return end.address, {"admin": admin, "boot": f"{end.boot:x}", "pid": os.getpid(), **self.part.says()}
 
     async def stop(self) -> None:
         """Drain, then leave."""
@@ -240,11 +238,13 @@ class _Gateway:
         self._process = process
         end, options = process.end, process.options
         settings = options.settings
-        if not options.data.is_dir():
-            raise ConfigError(f"there is no {options.data}: a gateway checks tokens with the keys of a data directory")
+        options.data.mkdir(parents=True, exist_ok=True)
         keys = Keyring(options.data, end.clock)
         if not keys.keys:
-            raise ConfigError(f"{options.data} has no signing key; try: pixiu token USER --data {options.data}")
+            if not is_loopback(options.bind):
+                raise ConfigError(f"{options.data} has no signing key; try: pixiu token USER --data {options.data}")
+            keys.create(settings.security.token_algorithm)
+            log.warning("made a signing key for tokens", extra={"path": str(options.data)})
         tokens = Tokens(keys, end.clock, settings.security)
         authentication = make_authentication(tokens, end.clock, settings.security)
         sessions = RoomSessions(end.boot, lambda: int.from_bytes(os.urandom(8), "big") >> 1)
@@ -289,7 +289,7 @@ class _Gateway:
             raise PixiuError(f"cannot listen on {options.bind}:{options.port}: {error.strerror or error}") from error
         if self._certificates is not None:
             self._certificates.watch(asyncio.get_running_loop(), interval_ms=options.settings.security.tls_reload_ms)
-        process.member.tell(clients=f"{options.bind}:{self._ports[0]}")
+        process.member.tell(node=f"{options.bind}:{self._ports[0]}")  # where clients are taken
         process.say(PeerState.RUNNING)
         process.member.register()
 
@@ -340,18 +340,18 @@ async def _run(options: RoleOptions) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    secrets = read_secrets(options.secret_file, options.bind)
+    secrets = secrets_of(read_secrets(options.secret_file), options.bind)
     links_port = 0 if options.role == "gateway" else options.port
     end = await ClusterEnd.open(options.registry, secrets, options.settings.links, bind=options.bind, port=links_port)
     if options.secret_file is not None:
         end.watch_secrets(options.secret_file)
     try:
         process = RoleProcess(options, end)
-        said = await process.start()
+        address, more = await process.start()
     except BaseException:
         await end.close()
         raise
-    options.started(said)
+    options.started(address, **more)
     gc.collect()
     gc.freeze()
     await stop.wait()

@@ -74,7 +74,7 @@ def test_a_source_that_came_anew_is_asked_for_all() -> None:
     assert sink.page(page) is not None and not sink.needs_snapshot
     new = NewsSource(KEY, 6, RULES)
     sink.reach(new.reach(RouteTable().digest()), RouteTable().digest())
-    assert sink.needs_snapshot
+    assert AskRoutes(KEY, 2) in sink.due(10_000)
     assert sink.news(News(KEY, 5, 2, [row(2)])) == [], "the old life is over"
 
 
