@@ -51,32 +51,25 @@ def usable(run: RoleRun, role: str) -> int:
     return sum(row["role"] == role and row["standing"] == "usable" for row in run.get("/peers").json())
 
 
-@pytest.mark.feature("X02", "X10", "X25", "P27")
-async def test_everyone_hears_everyone_and_a_killed_broker_is_survived(roles: Roles) -> None:
-    for name in ("router", "broker", "broker", "proxy", "gateway", "gateway"):
+@pytest.mark.feature("X02", "X03", "X10", "X25", "X40", "P27")
+async def test_brokers_are_killed_proxies_drain_and_everyone_hears_everyone(roles: Roles) -> None:
+    for name in ("router", "broker", "broker", "proxy", "proxy", "gateway", "gateway"):
         roles.start(name)
-    _, broker, other, proxy, left, right = roles.runs
+    _, broker, other, proxy, draining, left, right = roles.runs
     await asyncio.to_thread(roles.wait_ready)
     await eventually(lambda: usable(proxy, "broker") == 2, "the proxy to know both brokers")
+    await eventually(lambda: usable(left, "proxy") == 2, "the gateway to know both proxies")
+    settings = Settings(links=LINKS)
     async with (
         Listener(roles, left, "ann") as ann,
         Listener(roles, left, "bob") as bob,
         Listener(roles, right, "cat") as cat,
-        Publisher(roles.registry, secret=SECRET, settings=Settings(links=LINKS)) as publisher,
+        Publisher(roles.registry, secret=SECRET, settings=settings) as publisher,
     ):
         everyone = (ann, bob, cat)
         for person in everyone:
             assert (await person.ask("enter", room="lobby"))["result"]["room"] == "lobby"
-
-        async def hear_all(text: str) -> None:
-            """Until the brokers know everyone, what is said may pass some."""
-            until = time.monotonic() + 20
-            while not all(text in person.texts("0") for person in everyone):
-                assert time.monotonic() < until, text
-                await publisher.publish("lobby", text)
-                await asyncio.sleep(0.1)
-
-        await hear_all("are you there?")
+        await _all_hear(publisher, everyone, "are you there?")
         said = [f"text {number}" for number in range(100)]
         for text in said:
             assert "result" in await ann.ask("say", room="lobby", text=text)
@@ -102,10 +95,36 @@ async def test_everyone_hears_everyone_and_a_killed_broker_is_survived(roles: Ro
         assert all(person.texts("large") == [large] for person in everyone)
         refused = await ann.ask("send", to="bob", text="stored?")
         assert refused["error"]["code"] == "unavailable"
+
+        # One proxy leaves in order, and is gone.
+        talking = asyncio.create_task(_talk(bob, 20))
+        draining.process.terminate()
+        texts = await talking
+        await eventually(
+            lambda: all(person.texts("bob") == texts for person in everyone), "all reliable talk, in order"
+        )
+        assert await asyncio.to_thread(draining.process.wait, 20) == 0
+        await eventually(lambda: usable(left, "proxy") == 1, "one proxy to be left")
+        # Another secret: nobody answers.
+        with pytest.raises(Unavailable):
+            await Publisher(roles.registry, secret="of somebody else", settings=settings, timeout_seconds=2).open()
+        assert 'pixiu_links_refused_total{reason="unauthentic"}' in proxy.get("/metrics").text
     metrics = again.get("/metrics").text
     assert "pixiu_links_messages_total" in metrics and "pixiu_broker_messages_total" in metrics
-    codes = roles.stop()
-    assert sorted(codes) == [-9, -9, 0, 0, 0, 0, 0]
+    os.kill(right.process.pid, signal.SIGKILL)
+    left.process.terminate()
+    assert await asyncio.to_thread(left.process.wait, 20) == 0
+    await eventually(lambda: "pixiu_broker_sessions 0.0" in again.get("/metrics").text, "the sessions to be forgotten")
+    assert sorted(await asyncio.to_thread(roles.stop)) == [-9, -9, -9, 0, 0, 0, 0, 0]
+
+
+async def _all_hear(publisher: Publisher, everyone: tuple[Listener, ...], text: str) -> None:
+    """Until the brokers know everyone, what is said may pass some."""
+    until = time.monotonic() + 20
+    while not all(text in person.texts("0") for person in everyone):
+        assert time.monotonic() < until, text
+        await publisher.publish("lobby", text)
+        await asyncio.sleep(0.1)
 
 
 async def _talk(person: Listener, count: int) -> list[str]:
@@ -114,42 +133,6 @@ async def _talk(person: Listener, count: int) -> list[str]:
         while "error" in await person.ask("say", room="lobby", text=text, **{"class": "reliable"}):
             pytest.fail("reliable talk was refused")
     return texts
-
-
-@pytest.mark.feature("X03", "X40")
-async def test_who_drains_leaves_nothing_behind_and_strangers_are_not_heard(roles: Roles) -> None:
-    for name in ("router", "broker", "proxy", "proxy", "gateway"):
-        roles.start(name)
-    _, broker, proxy, other, gateway = roles.runs
-    await asyncio.to_thread(roles.wait_ready)
-    await eventually(lambda: usable(gateway, "proxy") == 2, "the gateway to know both proxies")
-    async with Listener(roles, gateway, "ann") as ann:
-        await ann.ask("enter", room="lobby")
-        proxy.process.terminate()
-        for number in range(30):
-            answer = await ann.ask("say", room="lobby", text=f"text {number}", **{"class": "reliable"})
-            assert "result" in answer, answer
-        assert proxy.process.wait(20) == 0
-        names = [row["name"] for row in gateway.get("/peers").json() if row["role"] == "proxy"]
-        await eventually(lambda: usable(gateway, "proxy") == 1, f"one proxy to be left of {names}")
-        assert ann.texts("ann") == [f"text {number}" for number in range(30)]
-        with pytest.raises(Unavailable):  # another secret: no proxy answers
-            async with asyncio.timeout(20):
-                await Publisher(
-                    roles.registry,
-                    secret="a secret of somebody else",
-                    settings=Settings(links=LINKS),
-                    timeout_seconds=2,
-                ).open()
-        refused = other.get("/metrics").text
-        assert 'pixiu_links_refused_total{reason="unauthentic"}' in refused
-    gateway.process.terminate()
-    assert gateway.process.wait(20) == 0
-
-    def rooms() -> bool:
-        return "pixiu_broker_sessions 0.0" in broker.get("/metrics").text
-
-    await eventually(rooms, "the broker to forget the gateway's sessions")
 
 
 def test_addresses_and_secrets_are_checked(tmp_path: Path) -> None:

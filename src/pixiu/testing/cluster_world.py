@@ -17,7 +17,7 @@ from pixiu.config.rooms import RoomSettings
 from pixiu.im.draft import Actor
 from pixiu.links.directory import Directory, DirectoryRules
 from pixiu.links.endpoint import Endpoint
-from pixiu.links.member import Member, ensure_count
+from pixiu.links.member import COUNT_KEY, Member, ensure_count
 from pixiu.links.publishing import Publishing, PublishingRules
 from pixiu.links.wire import WireWay
 from pixiu.machines.links.sealing import Secrets
@@ -25,6 +25,7 @@ from pixiu.machines.listeners import Listeners
 from pixiu.machines.rooms import room_number
 from pixiu.machines.view import PeerState, ViewRules
 from pixiu.model.errors import PixiuError
+from pixiu.ports.registry import Entry, Write
 from pixiu.roles.broker.cluster import ClusterBroker
 from pixiu.roles.gateway.cluster import ClusterRooms
 from pixiu.roles.proxy.rooms import RoomProxy
@@ -265,7 +266,7 @@ class Cluster:
         self.registry = MemoryRegistry(self.scheduler)
         self.settings = RoomSettings(says_per_second=0, resend_ms=100)
         self.rules = DirectoryRules(
-            ViewRules(heartbeat_ms=500, suspect_ms=1_500, dead_ms=2_500, grace_ms=3_000), poll_ms
+            ViewRules(heartbeat_ms=500, suspect_ms=1_500, dead_ms=2_500, grace_ms=3_000), poll_ms, 12_000
         )
         self.boots = 0
         self.nodes_by_address: dict[str, Node] = {}
@@ -345,6 +346,18 @@ class Cluster:
             PublishingRules(taken_ms=1_000, resend_ms=100, reliable_ms=60_000),
             node_id=self.boots % 1000, pick=self.rng.randrange,
         )  # fmt: skip
+
+    def double(self, role: str) -> None:
+        """The flip: from now on there are twice as many partitions."""
+        path = f"{ROOT}/{role}/partition_num"
+        session = self.registry.open()
+        session.read(path, lambda found: self._flip(session, path, found))  # type: ignore[arg-type]
+        self.run(10)
+
+    def _flip(self, session: Any, path: str, found: dict[str, Entry]) -> None:
+        count, version = found[""].data[COUNT_KEY], found[""].version
+        assert isinstance(count, int)
+        session.write(Write(path, {COUNT_KEY: 2 * count}, version), lambda _result: None)
 
     # Time and network.
 

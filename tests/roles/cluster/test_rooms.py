@@ -180,3 +180,41 @@ def test_a_proxy_is_found_only_when_it_knows_every_broker() -> None:
     cluster.add_broker(1)
     assert cluster.run_until(lambda: bool(proxy.member.path))
     assert not any(broker.early for broker in cluster.live_brokers)
+
+
+@pytest.mark.sim
+@pytest.mark.feature("X14", "X15", "X17", "X18")
+@pytest.mark.parametrize("role", ["broker", "router"])
+def test_doubling_under_load_misses_nothing(role: str) -> None:
+    rng = random.Random(5)
+    cluster = small_cluster(5, weather=Weather(loss=0.05, reorder=0.1, delay_ms_max=5, watch_loss=0.7))
+    one, other = cluster.gateways
+    rooms = [str(number) for number in range(1, 9)]
+    for session_id in range(1, 17):
+        for room in rooms:
+            (one if session_id % 2 else other).enter(session_id, room)
+    assert cluster.run_until(lambda: is_up(cluster), within_ms=60_000)
+    answers: list[list[object]] = []
+
+    def talk(rounds: int) -> None:
+        for _ in range(rounds):
+            room = rng.choice(rooms)
+            answers.append(one.say(1, room, f"{room}: {len(answers)}", is_reliable=True))
+            cluster.run(150)
+
+    for count in (1, 2):
+        talk(10)
+        for partition in range(count, 2 * count):
+            cluster.add_broker(partition) if role == "broker" else cluster.add_router(partition)
+        assert cluster.run_until(cluster.is_settled, within_ms=60_000), "the new half has what the old half has"
+        cluster.double(role)
+        talk(60)  # proxies, brokers and gateways learn of it one after the other
+        churn(cluster, rng, 20)
+        cluster.run(15_000)
+        assert cluster.run_until(cluster.is_settled, within_ms=60_000), "after the grace each has its own, and no more"
+    assert cluster.run_until(lambda: all(answers), within_ms=60_000)
+    assert all(isinstance(answer[0], dict) for answer in answers)
+    for session_id in (1, 2, 15, 16):
+        heard = texts(one if session_id % 2 else other, session_id)
+        assert sorted(heard) == sorted({f"{text}" for text in texts(one, 1)})
+        assert len(heard) == len(answers)

@@ -19,7 +19,6 @@ from pixiu.machines.links.messages import TO_BROKER, Declined, RoomAck, RoomFram
 from pixiu.machines.links.packing import MESSAGE_BYTES_MAX
 from pixiu.machines.routes import RouteTable
 from pixiu.machines.scheduling import Priority
-from pixiu.machines.split import SplitPhase
 from pixiu.model.errors import Overloaded, PixiuError
 from pixiu.model.partitions import owns, replica_of, router_partitions
 from pixiu.ports.routes import Route
@@ -94,7 +93,7 @@ class ClusterBroker:
             member, endpoint, clock, scheduler,
             wanted=self._sources, apply=self._apply, merge=self._merge, digest=self._digest, rules=rules,
         )  # fmt: skip
-        directory.when_changed.append(self._changed)
+        directory.when_changed.append(self.replica.look)
         directory.when_gone.append(self._gone)
         directory.when_come.append(self._come)
         endpoint.on(Talk, self._talk)
@@ -110,17 +109,12 @@ class ClusterBroker:
 
     # Routes.
 
-    @property
-    def _count(self) -> int:
-        """The count by which rooms are its own; until the grace of a doubling is over, the one before (E19)."""
-        counts = self._brokers.counts
-        return max(1, counts.count // 2) if counts.phase is SplitPhase.FLIPPED else counts.count
-
     def _sources(self) -> dict[int, StreamKey] | None:
         """One router of each partition that carries its rooms; None while one is missing (E17)."""
         if not self._directory.is_read or self._brokers.counts.version < 0 or self._routers.counts.version < 0:
             return None
-        count = self._count
+        self._clean()
+        count = self._brokers.counts.kept_count
         key = StreamKey(TO_BROKER, self._partition % count, count)
         found: dict[int, StreamKey] = {}
         for partition in router_partitions(self._partition, count, self._routers.counts.count):
@@ -133,13 +127,13 @@ class ClusterBroker:
         return found or None
 
     def _apply(self, rows: list[RouteRow]) -> None:
-        count = self._count
+        count = self._brokers.counts.kept_count
         for row in rows:
             if owns(self._partition, row.room, count):
                 self._follow(self.table.apply(row))
 
     def _merge(self, _boot: int, snapshot: Snapshot) -> None:
-        count = self._count
+        count = self._brokers.counts.kept_count
         rows = [row for row in snapshot.rows if owns(self._partition, row.room, count)]
         self._follow(self.table.snapshot(rows, snapshot.marks, *self._shared(_boot)))
 
@@ -163,11 +157,12 @@ class ClusterBroker:
             except PixiuError as error:
                 log.warning("a route was refused", extra={"room": row.name, "reason": str(error)})
 
-    def _changed(self) -> None:
-        self.replica.look()
+    def _clean(self) -> None:
+        """The grace of a doubling is over: nobody sends talk of rooms that have moved any more (E19)."""
         if self._brokers.counts.cleans(self._clock.monotonic_us() // 1000):
-            self._follow(self.table.keep(self._partition, self._brokers.counts.count))
-            self.replica.look()
+            gone = self.table.keep(self._partition, self._brokers.counts.count)
+            log.info("cleaned after a doubling", extra={"routes": len(gone)})
+            self._follow(gone)
 
     def _gone(self, info: PeerInfo) -> None:
         if info.role == "gateway":
@@ -189,7 +184,7 @@ class ClusterBroker:
         if not self.replica.life.takes_work:
             self.early += 1
             self._decline(proxy, talk, "not_running")
-        elif not owns(self._partition, talk.room, self._count):
+        elif not owns(self._partition, talk.room, counts.kept_count):
             self.foreign += 1
             declined = Declined(talk.publisher, talk.message_id, "not_owner", RETRY_MS, counts.count, counts.version)
             self._endpoint.send(proxy, declined)

@@ -91,13 +91,15 @@ class Router:
     @property
     def _key(self) -> StreamKey:
         """The rooms of this partition: of a new one that is not counted yet, those of its twin (E18)."""
-        count = self._routers.counts.count
-        return StreamKey(FROM_GATEWAY, self._partition % count if self._partition >= count else self._partition, count)
+        count = self._routers.counts.kept_count
+        return StreamKey(FROM_GATEWAY, self._partition % count, count)
 
     def _sources(self) -> dict[int, StreamKey] | None:
         if not self._directory.is_read:
             return None
         now_ms = self._clock.monotonic_us() // 1000
+        if self._routers.counts.cleans(now_ms):
+            self.table.keep(self._partition, self._routers.counts.count)  # untold: they have moved, nobody has left
         if self._since_ms is None:
             self._since_ms = now_ms
         is_patient = now_ms - self._since_ms < self._patience_ms
@@ -119,7 +121,7 @@ class Router:
             self._tell(self.table.purge(info.boot))
 
     def _applied(self, rows: list[RouteRow]) -> None:
-        count = self._routers.counts.count
+        count = self._routers.counts.kept_count
         mine = [row for row in rows if owns(self._partition, row.room, count)]
         self._tell([changed for row in mine for changed in self.table.apply(row)])
 
@@ -174,4 +176,6 @@ class Router:
         return stream
 
     def _digest(self, key: StreamKey) -> Digest:
-        return self.table.digest(key.partition, key.partitions)
+        """Of the rooms that are its own by the newest count: in a grace it has more, and so may others."""
+        count = self._routers.counts.count
+        return self.table.digest(key.partition, key.partitions, of=(self._partition % count, count))
