@@ -171,7 +171,7 @@ class Node:
         """The process is gone; the registry notices later."""
         self.is_dead = True
         del self.cluster.nodes_by_address[self.address]
-        self.cluster.scheduler.after(SESSION_MS, self.session.expire)
+        self.cluster.scheduler.after(SESSION_MS, self.session.close)
 
     def freeze(self) -> None:
         """It stands still; its session lives on."""

@@ -5,6 +5,8 @@ import random
 
 import pytest
 
+from pixiu.machines.links.messages import News
+from pixiu.machines.scheduling import Priority
 from pixiu.testing.cluster_world import Cluster, GatewayNode, Weather
 
 FOUL = Weather(loss=0.2, repeat=0.1, reorder=0.2, delay_ms_max=20, watch_loss=0.3)
@@ -218,3 +220,29 @@ def test_doubling_under_load_misses_nothing(role: str) -> None:
         heard = texts(one if session_id % 2 else other, session_id)
         assert sorted(heard) == sorted({f"{text}" for text in texts(one, 1)})
         assert len(heard) == len(answers)
+
+
+@pytest.mark.feature("X37")
+def test_news_of_a_nearly_empty_room_goes_three_times() -> None:
+    cluster = Cluster(random.Random(1))
+    gateway = cluster.add_gateway()
+    cluster.add_router()
+    cluster.add_broker()
+    assert cluster.run_until(cluster.is_settled)
+    told: list[tuple[int, int]] = []
+    send = gateway.endpoint.send
+
+    def noted(boot: int, message: object, priority: Priority = Priority.CONTROL) -> None:
+        if isinstance(message, News):
+            told.append((message.first, cluster.clock.now_us // 1000))
+        send(boot, message, priority)
+
+    gateway.endpoint.send = noted  # type: ignore[method-assign]
+    for session_id in (1, 2, 3):
+        gateway.enter(session_id, "lobby")
+        cluster.run(100)
+    numbers = [number for number, _ in told]
+    assert [numbers.count(number) for number in sorted(set(numbers))] == [3, 3, 1]
+    first = [at for number, at in told if number == numbers[0]]
+    assert [at - first[0] for at in first] == [0, 10, 20]
+    assert cluster.is_settled()

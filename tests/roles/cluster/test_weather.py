@@ -40,7 +40,7 @@ class Trouble:
         self.sayer = cluster.gateways[0]  # lives to the end, with a session that stays
         self.sayer.enter(1, "stay")
         cluster.gateways[1].enter(2, "stay")
-        cluster.run(10_000)
+        assert cluster.run_until(cluster.is_settled, within_ms=60_000)
 
     def restart(self, node: Node) -> None:
         cluster = self.cluster
