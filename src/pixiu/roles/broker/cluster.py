@@ -132,10 +132,14 @@ class ClusterBroker:
             if owns(self._partition, row.room, count):
                 self._follow(self.table.apply(row))
 
-    def _merge(self, _boot: int, snapshot: Snapshot) -> None:
+    def _merge(self, boot: int, snapshot: Snapshot) -> None:
         count = self._brokers.counts.kept_count
         rows = [row for row in snapshot.rows if owns(self._partition, row.room, count)]
-        self._follow(self.table.snapshot(rows, snapshot.marks, *self._shared(_boot)))
+        self._follow(self.table.snapshot(rows, snapshot.marks, *self._shared(boot)))
+        for gateway in self.table.gateways():
+            # Neither the router nor the registry knows it: it died, and an older snapshot had brought it back.
+            if gateway not in snapshot.marks and gateway not in self._gateways.peers:
+                self._follow(self.table.purge(gateway))
 
     def _shared(self, boot: int) -> tuple[int, int]:
         """The rooms that a router speaks for: those of its own partition."""

@@ -102,6 +102,9 @@ class Router:
             self.table.keep(self._partition, self._routers.counts.count)  # untold: they have moved, nobody has left
         if self._since_ms is None:
             self._since_ms = now_ms
+        for gateway in self.table.gateways():
+            if gateway not in self._gateways.peers:  # it died while what it had said was still queued
+                self._tell(self.table.purge(gateway))
         is_patient = now_ms - self._since_ms < self._patience_ms
         usable = set(self._gateways.usable())
         key = self._key
