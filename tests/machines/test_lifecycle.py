@@ -30,6 +30,7 @@ def phase(life: Lifecycle[int]) -> Phase:
     return life.phase
 
 
+@pytest.mark.feature("X12", "X13")
 def test_the_way_to_running() -> None:
     # X12, X13: the snapshot is taken after every source has said from where on it sends.
     life = begun("r0", "r1")
@@ -120,6 +121,7 @@ def test_draining_and_stopping() -> None:
     assert life.registered(5) == [Leave()], "a registration that came too late leaves no ghost"
 
 
+@pytest.mark.feature("X13")
 @pytest.mark.parametrize("seed", range(60))
 def test_nothing_is_missed_whatever_the_order(seed: int) -> None:
     # X13: one source numbers its news; the snapshot may be any moment at or after the position asked for.

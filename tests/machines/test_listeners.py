@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pixiu.config.rooms import RoomSettings
 from pixiu.machines.listeners import Listeners, RoomDelivery
 from pixiu.machines.room_link import Outgoing
@@ -19,6 +21,7 @@ def fan(message_id: int, *, room: int = ROOM, is_reliable: bool = False) -> Fan:
     return Fan(room, message_id, b"m%d" % message_id, is_reliable)
 
 
+@pytest.mark.feature("X02")
 def test_one_fan_becomes_one_delivery_to_each_session_of_the_room() -> None:
     # X02: 40 members here get it once each; a room without members drops it, and counts.
     listeners = Listeners(SETTINGS)
@@ -46,6 +49,7 @@ def test_everything_of_a_room_and_class_in_one_frame_is_one_delivery() -> None:
     assert ack.through == 1
 
 
+@pytest.mark.feature("X25")
 def test_copies_by_way_of_other_brokers_are_shown_once() -> None:
     # X25: up to three copies, and each of them twice.
     listeners = Listeners(SETTINGS)

@@ -54,6 +54,7 @@ def test_the_settings_keep_copies_known_as_long_as_they_may_come() -> None:
 # Fan-out.
 
 
+@pytest.mark.feature("X01")
 def test_one_fan_per_gateway_however_many_listen_there() -> None:
     # X01: 100 members on 3 gateways make exactly 3 sends, which together reach each of them once.
     rooms = make()
@@ -249,6 +250,7 @@ def test_the_newest_news_of_a_session_wins_as_in_the_routes(
             }
 
 
+@pytest.mark.feature("X38")
 def test_any_order_of_the_same_news_gives_the_same_audience() -> None:
     # X38, E11: two sessions come and go; each piece of news twice, in every order.
     news = [(True, 1, 1), (False, 1, 2), (True, 1, 3), (True, 2, 1), (False, 2, 2)]

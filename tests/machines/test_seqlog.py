@@ -86,6 +86,7 @@ def test_holes_are_asked_for_in_bounded_numbers() -> None:
     assert heard.missing() == [Missing(number, number) for number in range(1, 2 * ASKED_MAX, 2)]
 
 
+@pytest.mark.feature("X34")
 @pytest.mark.parametrize("seed", range(60))
 def test_everything_comes_over_a_bad_link(seed: int) -> None:
     # X34: also over a change of source and a restart of the origin.

@@ -21,6 +21,7 @@ def phase(split: Counts) -> SplitPhase:
     return split.phase
 
 
+@pytest.mark.feature("X14")
 @given(keys, st.sampled_from([1, 2, 4, 8, 64]))
 def test_news_goes_to_both_twins_while_splitting_and_questions_to_the_old_one(key: int, count: int) -> None:
     # X14.
@@ -34,6 +35,7 @@ def test_news_goes_to_both_twins_while_splitting_and_questions_to_the_old_one(ke
     assert splitting.reads_from(key) == key % (2 * count)
 
 
+@pytest.mark.feature("X17")
 @given(keys, st.sampled_from([1, 2, 4, 8]))
 def test_what_moved_is_kept_for_a_grace_and_then_nobody_has_it_twice(key: int, count: int) -> None:
     # X17, E19.
@@ -71,6 +73,7 @@ def test_an_abandoned_doubling_goes_back_to_single_writes() -> None:
 READY = {0: 2, 1: 2, 2: 2, 3: 2}
 
 
+@pytest.mark.feature("X16")
 def test_a_flip_needs_every_replica_of_every_new_partition() -> None:
     # X16, E51.
     assert check_flip(2, 7, READY, {}, replicas=2, is_clean=True) == Flip(4, 7)

@@ -47,6 +47,7 @@ class Observer:
         self.view.listed(self.instances, self.now)
 
 
+@pytest.mark.feature("X05")
 def test_instances_are_sorted_by_number_and_used_once_they_answer() -> None:
     # X05.
     observer = Observer()
@@ -56,6 +57,7 @@ def test_instances_are_sorted_by_number_and_used_once_they_answer() -> None:
     assert observer.view.usable() == [3, 7, 12]
 
 
+@pytest.mark.feature("X11", "X12")
 def test_one_that_is_starting_gets_news_and_no_work() -> None:
     # X11, X12.
     observer = Observer()
@@ -78,6 +80,7 @@ def test_one_that_drains_gets_no_more_work() -> None:
     assert observer.view.usable() == [3, 12]
 
 
+@pytest.mark.feature("X19", "X20")
 def test_silence_makes_suspect_then_dead_and_two_replies_bring_it_back() -> None:
     # X19, X20: the registry sees nothing of this.
     observer = Observer()
@@ -181,6 +184,7 @@ def test_answers_that_nobody_asked_for_change_nothing() -> None:
     assert observer.view.known() == [3, 7, 12]
 
 
+@pytest.mark.feature("X31")
 def test_every_instance_shows_its_success_and_its_round_trip() -> None:
     # X31.
     observer = Observer()

@@ -24,12 +24,14 @@ COUNTS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 keys = st.integers(0, 2**63 - 1)
 
 
+@pytest.mark.feature("X08")
 @given(keys, st.sampled_from(COUNTS))
 def test_exactly_one_partition_answers_for_a_key(key: int, count: int) -> None:
     # X08.
     assert [partition for partition in range(count) if owns(partition, key, count)] == [partition_of(key, count)]
 
 
+@pytest.mark.feature("X14")
 @given(keys, st.sampled_from(COUNTS[:-1]))
 def test_while_a_count_doubles_both_twins_get_every_write_and_one_afterwards(key: int, count: int) -> None:
     # X14.
@@ -37,6 +39,7 @@ def test_while_a_count_doubles_both_twins_get_every_write_and_one_afterwards(key
     assert owners(key, 2 * count, range(2 * count)) == [key % (2 * count)]
 
 
+@pytest.mark.feature("X18")
 @pytest.mark.parametrize("count", [0, -2, 3, 6, 12, 512])
 def test_a_count_is_a_power_of_two(count: int) -> None:
     # X18.
@@ -44,6 +47,7 @@ def test_a_count_is_a_power_of_two(count: int) -> None:
         check_count(count)
 
 
+@pytest.mark.feature("X18")
 def test_a_count_only_doubles() -> None:
     # X18.
     check_count(8, before=4)
@@ -52,6 +56,7 @@ def test_a_count_only_doubles() -> None:
             check_count(wrong, before=4)
 
 
+@pytest.mark.feature("X09")
 def test_every_replica_of_every_partition_gets_its_share() -> None:
     # X09, E3: with a plain remainder half of the replicas and more would never be asked.
     for replicas in range(1, 9):
@@ -90,6 +95,7 @@ def test_nobody_to_choose_from_is_an_error_of_the_caller() -> None:
         replica_of(1, [])
 
 
+@pytest.mark.feature("X33")
 @pytest.mark.parametrize("broker_count", COUNTS[:7])
 @pytest.mark.parametrize("router_count", COUNTS[:7])
 def test_a_broker_asks_exactly_the_routers_that_carry_its_rooms(broker_count: int, router_count: int) -> None:
@@ -100,6 +106,7 @@ def test_a_broker_asks_exactly_the_routers_that_carry_its_rooms(broker_count: in
         assert set(router_partitions(broker, broker_count, router_count)) == mine
 
 
+@pytest.mark.feature("X23")
 def test_a_big_room_is_64_rooms_that_nothing_else_uses() -> None:
     # X23, E7.
     assert len(slices(0)) == SLICES == 64

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import get_type_hints
 
 from pixiu.config.gateway import GatewaySettings
+from pixiu.config.links import LinkSettings
 from pixiu.config.messaging import CarrierSettings, HornSettings, InboxSettings, MessagingSettings
 from pixiu.config.pipeline import PipelineSettings
 from pixiu.config.process import HttpSettings, LogSettings
@@ -46,6 +47,7 @@ __all__ = [
     "InboxSettings",
     "JournalSettings",
     "LifetimeSettings",
+    "LinkSettings",
     "LogSettings",
     "MessagingSettings",
     "PipelineSettings",
@@ -85,6 +87,7 @@ class Settings:
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
     rooms: RoomSettings = field(default_factory=RoomSettings)
     search: SearchSettings = field(default_factory=SearchSettings)
+    links: LinkSettings = field(default_factory=LinkSettings)
     security: SecuritySettings = field(default_factory=SecuritySettings)
     pipeline: PipelineSettings = field(default_factory=PipelineSettings)
 

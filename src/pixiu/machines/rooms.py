@@ -130,11 +130,12 @@ class _Gateway:
 class _Unsettled:
     """A reliable message, and how many gateways it has not reached yet."""
 
-    __slots__ = ("left", "room")
+    __slots__ = ("is_lost", "left", "room")
 
     def __init__(self, room: _Room | None, left: int) -> None:
         self.room = room
         self.left = left
+        self.is_lost = False
 
 
 class Rooms:
@@ -150,7 +151,7 @@ class Rooms:
         self._gateways: dict[str, _Gateway] = {}
         self._rooms_of: dict[int, list[int]] = {}
         self._left: OrderedDict[tuple[int, int], int] = OrderedDict()
-        self._unsettled: dict[int, _Unsettled] = {}
+        self._unsettled: dict[tuple[int, int], _Unsettled] = {}  # by room and message: slices share ids (E6)
         self.dropped = 0
         """Live messages that gave way, counted once per gateway."""
 
@@ -276,13 +277,13 @@ class Rooms:
         found = self._rooms.get(room)
         if sender and (found is None or sender not in found.seats):
             raise NotAllowed("enter the room first")
-        if found is None or (is_reliable and message_id in self._unsettled):
+        if found is None or (is_reliable and (room, message_id) in self._unsettled):
             return NO_GATEWAYS
         places = found.places
         if is_reliable:
             self._check_pending(found)
             found.unsettled += 1
-            self._unsettled[message_id] = _Unsettled(found, len(places))
+            self._unsettled[room, message_id] = _Unsettled(found, len(places))
         return self._queue(places.values(), Fan(room, message_id, body, is_reliable))
 
     def told(self, room: int, body: bytes) -> Sequence[str]:
@@ -299,25 +300,33 @@ class Rooms:
         gateway.orders.append(Fan(room, message_id, body, is_reliable=True, sessions=(session_id,), is_end=True))
         gateway.pending += 1
         gateway.unsettled += 1
-        self._unsettled[message_id] = _Unsettled(None, 1)
+        self._unsettled[room, message_id] = _Unsettled(None, 1)
         return self.left(room, session_id, version)
 
-    def settled(self, gateway: str, fans: Iterable[Fan]) -> None:
-        """These reliable fans have reached a gateway, or never will: they wait no more."""
+    def settled(self, gateway: str, fans: Iterable[Fan], *, is_lost: bool = False) -> list[tuple[int, int]]:
+        """These reliable fans have reached a gateway, or, if they are lost, were given up: they wait no more.
+
+        Returns the messages that have reached every gateway by that: rooms and ids.
+        """
         at = self._gateways.get(gateway)
+        reached: list[tuple[int, int]] = []
         for fan in fans:
             if not fan.is_reliable:
                 continue
             if at is not None:
                 at.unsettled -= 1
-            unsettled = self._unsettled[fan.message_id]
+            unsettled = self._unsettled[fan.room, fan.message_id]
             unsettled.left -= 1
+            unsettled.is_lost |= is_lost
             if not unsettled.left:
-                del self._unsettled[fan.message_id]
+                del self._unsettled[fan.room, fan.message_id]
+                if not unsettled.is_lost:
+                    reached.append((fan.room, fan.message_id))
                 if unsettled.room is not None:
                     unsettled.room.unsettled -= 1
         if at is not None:
             self._forget_idle(at)
+        return reached
 
     def paused(self, gateway: str) -> None:
         """The way to a gateway is full: what is said waits."""

@@ -45,6 +45,11 @@ class Told(Generic[News]):
         """The last number given."""
         self._kept: deque[News] = deque(maxlen=kept_max)
 
+    @property
+    def oldest(self) -> int:
+        """The oldest number that is still kept; the next one, if none is."""
+        return self.position - len(self._kept) + 1
+
     def tell(self, news: News) -> int:
         """Number it, and keep it for a while."""
         self.position += 1
@@ -53,7 +58,7 @@ class Told(Generic[News]):
 
     def again(self, missing: Missing) -> list[tuple[int, News]] | None:
         """What was in a hole, with its numbers. None: it is not kept any more, take a snapshot."""
-        oldest = self.position - len(self._kept) + 1
+        oldest = self.oldest
         if missing.first < oldest:
             return None
         last = min(missing.last, self.position)

@@ -83,13 +83,16 @@ class Counts:
 
     def keeps(self, partition: int, key: int) -> bool:
         """Does a partition keep this key? Until the grace is over, also what has moved away from it (X17, E19)."""
-        if self.phase is SplitPhase.FLIPPED:
-            return owns(partition, key, max(1, self.count // 2))
-        return owns(partition, key, self.count)
+        return owns(partition, key, self.kept_count)
 
     def answers(self, partition: int, key: int) -> bool:
         """Is this the partition to ask, by the newest count? If not, tell the caller count and version."""
         return partition_of(key, self.count) == partition
+
+    @property
+    def kept_count(self) -> int:
+        """The count by which a partition's keys are its own: until the grace of a doubling is over, the one before."""
+        return max(1, self.count // 2) if self.phase is SplitPhase.FLIPPED else self.count
 
     def cleans(self, now_ms: int) -> bool:
         """Is the grace over? True once: then what ``keeps`` does not name may go."""

@@ -96,19 +96,19 @@ class Peer:
         "unlisted_ms",
     )
 
-    def __init__(self, replica: int, instance: Instance, now_ms: int) -> None:
+    def __init__(self, replica: int, instance: Instance, now_ms: float) -> None:
         self.replica = replica
         self.instance = instance
         self.standing = Standing.PROBING
         self.is_listed = True
-        self.unlisted_ms = 0
+        self.unlisted_ms = 0.0
         self.heard_ms = now_ms
-        self.sent_ms = -1
+        self.sent_ms = -1.0
         self.good = 0
         self.success = 1.0
         self.rtt_ms = 0.0
         self.is_waiting = False
-        self.open: dict[int, int] = {}
+        self.open: dict[int, float] = {}
         """Heartbeats without an answer yet: their numbers and times."""
 
     @property
@@ -130,11 +130,11 @@ class View:
         self._is_frozen = False
         self._number = 0
         self._weights: dict[int, float] = {}
-        self._weighed_ms: int | None = None
+        self._weighed_ms: float | None = None
 
     # Events.
 
-    def listed(self, instances: Mapping[int, Instance], now_ms: int) -> None:
+    def listed(self, instances: Mapping[int, Instance], now_ms: float) -> None:
         """What the registry lists now: by a watch or by a poll, it is all the same."""
         self._is_frozen = False
         for replica, instance in instances.items():
@@ -153,7 +153,7 @@ class View:
         """The registry cannot be reached: the list stays as it is until it is read again."""
         self._is_frozen = True
 
-    def due(self, now_ms: int) -> list[tuple[int, int]]:
+    def due(self, now_ms: float) -> list[tuple[int, int]]:
         """Heartbeats to send now, as (replica, number); and time passes."""
         beats: list[tuple[int, int]] = []
         for peer in list(self._peers.values()):
@@ -170,7 +170,7 @@ class View:
                 beats.append((peer.replica, self._number))
         return beats
 
-    def replied(self, replica: int, number: int, state: PeerState, now_ms: int) -> None:
+    def replied(self, replica: int, number: int, state: PeerState, now_ms: float) -> None:
         """An instance has answered a heartbeat, and said how it is. Old and foreign answers are not taken."""
         peer = self._peers.get(replica)
         if peer is None or number not in peer.open:
@@ -212,7 +212,7 @@ class View:
         costs = [(self._peers[each].cost(in_flight.get(each, 0)), each) for each in (one, other)]
         return min(costs)[1]
 
-    def weights(self, now_ms: int) -> dict[int, float]:
+    def weights(self, now_ms: float) -> dict[int, float]:
         """Shares of the usable ones, in eighths. They change slowly, as keys move with them."""
         usable = self.usable()
         is_due = self._weighed_ms is None or now_ms - self._weighed_ms >= self._rules.weigh_ms
@@ -235,7 +235,7 @@ class View:
             eighths[replica] = 0
         return {replica: count / 8 for replica, count in eighths.items()}
 
-    def _unlisted(self, peer: Peer, now_ms: int) -> None:
+    def _unlisted(self, peer: Peer, now_ms: float) -> None:
         if peer.standing is Standing.USABLE and not self._rules.has_leader:
             peer.standing = Standing.LINGERING
             peer.unlisted_ms = now_ms
@@ -243,7 +243,7 @@ class View:
         elif peer.standing is not Standing.LINGERING:
             del self._peers[peer.replica]
 
-    def _pass_time(self, peer: Peer, now_ms: int) -> None:
+    def _pass_time(self, peer: Peer, now_ms: float) -> None:
         rules, silent_ms = self._rules, now_ms - peer.heard_ms
         if peer.standing is Standing.LINGERING:
             is_over = now_ms - peer.unlisted_ms >= rules.grace_ms and not self._is_frozen

@@ -41,6 +41,10 @@ class TcpLink(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
+    def pending(self) -> int:
+        """Bytes that the system has not taken yet."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     def close(self) -> None:
         """End it."""
         self._receiver = None

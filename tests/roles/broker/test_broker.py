@@ -105,6 +105,7 @@ def test_without_a_batching_time_it_goes_in_the_same_turn() -> None:
     assert session.texts == ["now"]
 
 
+@pytest.mark.feature("X01")
 def test_a_message_costs_the_broker_one_fan_per_gateway() -> None:
     # X01, as a broker does it.
     scene = Scene(gateways=3)
@@ -187,6 +188,7 @@ def test_a_session_that_is_gone_leaves_all_its_rooms() -> None:
         stays.ask("say", room="kitchen", text="hi")
 
 
+@pytest.mark.feature("X40")
 def test_a_dead_gateway_gets_nothing_more() -> None:
     # X40.
     scene = Scene()

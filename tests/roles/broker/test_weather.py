@@ -155,6 +155,7 @@ def test_everyone_in_the_room_throughout_gets_every_reliable_message_once_and_in
     assert story.scene.broker.counters.resends == 0
 
 
+@pytest.mark.feature("X28")
 @pytest.mark.sim
 @pytest.mark.parametrize(("loss", "delay_ms"), [(0.0, 100), (0.1, 30), (0.3, 100)])
 def test_a_link_that_loses_repeats_and_reorders_loses_no_reliable_message(loss: float, delay_ms: int) -> None:

@@ -143,6 +143,11 @@ class Reader:
         self._position = position + size
         return self._data[position : position + size]
 
+    def rest(self) -> bytes:
+        """All that is left."""
+        position, self._position = self._position, len(self._data)
+        return self._data[position:]
+
     def text(self) -> str:
         """A text."""
         try:

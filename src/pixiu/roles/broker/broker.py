@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pixiu.config.rooms import RoomSettings
     from pixiu.im.draft import Actor, Answer
     from pixiu.machines.room_link import Ack, Frame
+    from pixiu.machines.rooms import Fan
     from pixiu.ports.clock import Clock
     from pixiu.ports.groups import Groups
     from pixiu.ports.routes import Routes
@@ -40,6 +41,9 @@ log = logging.getLogger(__name__)
 
 FEW = 32
 """What is said to so many sessions is not held back for more."""
+
+FRAME_BYTES, FAN_BYTES = 36, 21
+"""What a frame and each of its fans need beside the bodies, in a datagram."""
 
 TalkClass = Literal["live", "reliable"]
 
@@ -115,7 +119,12 @@ class Broker:
         gateway_of: Callable[[int], str] = lambda session_id: "local",
         report: Callable[[RoomRow], object] = lambda row: None,
         node_id: int = NODE_ID_MAX,
+        frame_bytes_max: int = 0,
     ) -> None:
+        """``frame_bytes_max``: frames stay below this where fans allow it, so that they fit datagrams; 0: no bound."""
+        self.when_settled: Callable[[list[tuple[int, int]]], object] = lambda _messages: None
+        """Told of reliable messages that every gateway has: rooms and ids."""
+        self._frame_bytes_max = frame_bytes_max
         self._routes = routes
         self._clock = clock
         self._scheduler = scheduler
@@ -220,6 +229,21 @@ class Broker:
             self._count(room, members, body)
             self._send(full, members)
 
+    def passed_on(self, number: int, message_id: int, body: bytes, *, is_reliable: bool) -> bool:
+        """Something said elsewhere, for everyone in a room of this broker. False if nobody is in it.
+
+        Raises ``Overloaded`` where reliable talk would have to wait too long.
+        """
+        room = self._by_number.get(number)
+        if room is None or number not in self.rooms:
+            return False
+        members = self.rooms.members(number)
+        full = self.rooms.said(number, message_id, 0, body, is_reliable=is_reliable)
+        self.counters.messages["reliable" if is_reliable else "live"] += 1
+        self._count(room, members, body)
+        self._send(full, members)
+        return True
+
     def session_gone(self, session_id: int) -> None:
         """A connection is gone: it leaves every room."""
         version = self._next_version()
@@ -256,13 +280,15 @@ class Broker:
             self._audience_changed(number)
         link = self._links.pop(gateway, None)
         if link is not None:
-            self.rooms.settled(gateway, link.close())
+            self.when_settled(self.rooms.settled(gateway, link.close()))
 
     def acked(self, gateway: str, ack: Ack) -> None:
         """A gateway has everything through there."""
         link = self._links.get(gateway)
         if link is not None:
-            self.rooms.settled(gateway, link.acked(ack))
+            settled = self.rooms.settled(gateway, link.acked(ack))
+            if settled:
+                self.when_settled(settled)
 
     def pause(self, gateway: str) -> None:
         """The way to a gateway is full: send nothing until ``resume``."""
@@ -401,6 +427,8 @@ class Broker:
             settings = self._settings
             link = Outgoing(life, resend_ms=settings.resend_ms, reliable_ms=settings.reliable_ms)
             self._links[gateway] = link
+        if self._frame_bytes_max:
+            batches = [part for fans in batches for part in _sized(fans, self._frame_bytes_max)]
         frames = [link.seal(fans, now_ms) for fans in batches]
         self.counters.frames += len(frames)
         self._push(gateway, frames)
@@ -416,9 +444,23 @@ class Broker:
             if lost:
                 self.counters.lost += len(lost)
                 log.warning("reliable room messages given up", extra={"gateway": gateway, "count": len(lost)})
-                self.rooms.settled(gateway, lost)
+                self.rooms.settled(gateway, lost, is_lost=True)
             if frames:
                 self.counters.resends += len(frames)
                 self._push(gateway, frames)
         if any(link.unacked for link in self._links.values()) and not self._is_stopped:
             self._resend_timer = self._scheduler.after(self._settings.resend_ms, self._resend)
+
+
+def _sized(fans: list[Fan], bytes_max: int) -> list[list[Fan]]:
+    """The same in parts that each fit a datagram; a fan that fits none is alone."""
+    parts: list[list[Fan]] = []
+    size = bytes_max + 1
+    for fan in fans:
+        needed = FAN_BYTES + len(fan.body) + (0 if fan.sessions is None else 4 + 8 * len(fan.sessions))
+        if size + needed > bytes_max:
+            parts.append([])
+            size = FRAME_BYTES
+        parts[-1].append(fan)
+        size += needed
+    return parts

@@ -11,17 +11,11 @@
 
 from msgspec.json import Encoder
 
+from pixiu.machines.room_bodies import message_body
+
 __all__ = ["gap_body", "message_body", "presence_body", "removed_body"]
 
 _encode = Encoder().encode
-
-
-def message_body(message_id: int, sender: str, room: str, at: int, text: str, send_id: str) -> bytes:
-    """Something that was said."""
-    message = {"message_id": str(message_id), "from": sender, "room": room, "at": at, "kind": "text", "text": text}
-    if send_id:
-        message["send_id"] = send_id
-    return _encode({"push": "message", "message": message})
 
 
 def presence_body(room: str, members: int, users: int) -> bytes:

@@ -9,17 +9,20 @@
 Nothing here knows sockets: ``runtime/app_server.py`` carries the bytes, a test may as well.
 """
 
+from pixiu.roles.gateway.cluster import ClusterRooms
 from pixiu.roles.gateway.connection import Connection
 from pixiu.roles.gateway.gateway import Gateway
 from pixiu.roles.gateway.link import LinkNames, NodeLink, WatchedPresence
 from pixiu.roles.gateway.live import LiveActions
 from pixiu.roles.gateway.metrics import METRICS, GatewayCounters
 from pixiu.roles.gateway.needs import Authenticate, LocalAction, Messaging
+from pixiu.roles.gateway.room_sessions import RoomSessions
 from pixiu.roles.gateway.rooms import RoomListening
 
 __all__ = [
     "METRICS",
     "Authenticate",
+    "ClusterRooms",
     "Connection",
     "Gateway",
     "GatewayCounters",
@@ -29,5 +32,6 @@ __all__ = [
     "Messaging",
     "NodeLink",
     "RoomListening",
+    "RoomSessions",
     "WatchedPresence",
 ]

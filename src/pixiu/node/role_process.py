@@ -1,0 +1,359 @@
+"""One role of a cluster's rooms as a process: ``pixiu role proxy|broker|router|gateway``.
+
+It listens, finds the registry, starts its role, which registers, loads and replays, and then serves until it is told to
+stop: then it says so in the registry, serves a little longer, and leaves. Health, readiness, metrics and what it thinks
+of its peers are on an admin port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+from typing import TYPE_CHECKING, Protocol
+
+import uvloop
+
+from pixiu.links.member import Member, Slot, ensure_count
+from pixiu.links.metrics import METRICS as LINKS
+from pixiu.links.metrics import snapshot as links_snapshot
+from pixiu.links.publishing import Publishing, PublishingRules
+from pixiu.machines.view import PeerState
+from pixiu.model.errors import ConfigError, PixiuError
+from pixiu.model.partitions import check_count
+from pixiu.node.cluster_end import ClusterEnd, is_loopback, read_secrets, secrets_of
+from pixiu.roles.broker.cluster import ClusterBroker
+from pixiu.roles.broker.metrics import METRICS as BROKER
+from pixiu.roles.broker.metrics import snapshot as broker_snapshot
+from pixiu.roles.gateway import ClusterRooms, Gateway, LinkNames, RoomListening, RoomSessions
+from pixiu.roles.gateway.metrics import METRICS as GATEWAY
+from pixiu.roles.proxy.rooms import RoomProxy
+from pixiu.roles.router.router import Router
+from pixiu.runtime.admin import AdminServer, Response, standard_routes
+from pixiu.runtime.app_server import AppServer
+from pixiu.runtime.authentication import make_authentication
+from pixiu.runtime.certificates import certificates_from
+from pixiu.runtime.descriptors import raise_descriptors
+from pixiu.runtime.keys import Keyring
+from pixiu.runtime.logging import configure_logging
+from pixiu.runtime.metrics import Metrics
+from pixiu.runtime.tokens import Tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pixiu.node.role_options import RoleOptions
+
+__all__ = ["RolePart", "RoleProcess", "run_role"]
+
+log = logging.getLogger(__name__)
+
+DESCRIPTORS_KEPT_BACK = 64
+START_MS = 30_000
+"""How long a proxy waits for a broker in every partition before it says that one is missing, and goes on waiting."""
+
+
+class RolePart(Protocol):
+    """What a role is to its process."""
+
+    async def start(self) -> None:
+        """Begin; registering included."""
+        ...
+
+    async def drain(self) -> None:
+        """Tell the others, and give them the time to see it."""
+        ...
+
+    async def stop(self) -> None:
+        """It is over."""
+        ...
+
+    def reasons(self) -> dict[str, str]:
+        """Why it does not serve, by part."""
+        ...
+
+    def says(self) -> dict[str, object]:
+        """What else to print when it starts."""
+        ...
+
+
+class RoleProcess:
+    """A role with everything around it."""
+
+    def __init__(self, options: RoleOptions, end: ClusterEnd) -> None:
+        self.options = options
+        self.end = end
+        self.metrics = Metrics()
+        self.metrics.add(LINKS, lambda: links_snapshot(end.endpoint, end.way, end.directory))
+        self.member = Member(
+            end.registry, end.scheduler, end.root,
+            role=options.role, partition=options.partition, boot=end.boot, address=end.address,
+        )  # fmt: skip
+        self.part: RolePart = PARTS[options.role](self)
+        routes = standard_routes(reasons=self._reasons, metrics=self.metrics.render, about=self._about)
+        routes["/peers"] = lambda _request: Response.json(200, end.directory.rows())
+        self._admin = AdminServer(routes)
+        self._admin_address = ""
+
+    async def start(self) -> tuple[str, dict[str, object]]:
+        """Start all of it. Returns what to tell whoever started the process: where it listens, and more."""
+        options, end = self.options, self.end
+        if options.role in ("broker", "router"):
+            counted = asyncio.Event()
+            ensure_count(end.registry, end.scheduler, end.root, options.role, options.partitions, counted.set)
+            await counted.wait()
+        host, port = await self._admin.start(options.bind, 0)
+        self._admin_address = f"{host}:{port}"
+        await self.part.start()
+        end.directory.start()
+        admin = f"http://{self._admin_address}"
+        return end.address, {"admin": admin, "boot": f"{end.boot:x}", "pid": os.getpid(), **self.part.says()}
+
+    async def stop(self) -> None:
+        """Drain, then leave."""
+        log.info("draining", extra={"role": self.options.role})
+        await self.part.drain()
+        await self.part.stop()
+        left = asyncio.Event()
+        self.member.leave(left.set)
+        try:
+            await asyncio.wait_for(left.wait(), 2)
+        except TimeoutError:
+            log.warning("the registry did not answer; the entry goes with the session")
+        await self._admin.close()
+        await self.end.close()
+
+    def _reasons(self) -> dict[str, str]:
+        reasons = self.part.reasons()
+        if not self.member.path:
+            reasons.setdefault("registry", "not registered")
+        return reasons
+
+    def _about(self) -> str:
+        return f"pixiu {self.member.name}: {self.end.endpoint.state.value}; see /readyz, /metrics, /peers\n"
+
+    async def wait_drained(self) -> None:
+        """The time that others have to see that this one leaves."""
+        await asyncio.sleep(self.options.settings.links.drain_ms / 1000)
+
+    def say(self, state: PeerState) -> None:
+        """A state, for the registry and for heartbeats."""
+        self.end.endpoint.state = state
+        self.member.set_state(state)
+
+
+class _Proxy:
+    def __init__(self, process: RoleProcess) -> None:
+        self._process = process
+        end = process.end
+        self._proxy = RoomProxy(end.endpoint, end.directory, end.scheduler)
+        self._proxy.when_ready = self._ready
+
+    async def start(self) -> None:
+        self._proxy.start()
+        self._process.end.scheduler.after(START_MS, self._look)
+
+    async def drain(self) -> None:
+        self._process.say(PeerState.DRAINING)
+        await self._process.wait_drained()
+
+    async def stop(self) -> None:
+        pass
+
+    def reasons(self) -> dict[str, str]:
+        return {} if self._proxy.is_complete else {"brokers": "a partition of the brokers has nobody"}
+
+    def says(self) -> dict[str, object]:
+        return {}
+
+    def _ready(self) -> None:
+        self._process.say(PeerState.RUNNING)
+        self._process.member.register()
+
+    def _look(self) -> None:
+        if not self._process.member.path:
+            log.warning("a partition of the brokers has nobody; this proxy waits for it")
+
+
+class _Router:
+    def __init__(self, process: RoleProcess) -> None:
+        self._process = process
+        end = process.end
+        self._router = Router(
+            end.endpoint, end.directory, process.member, end.clock, end.scheduler,
+            new_life=end.new_life, patience_ms=end.settings.dead_ms,
+        )  # fmt: skip
+
+    async def start(self) -> None:
+        self._router.start()
+
+    async def drain(self) -> None:
+        self._router.replica.drain()
+        await self._process.wait_drained()
+
+    async def stop(self) -> None:
+        self._router.replica.stop()
+
+    def reasons(self) -> dict[str, str]:
+        life = self._router.replica.life
+        return {} if life.takes_work else {"router": life.phase.value}
+
+    def says(self) -> dict[str, object]:
+        return {}
+
+
+class _Broker:
+    def __init__(self, process: RoleProcess) -> None:
+        self._process = process
+        end = process.end
+        self._broker = ClusterBroker(
+            end.endpoint, end.directory, process.member, end.clock, end.scheduler, process.options.settings.rooms,
+            node_id=end.boot & 1023,
+        )  # fmt: skip
+        process.metrics.add(BROKER, lambda: broker_snapshot(self._broker.broker))
+
+    async def start(self) -> None:
+        self._broker.start()
+
+    async def drain(self) -> None:
+        self._broker.replica.drain()
+        await self._process.wait_drained()
+
+    async def stop(self) -> None:
+        self._broker.stop()
+        self._broker.replica.stop()
+
+    def reasons(self) -> dict[str, str]:
+        life = self._broker.replica.life
+        return {} if life.takes_work else {"broker": life.phase.value}
+
+    def says(self) -> dict[str, object]:
+        return {}
+
+
+class _Gateway:
+    def __init__(self, process: RoleProcess) -> None:
+        self._process = process
+        end, options = process.end, process.options
+        settings = options.settings
+        options.data.mkdir(parents=True, exist_ok=True)
+        keys = Keyring(options.data, end.clock)
+        if not keys.keys:
+            if not is_loopback(options.bind):
+                raise ConfigError(f"{options.data} has no signing key; try: pixiu token USER --data {options.data}")
+            keys.create(settings.security.token_algorithm)
+            log.warning("made a signing key for tokens", extra={"path": str(options.data)})
+        tokens = Tokens(keys, end.clock, settings.security)
+        authentication = make_authentication(tokens, end.clock, settings.security)
+        sessions = RoomSessions(end.boot, lambda: int.from_bytes(os.urandom(8), "big") >> 1)
+        self._certificates = certificates_from(settings.security, options.data)
+        self._gateway = Gateway(
+            sessions, authentication.authenticate, end.clock, end.scheduler, settings.gateway, names=LinkNames(),
+            message_bytes_max=settings.messaging.message_bytes_max,
+            connections_max=max(raise_descriptors() - DESCRIPTORS_KEPT_BACK, 64),
+        )  # fmt: skip
+        links = settings.links
+        self._publishing = Publishing(
+            end.endpoint, end.directory, end.clock, end.scheduler,
+            PublishingRules(pending_max=links.pending_max, reliable_ms=links.reliable_ms),
+            node_id=end.boot & 1023, pick=_pick,
+        )  # fmt: skip
+        self._slot = Slot(end.registry, end.scheduler, end.root, self._publishing.renumber)
+        self._rooms = ClusterRooms(
+            end.endpoint, end.directory, self._publishing, end.clock, end.scheduler, settings.rooms,
+            user_name=sessions.name_of, new_life=end.new_life, reliable_mode=links.reliable_mode,
+        )  # fmt: skip
+        listening = RoomListening(
+            self._gateway, settings.rooms, end.clock, act=self._rooms.act, session_gone=self._rooms.session_gone
+        )
+        self._rooms.receive = listening.receive
+        self._rooms.sessions_in = listening.listeners.sessions
+        tls = None if self._certificates is None else self._certificates.context
+        self._server = AppServer(self._gateway, settings.gateway, tls=tls)
+        self._ports = (0, 0)
+        process.metrics.add(GATEWAY, self._gateway.counters.snapshot)
+
+    async def start(self) -> None:
+        process = self._process
+        options = process.options
+        self._gateway.start()
+        self._rooms.start()
+        self._slot.claim()
+        try:
+            self._ports = await self._server.start(
+                options.bind, options.port, tcp_port=options.settings.gateway.tcp_port
+            )
+        except OSError as error:
+            raise PixiuError(f"cannot listen on {options.bind}:{options.port}: {error.strerror or error}") from error
+        if self._certificates is not None:
+            self._certificates.watch(asyncio.get_running_loop(), interval_ms=options.settings.security.tls_reload_ms)
+        process.member.tell(node=f"{options.bind}:{self._ports[0]}")  # where clients are taken
+        process.say(PeerState.RUNNING)
+        process.member.register()
+
+    async def drain(self) -> None:
+        self._process.say(PeerState.DRAINING)
+        await self._server.stop()
+
+    async def stop(self) -> None:
+        self._rooms.stop()
+        self._gateway.stop()
+        if self._certificates is not None:
+            self._certificates.close()
+        await asyncio.sleep(0.1)  # the last leaves are on their way
+
+    def reasons(self) -> dict[str, str]:
+        return {} if self._publishing.proxies.usable() else {"proxies": "no proxy can be reached"}
+
+    def says(self) -> dict[str, object]:
+        return {"port": self._ports[0], "tcp_port": self._ports[1]}
+
+
+PARTS: dict[str, Callable[[RoleProcess], RolePart]] = {
+    "proxy": _Proxy,
+    "router": _Router,
+    "broker": _Broker,
+    "gateway": _Gateway,
+}
+"""The roles that live on links alone."""
+
+
+def _pick(count: int) -> int:
+    """By chance, from 0 to ``count`` - 1."""
+    return int.from_bytes(os.urandom(4), "big") % count
+
+
+def run_role(options: RoleOptions) -> int:
+    """Run a role until SIGTERM or SIGINT. Returns the exit code."""
+    try:
+        check_count(options.partitions)
+    except ValueError as error:
+        raise ConfigError(f"--partitions: {error}") from None
+    configure_logging(options.settings.log)
+    return uvloop.run(_run(options))
+
+
+async def _run(options: RoleOptions) -> int:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    secrets = secrets_of(read_secrets(options.secret_file), options.bind)
+    links_port = 0 if options.role == "gateway" else options.port
+    end = await ClusterEnd.open(options.registry, secrets, options.settings.links, bind=options.bind, port=links_port)
+    if options.secret_file is not None:
+        end.watch_secrets(options.secret_file)
+    try:
+        process = RoleProcess(options, end)
+        address, more = await process.start()
+    except BaseException:
+        await end.close()
+        raise
+    options.started(address, **more)
+    gc.collect()
+    gc.freeze()
+    await stop.wait()
+    await process.stop()
+    return 0

@@ -1,0 +1,305 @@
+"""Rooms of a gateway in a cluster: its sessions enter, leave and talk; routers learn of it, brokers answer.
+
+Who is in which room here is this gateway's own table, the truth for everyone else. Each change has the next version,
+and goes to every router that asks for the rooms of its partition. A room that a broker sends to and that nobody here is
+in is told back (negative feedback), at most once in a while.
+
+What a session says goes to the room's proxy with an id from here, and comes back from a broker like what others say.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pixiu.im import params as read
+from pixiu.im.content import plain_text, send_id, send_key
+from pixiu.im.params import check_known
+from pixiu.machines.links.messages import FROM_GATEWAY, AskRoutes, RoomAck, RoomFrame, StreamKey, Want
+from pixiu.machines.links.news import NewsRules, NewsSource
+from pixiu.machines.room_bodies import message_body
+from pixiu.machines.rooms import room_number
+from pixiu.machines.routes import RouteRow, RouteTable, nobody
+from pixiu.machines.scheduling import Priority
+from pixiu.model.errors import NotAllowed, NotFound, PixiuError, RequestError, TooLarge
+from pixiu.model.names import check_public_id
+from pixiu.model.partitions import owns
+from pixiu.roles.gateway.rates import Buckets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pixiu.config.rooms import RoomSettings
+    from pixiu.im.draft import Actor, Params
+    from pixiu.links.directory import Directory
+    from pixiu.links.endpoint import Endpoint
+    from pixiu.links.publishing import Publishing, TalkMode
+    from pixiu.machines.room_link import Ack, Frame
+    from pixiu.ports.clock import Clock
+    from pixiu.ports.scheduler import Scheduler, Timer
+    from pixiu.roles.gateway.needs import Done
+
+__all__ = ["ClusterRooms"]
+
+log = logging.getLogger(__name__)
+
+FEEDBACK_MS = 5_000
+"""A room that nobody is in is told back at most so often."""
+FEEDBACK_MAX = 10_000
+FEW = 3
+"""News of a room with fewer sessions here goes three times: no later news would repair it (X37)."""
+AGAIN_MS = (10, 20)
+OFFER_MS = 1_000
+ROOM_PARAMS = frozenset({"room"})
+SAY_PARAMS = frozenset({"room", "text", "class", "send_id"})
+GROUP_PREFIX = "g:"
+
+
+class ClusterRooms:
+    """``enter``, ``leave`` and ``say`` for a ``RoomListening``, and both ways of what follows."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        directory: Directory,
+        publishing: Publishing,
+        clock: Clock,
+        scheduler: Scheduler,
+        settings: RoomSettings,
+        *,
+        user_name: Callable[[Actor], str],
+        new_life: Callable[[], int],
+        reliable_mode: TalkMode = "acked",
+        rules: NewsRules | None = None,
+    ) -> None:
+        self.table = RouteTable()
+        self.feedback = 0
+        """How often a broker had to be told that nobody is in a room."""
+        self.receive: Callable[[str, Frame], Ack | None] = lambda _source, _frame: None
+        """Where frames of brokers go: ``RoomListening.receive``."""
+        self.sessions_in: Callable[[int], Sequence[int]] = lambda _room: ()
+        """Who listens here: ``Listeners.sessions``."""
+        self._endpoint = endpoint
+        self._directory = directory
+        self._publishing = publishing
+        self._clock = clock
+        self._scheduler = scheduler
+        self._settings = settings
+        self._user_name = user_name
+        self._new_life = new_life
+        self._reliable_mode: TalkMode = reliable_mode
+        self._rules = rules or NewsRules()
+        self._routers = directory.follow("router")
+        self._version = 0
+        self._rooms_of: dict[int, dict[int, str]] = {}
+        self._members: dict[int, int] = {}
+        self._streams: dict[StreamKey, NewsSource] = {}
+        self._told_back: OrderedDict[int, int] = OrderedDict()
+        self._is_near = False
+        self._timer: Timer | None = None
+        self._rates = Buckets("messages in rooms", per_second=settings.says_per_second, burst=settings.say_burst)
+        endpoint.on(RoomFrame, self._frame)
+        endpoint.on(Want, self._want)
+        endpoint.on(AskRoutes, self._ask)
+
+    def start(self) -> None:
+        """Offer what is here to routers that have not asked."""
+        self._offer()
+
+    def stop(self) -> None:
+        """No more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # What sessions do.
+
+    def act(self, actor: Actor, action: str, params: Params, done: Done) -> None:
+        """One of enter, leave and say."""
+        try:
+            if action == "say":
+                self._say(actor, params, done)
+            else:
+                done(self._enter(actor, params) if action == "enter" else self._leave(actor, params))
+        except PixiuError as error:
+            done(error)
+
+    def session_gone(self, session_id: int) -> None:
+        """A connection is over: it leaves every room."""
+        for room, name in list(self._rooms_of.pop(session_id, {}).items()):
+            self._change(room, name, 0, session_id, is_in=False)
+
+    def _enter(self, actor: Actor, params: Params) -> dict[str, object]:
+        name = self._room(actor, "enter", params)
+        self._take_rate(actor)
+        room, mine = room_number(name), self._rooms_of.setdefault(actor.session_id, {})
+        if room not in mine:
+            if len(mine) >= self._settings.rooms_per_session_max:
+                limit = self._settings.rooms_per_session_max
+                raise TooLarge(f"you are in {len(mine)} rooms; you may be in {limit}")
+            members = self._count_of(room)
+            if members >= self._settings.sessions_max:
+                raise TooLarge(f"the room has {members} sessions; it may have {self._settings.sessions_max}")
+            mine[room] = name
+            self._change(room, name, actor.user, actor.session_id, is_in=True)
+        return {"room": name, "members": self._count_of(room)}
+
+    def _leave(self, actor: Actor, params: Params) -> dict[str, object]:
+        name = self._room(actor, "leave", params)
+        room, mine = room_number(name), self._rooms_of.get(actor.session_id, {})
+        if mine.pop(room, None) is not None:
+            self._change(room, name, actor.user, actor.session_id, is_in=False)
+        return {"room": name, "members": self._count_of(room)}
+
+    def _say(self, actor: Actor, params: Params, done: Done) -> None:
+        name = self._room(actor, "say", params)
+        text = read.required(params, "text")
+        if type(text) is not str:
+            raise RequestError(f"text must be a text, not {read.kind_of(text)}")
+        token = send_id(params)
+        send_key(actor.user, token)  # checks its size
+        talk_class = read.choice(params, "class", {"live": "live", "reliable": "reliable"}, "live")
+        plain_text(text, self._settings.message_bytes_max)
+        self._take_rate(actor)
+        room = room_number(name)
+        if room not in self._rooms_of.get(actor.session_id, {}):
+            raise NotAllowed(f"enter room {name!r} before you talk in it")
+        message_id, at = self._publishing.next_id(), self._clock.now_ms()
+        body = message_body(message_id, self._user_name(actor), name, at, text, token)
+        answer = {"room": name, "message_id": str(message_id), "at": at, "members": self._count_of(room)}
+        mode: TalkMode = "live" if talk_class == "live" else self._reliable_mode
+        self._publishing.publish(
+            room, message_id, body, mode, lambda error: done(answer if error is None else error),
+            sender=actor.session_id,
+        )  # fmt: skip
+
+    def _room(self, actor: Actor, action: str, params: Params) -> str:
+        if type(params) is not dict:
+            raise RequestError(f"{action} takes an object of params, not {type(params).__name__}")
+        check_known(action, params, SAY_PARAMS if action == "say" else ROOM_PARAMS)
+        if not actor.session_id:
+            raise NotAllowed(f"{action} is done over a connection that stays; this call has none")
+        name = read.public_id_text(params.get("room"), "room")
+        if name.startswith(GROUP_PREFIX):
+            raise NotFound(f"there is no group {name.removeprefix(GROUP_PREFIX)!r} here")
+        return check_public_id(name, what="room")
+
+    def _take_rate(self, actor: Actor) -> None:
+        error = self._rates.take(str(actor.user), self._clock.monotonic_us())
+        if error is not None:
+            raise error
+
+    def _count_of(self, room: int) -> int:
+        """How many are in a room, as the broker said last; at least those who are here."""
+        return max(self._members.get(room, 0), len(self.table.of(room)))
+
+    # News to routers.
+
+    def _change(self, room: int, name: str, user: int, session_id: int, *, is_in: bool) -> None:
+        self._version += 1
+        row = RouteRow(room, name, user, session_id, self._endpoint.boot, self._version, is_in)
+        self.table.apply(row)
+        if not self.table.of(room):
+            self._members.pop(room, None)
+        self._tell(row, is_hedged=len(self.table.of(room)) < FEW)
+
+    def _tell(self, row: RouteRow, *, is_hedged: bool) -> None:
+        for key, stream in self._streams.items():
+            if owns(key.partition, row.room, key.partitions):
+                stream.tell(row)
+                if is_hedged:
+                    number = stream.position
+                    for pause_ms in AGAIN_MS:
+                        self._scheduler.after(pause_ms, partial(self._again, key, number))
+        if not self._is_near:
+            self._is_near = True
+            self._scheduler.soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_near = False
+        now_ms = self._clock.monotonic_us() // 1000
+        for stream in self._streams.values():
+            news = stream.flush()
+            if news is not None:
+                for boot in stream.sinks(now_ms):
+                    self._endpoint.send(boot, news)
+
+    def _again(self, key: StreamKey, number: int) -> None:
+        stream = self._streams.get(key)
+        news = stream.numbered(number) if stream is not None else None
+        if stream is not None and news is not None:
+            for boot in stream.sinks(self._clock.monotonic_us() // 1000):
+                self._endpoint.send(boot, news)
+
+    def _want(self, boot: int, want: Want) -> None:
+        if want.key.kind == FROM_GATEWAY:
+            self._flush()
+            digest = self.table.digest(want.key.partition, want.key.partitions)
+            for message in self._stream(want.key).wanted(boot, want, digest, self._clock.monotonic_us() // 1000):
+                self._endpoint.send(boot, message)
+
+    def _ask(self, boot: int, ask: AskRoutes) -> None:
+        if ask.key.kind == FROM_GATEWAY:
+            self._flush()
+            rows = list(self.table.rows(ask.key.partition, ask.key.partitions))
+            for page in self._stream(ask.key).pages(ask, rows, [(self._endpoint.boot, self._version)]):
+                self._endpoint.send(boot, page)
+
+    def _stream(self, key: StreamKey) -> NewsSource:
+        stream = self._streams.get(key)
+        if stream is None:
+            now_ms = self._clock.monotonic_us() // 1000
+            self._streams = {each: source for each, source in self._streams.items() if source.sinks(now_ms)}
+            stream = self._streams[key] = NewsSource(key, self._new_life(), self._rules)
+        return stream
+
+    def _offer(self) -> None:
+        """Routers that are known here and have not asked may not know of this gateway yet."""
+        now_ms = self._clock.monotonic_us() // 1000
+        asked = {boot for stream in self._streams.values() for boot in stream.sinks(now_ms)}
+        count = self._routers.counts.count
+        for boot, info in self._routers.peers.items():
+            if boot not in asked:
+                key = StreamKey(FROM_GATEWAY, info.partition % count, count)
+                self._endpoint.send(boot, self._stream(key).reach(self.table.digest(key.partition, count)))
+        self._timer = self._scheduler.after(OFFER_MS, self._offer)
+
+    # What brokers send.
+
+    def _frame(self, boot: int, message: RoomFrame) -> None:
+        ack = self.receive(f"{boot:x}", message.frame)
+        if ack is not None:
+            self._endpoint.send(boot, RoomAck(ack), Priority.CONTROL)
+        for fan in message.frame.fans:
+            if not self.sessions_in(fan.room):
+                self._nobody(fan.room)
+            elif not fan.message_id:
+                self._note_members(fan.room, fan.body)
+
+    def _nobody(self, room: int) -> None:
+        """Negative feedback: whoever the broker thinks is there is not."""
+        now_ms = self._clock.monotonic_us() // 1000
+        told_ms = self._told_back.get(room)
+        if told_ms is not None and now_ms - told_ms < FEEDBACK_MS:
+            return
+        self._told_back.pop(room, None)
+        self._told_back[room] = now_ms
+        if len(self._told_back) > FEEDBACK_MAX:
+            self._told_back.popitem(last=False)
+        self.feedback += 1
+        self._version += 1
+        row = nobody(room, "", self._endpoint.boot, self._version)
+        self.table.apply(row)
+        self._tell(row, is_hedged=False)
+
+    def _note_members(self, room: int, body: bytes) -> None:
+        """What a broker says of the room itself."""
+        try:
+            told = msgspec.json.decode(body)
+            if told.get("push") == "presence" and isinstance(told.get("members"), int):
+                self._members[room] = told["members"]
+        except (msgspec.MsgspecError, AttributeError):
+            log.warning("a broker's words make no sense", extra={"room": room})

@@ -1,0 +1,142 @@
+"""The proxy of rooms: takes what is said anywhere, and passes it to the broker that has the room.
+
+Three stages, each for all that has come in a turn: read (the room of each message, nothing else), route (which broker),
+send (one batch per broker, one confirmation per publisher). The article gives each stage threads of its own; here a
+batch goes through all three, and a second core gets a second proxy.
+
+A message is passed on in the bytes in which it came. The proxy copies nothing and keeps nothing (X72): what has to be
+sent again is sent again by the publisher.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from pixiu.machines.links.codec import TALK, TALK_HEAD
+from pixiu.machines.links.messages import Declined, Settled, Taken, Talk
+from pixiu.machines.scheduling import Priority
+from pixiu.model.partitions import ranked, replica_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from pixiu.links.directory import Directory
+    from pixiu.links.endpoint import Endpoint
+    from pixiu.machines.links.packing import Encoded
+    from pixiu.ports.scheduler import Scheduler
+
+__all__ = ["RoomProxy"]
+
+log = logging.getLogger(__name__)
+
+CHOICES_MAX = 100_000
+"""Rooms whose broker is remembered; then all are looked up again."""
+WEIGH_MS = 5_000
+RETRY_MS = 100
+
+_PRIORITIES = tuple(Priority)
+
+
+class RoomProxy:
+    """One proxy."""
+
+    def __init__(self, endpoint: Endpoint, directory: Directory, scheduler: Scheduler) -> None:
+        self.passed = 0
+        self.declined = 0
+        self.when_ready: Callable[[], object] = lambda: None
+        """Told once, when every partition of the brokers has somebody: only then it may be found (E1)."""
+        self._endpoint = endpoint
+        self._directory = directory
+        self._scheduler = scheduler
+        self._brokers = directory.follow("broker")
+        self._choices: dict[tuple[int, int], int] = {}
+        self._weights: dict[int, dict[int, float]] = {}
+        self._is_ready = False
+        directory.when_changed.append(self._changed)
+        endpoint.on_talks(self.talks)
+        endpoint.on(Settled, self._settled)
+        endpoint.on(Declined, self._declined)
+
+    def start(self) -> None:
+        """Begin."""
+        self._weigh()
+
+    @property
+    def is_complete(self) -> bool:
+        """Is there a broker for every room?"""
+        count = self._brokers.counts.count
+        return self._brokers.counts.version >= 0 and all(self._brokers.usable(each) for each in range(count))
+
+    def talks(self, talks: list[tuple[int, Encoded | Talk]]) -> None:
+        """What has come in a turn: who sent it, and what."""
+        routed: dict[int, list[tuple[Priority, Any]]] = {}
+        taken: dict[int, list[int]] = {}
+        version = max(self._brokers.counts.version, 0)
+        stamp = version.to_bytes(4, "big")
+        choices = self._choices
+        for boot, talk in talks:
+            if not isinstance(talk, Talk):
+                body = talk[1]
+                if len(body) < TALK_HEAD.size:
+                    continue
+                _, room, message_id, publisher, copy, priority, _ = TALK_HEAD.unpack_from(body)
+                passed: Any = (TALK, stamp + body[4:])
+                chosen = _PRIORITIES[min(priority, 3)]
+            else:
+                room, message_id, publisher, copy = talk.room, talk.message_id, talk.publisher, talk.copy
+                passed, chosen = talk._replace(count_version=version), talk.priority
+            broker = choices.get((room, copy)) or self._choose(room, copy)
+            if not broker:
+                self.declined += 1
+                self._endpoint.send(boot, Declined(publisher, message_id, "unavailable", RETRY_MS, 0, 0))
+                continue
+            routed.setdefault(broker, []).append((chosen, passed))
+            taken.setdefault(boot, []).append(message_id)
+        send = self._endpoint.send
+        for broker, messages in routed.items():
+            self.passed += len(messages)
+            for chosen, passed in messages:
+                send(broker, passed, chosen)
+        for boot, ids in taken.items():
+            send(boot, Taken(ids))
+
+    # Which broker.
+
+    def _choose(self, room: int, copy: int) -> int:
+        """The replica that has a room; copies go to different ones, in the order in which the room prefers them."""
+        partition = self._brokers.counts.reads_from(room)
+        usable = self._brokers.usable(partition)
+        if not usable:
+            return 0
+        first = replica_of(room, usable, self._weights.get(partition))
+        ways = [first, *(boot for boot in ranked(room, usable) if boot != first)]
+        if len(self._choices) >= CHOICES_MAX:
+            self._choices.clear()
+        chosen = self._choices[room, copy] = ways[copy % len(ways)]
+        return chosen
+
+    def _changed(self) -> None:
+        self._choices.clear()
+        if not self._is_ready and self.is_complete:
+            self._is_ready = True
+            self.when_ready()
+
+    def _weigh(self) -> None:
+        """Take over the shares, which change slowly: whenever they do, few rooms move."""
+        weights = {partition: self._brokers.weights(partition) for partition in self._brokers.partitions}
+        if weights != self._weights:
+            self._weights = weights
+            self._choices.clear()
+        self._scheduler.after(WEIGH_MS, self._weigh)
+
+    # Answers on their way back.
+
+    def _settled(self, _broker: int, settled: Settled) -> None:
+        self._endpoint.send(settled.publisher, settled)
+
+    def _declined(self, _broker: int, declined: Declined) -> None:
+        if declined.code == "not_owner" and declined.count_version > self._brokers.counts.version:
+            self._directory.refresh("broker")
+        self._endpoint.send(declined.publisher, declined)

@@ -1,0 +1,442 @@
+"""A cluster of rooms in virtual time.
+
+Proxies, brokers, routers, gateways and publishers over a network that loses, repeats and reorders, with a registry
+whose hints may be lost; processes crash, freeze and come back.
+
+What runs here is what runs in production, down to the sealed datagram; only sockets, ZooKeeper and clients' connections
+are replaced. The oracle is simple: what each session was shown, what each gateway knows of its own sessions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pixiu.backends.memory.registry import MemoryRegistry
+from pixiu.config.rooms import RoomSettings
+from pixiu.im.draft import Actor
+from pixiu.links.directory import Directory, DirectoryRules
+from pixiu.links.endpoint import Endpoint
+from pixiu.links.member import COUNT_KEY, Member, ensure_count
+from pixiu.links.publishing import Publishing, PublishingRules
+from pixiu.links.wire import WireWay
+from pixiu.machines.links.sealing import Secrets
+from pixiu.machines.listeners import Listeners
+from pixiu.machines.rooms import room_number
+from pixiu.machines.view import PeerState, ViewRules
+from pixiu.model.errors import PixiuError
+from pixiu.ports.registry import Entry, Write
+from pixiu.roles.broker.cluster import ClusterBroker
+from pixiu.roles.gateway.cluster import ClusterRooms
+from pixiu.roles.proxy.rooms import RoomProxy
+from pixiu.roles.router.router import Router
+from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Sequence
+
+    from pixiu.machines.room_link import Ack, Frame
+
+__all__ = ["Cluster", "GatewayNode", "Node", "Weather"]
+
+ROOT = "/pubsub"
+SESSION_MS = 2_000
+SECRETS = Secrets([b"a secret for tests only"])
+
+
+@dataclass(slots=True)
+class Weather:
+    """How the network behaves: chances from 0 to 1, times in ms."""
+
+    loss: float = 0.0
+    repeat: float = 0.0
+    delay_ms_min: float = 0.2
+    delay_ms_max: float = 1.0
+    reorder: float = 0.0
+    watch_loss: float = 0.0
+    cuts: set[tuple[str, str]] = field(default_factory=set)
+
+
+class NodeScheduler:
+    """The shared loop as one process has it: nothing runs once it is dead, and what is due while it is frozen waits."""
+
+    def __init__(self, node: Node, scheduler: SimulatedScheduler) -> None:
+        self._node = node
+        self._scheduler = scheduler
+
+    def soon(self, call: Callable[[], object]) -> None:
+        self._scheduler.soon(self._mine(call))
+
+    def after(self, delay_ms: float, call: Callable[[], object]) -> Any:
+        return self._scheduler.after(delay_ms, self._mine(call))
+
+    def offload(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        raise NotImplementedError
+
+    def _mine(self, call: Callable[[], object]) -> Callable[[], object]:
+        node = self._node
+
+        def run() -> None:
+            if node.is_dead:
+                return
+            if node.is_frozen:
+                node.held.append(run)
+            else:
+                call()
+
+        return run
+
+
+class SimulatedDatagrams:
+    """One process's socket."""
+
+    def __init__(self, cluster: Cluster, node: Node) -> None:
+        self.is_full = False
+        self.when_free: Callable[[], object] = lambda: None
+        self._cluster = cluster
+        self._node = node
+
+    def send(self, address: str, data: bytes) -> bool:
+        self._cluster.carry(self._node, address, data)
+        return True
+
+
+class SimulatedBulk:
+    """Streams that lose nothing while both ends are there and the way is not cut."""
+
+    def __init__(self, cluster: Cluster, node: Node) -> None:
+        self.secrets = SECRETS
+        self.receive: Callable[[int, str, bytes], object] = lambda _boot, _address, _content: None
+        self._cluster = cluster
+        self._node = node
+
+    def send(self, boot: int, address: str, content: bytes) -> bool:
+        target = self._cluster.nodes_by_address.get(address)
+        if target is None or target.boot != boot or self._cluster.is_cut(self._node, target):
+            return False
+        source = self._node
+        self._cluster.scheduler.after(
+            self._cluster.delay_ms() * 3,
+            lambda: None if target.is_dead else target.hear(lambda: target.bulk.receive(source.boot, "", content)),
+        )
+        return True
+
+
+class Node:
+    """One process of the cluster."""
+
+    def __init__(self, cluster: Cluster, role: str, partition: int = 0) -> None:
+        cluster.boots += 1
+        self.cluster = cluster
+        self.role = role
+        self.partition = partition
+        self.boot = cluster.boots << 22
+        self.address = f"node:{cluster.boots}"
+        self.is_dead = False
+        self.is_frozen = False
+        self.held: list[Callable[[], object]] = []
+        self.scheduler = NodeScheduler(self, cluster.scheduler)
+        self.clock = cluster.clock
+        self.session = cluster.registry.open()
+        self.bulk = SimulatedBulk(cluster, self)
+        self.way = WireWay(SECRETS, self.boot, self.clock, self.bulk)  # type: ignore[arg-type]
+        self.way.datagrams = SimulatedDatagrams(cluster, self)
+        self.endpoint = Endpoint(self.boot, self.way, self.clock, self.scheduler)
+        self.directory = Directory(
+            _Registry(cluster, self), self.endpoint, self.clock, self.scheduler, ROOT, cluster.rules
+        )
+        self.member = Member(
+            _Registry(cluster, self), self.scheduler, ROOT,
+            role=role, partition=partition, boot=self.boot, address=self.address,
+        )  # fmt: skip
+        self.lives = 0
+        cluster.nodes_by_address[self.address] = self
+
+    def new_life(self) -> int:
+        """A number above all earlier ones."""
+        self.lives += 1
+        return self.boot + self.lives
+
+    def hear(self, call: Callable[[], object]) -> None:
+        """Something arrives at its socket: one that is frozen finds it later."""
+        if self.is_dead:
+            return
+        if self.is_frozen:
+            self.held.append(call)
+        else:
+            call()
+
+    def crash(self) -> None:
+        """The process is gone; the registry notices later."""
+        self.is_dead = True
+        del self.cluster.nodes_by_address[self.address]
+        self.cluster.scheduler.after(SESSION_MS, self.session.close)
+
+    def freeze(self) -> None:
+        """It stands still; its session lives on."""
+        self.is_frozen = True
+
+    def thaw(self) -> None:
+        """It goes on with what has gathered."""
+        self.is_frozen = False
+        held, self.held = self.held, []
+        for call in held:
+            self.cluster.scheduler.soon(call)
+
+
+class _Registry:
+    """A session whose hints may be lost."""
+
+    def __init__(self, cluster: Cluster, node: Node) -> None:
+        self._cluster = cluster
+        self._node = node
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._node.session, name)
+
+    def watch(self, path: str, changed: Callable[[], object]) -> None:
+        cluster, node = self._cluster, self._node
+
+        def hint() -> None:
+            if cluster.rng.random() >= cluster.weather.watch_loss:
+                node.hear(changed)
+
+        node.session.watch(path, hint)
+
+
+class GatewayNode(Node):
+    """A gateway whose clients are in the test: ``shown`` is what each session was written, in order."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster, "gateway")
+        self.publishing = cluster.publishing(self)
+        self.rooms = ClusterRooms(
+            self.endpoint, self.directory, self.publishing, self.clock, self.scheduler, cluster.settings,
+            user_name=lambda actor: str(actor.user), new_life=self.new_life,
+        )  # fmt: skip
+        self.listeners = Listeners(cluster.settings)
+        self.shown: dict[int, list[bytes]] = {}
+        self.rooms.receive = self._receive
+        self.rooms.sessions_in = self.listeners.sessions
+        self.directory.start()
+        self.rooms.start()
+        self.endpoint.state = PeerState.RUNNING
+        self.member.state = PeerState.RUNNING
+        self.member.register()
+
+    def enter(self, session_id: int, room: str) -> None:
+        """A session enters."""
+        self.rooms.act(Actor(session_id, session_id=session_id), "enter", {"room": room}, _fail)
+        self.listeners.enter(room_number(room), session_id)
+        self.shown.setdefault(session_id, [])
+
+    def leave(self, session_id: int, room: str) -> None:
+        """A session leaves."""
+        self.rooms.act(Actor(session_id, session_id=session_id), "leave", {"room": room}, _fail)
+        self.listeners.leave(room_number(room), session_id)
+
+    def say(self, session_id: int, room: str, text: str, *, is_reliable: bool = False) -> list[object]:
+        """A session talks. Returns a list that will hold the answer."""
+        answers: list[object] = []
+        params: dict[str, object] = {"room": room, "text": text, "class": "reliable" if is_reliable else "live"}
+        self.rooms.act(Actor(session_id, session_id=session_id), "say", params, answers.append)
+        return answers
+
+    def _receive(self, source: str, frame: Frame) -> Ack | None:
+        deliveries, ack = self.listeners.receive(source, frame, self.clock.monotonic_us() // 1000)
+        for delivery in deliveries:
+            for session_id in delivery.sessions:
+                self.shown[session_id] += [body for body in delivery.bodies if b'"push":"message"' in body]
+        return ack
+
+
+class Cluster:
+    """All of it, driven by one seed."""
+
+    def __init__(
+        self, rng: random.Random, *, weather: Weather | None = None, brokers: int = 1, routers: int = 1,
+        poll_ms: int = 5_000, copies: bool = False,
+    ) -> None:  # fmt: skip
+        """``brokers`` and ``routers`` are partition counts."""
+        self.rng = rng
+        self.weather = weather or Weather()
+        self.clock = SimulatedClock()
+        self.scheduler = SimulatedScheduler(self.clock, rng, slow_us=0, pause_chance=0)
+        self.registry = MemoryRegistry(self.scheduler)
+        self.settings = RoomSettings(says_per_second=0, resend_ms=100)
+        self.rules = DirectoryRules(
+            ViewRules(heartbeat_ms=500, suspect_ms=1_500, dead_ms=2_500, grace_ms=3_000), poll_ms, 12_000
+        )
+        self.boots = 0
+        self.nodes_by_address: dict[str, Node] = {}
+        self.routers: list[Node] = []
+        self.brokers: list[Node] = []
+        self.proxies: list[Node] = []
+        self.gateways: list[GatewayNode] = []
+        self.brokers_by_node: dict[int, ClusterBroker] = {}
+        self.routers_by_node: dict[int, Router] = {}
+        self.datagrams = 0
+        self._due: dict[tuple[str, str], float] = {}
+        setup = self.registry.open()
+        for role, count in (("broker", brokers), ("router", routers)):
+            ensure_count(setup, self.scheduler, ROOT, role, count, lambda: None)
+        self.run(10)
+
+    # Its processes.
+
+    def add_router(self, partition: int = 0) -> Node:
+        """Start a router."""
+        node = Node(self, "router", partition)
+        router = Router(
+            node.endpoint, node.directory, node.member, node.clock, node.scheduler,
+            new_life=node.new_life, patience_ms=3_000,
+        )  # fmt: skip
+        self.routers.append(node)
+        self.routers_by_node[node.boot] = router
+        node.directory.start()
+        router.start()
+        return node
+
+    def add_broker(self, partition: int = 0) -> Node:
+        """Start a broker."""
+        node = Node(self, "broker", partition)
+        broker = ClusterBroker(
+            node.endpoint, node.directory, node.member, node.clock, node.scheduler, self.settings,
+            node_id=self.boots % 1000,
+        )  # fmt: skip
+        self.brokers.append(node)
+        self.brokers_by_node[node.boot] = broker
+        node.directory.start()
+        broker.start()
+        return node
+
+    def add_proxy(self) -> Node:
+        """Start a proxy."""
+        node = Node(self, "proxy")
+        proxy = RoomProxy(node.endpoint, node.directory, node.scheduler)
+        self.proxies.append(node)
+
+        def ready() -> None:
+            node.endpoint.state = node.member.state = PeerState.RUNNING
+            node.member.register()
+
+        proxy.when_ready = ready
+        node.directory.start()
+        proxy.start()
+        return node
+
+    def add_gateway(self) -> GatewayNode:
+        """Start a gateway."""
+        node = GatewayNode(self)
+        self.gateways.append(node)
+        return node
+
+    def add_publisher(self) -> tuple[Node, Publishing]:
+        """Start a publisher."""
+        node = Node(self, "publisher")
+        publishing = self.publishing(node)
+        node.directory.start()
+        return node, publishing
+
+    def publishing(self, node: Node) -> Publishing:
+        """A process's way to publish."""
+        return Publishing(
+            node.endpoint, node.directory, node.clock, node.scheduler,
+            PublishingRules(taken_ms=1_000, resend_ms=100, reliable_ms=60_000),
+            node_id=self.boots % 1000, pick=self.rng.randrange,
+        )  # fmt: skip
+
+    def double(self, role: str) -> None:
+        """The flip: from now on there are twice as many partitions."""
+        path = f"{ROOT}/{role}/partition_num"
+        session = self.registry.open()
+        session.read(path, lambda found: self._flip(session, path, found))  # type: ignore[arg-type]
+        self.run(10)
+
+    def _flip(self, session: Any, path: str, found: dict[str, Entry]) -> None:
+        count, version = found[""].data[COUNT_KEY], found[""].version
+        assert isinstance(count, int)
+        session.write(Write(path, {COUNT_KEY: 2 * count}, version), lambda _result: None)
+
+    # Time and network.
+
+    def run(self, milliseconds: float) -> None:
+        """Let time pass."""
+        self.scheduler.run_for(milliseconds)
+
+    def run_until(self, condition: Callable[[], bool], *, within_ms: float = 30_000) -> bool:
+        """Let time pass until something is so; False if it is not in time."""
+        until_us = self.clock.now_us + int(within_ms * 1000)
+        while not condition():
+            if self.clock.now_us >= until_us:
+                return False
+            self.run(50)
+        return True
+
+    def delay_ms(self) -> float:
+        """How long a datagram takes."""
+        weather = self.weather
+        return weather.delay_ms_min + (weather.delay_ms_max - weather.delay_ms_min) * self.rng.random()
+
+    def is_cut(self, source: Node, target: Node) -> bool:
+        """Does nothing pass from one to the other?"""
+        return (source.address, target.address) in self.weather.cuts
+
+    def carry(self, source: Node, address: str, data: bytes) -> None:
+        """One datagram on its way."""
+        self.datagrams += 1
+        target, weather, rng = self.nodes_by_address.get(address), self.weather, self.rng
+        if target is None or source.is_dead or self.is_cut(source, target):
+            return
+        for _ in range(2 if rng.random() < weather.repeat else 1):
+            if rng.random() < weather.loss:
+                continue
+            delay_ms = self.delay_ms()
+            if rng.random() < weather.reorder:
+                delay_ms += weather.delay_ms_max * 5 * rng.random()
+            elif weather.delay_ms_max:  # in order: never before the one before it
+                key = (source.address, address)
+                due = max(self.clock.now_us / 1000 + delay_ms, self._due.get(key, 0.0))
+                self._due[key] = due
+                delay_ms = due - self.clock.now_us / 1000
+            self.scheduler.after(delay_ms, lambda: target.hear(lambda: target.way.datagram(data, source.address)))
+
+    # What must be so.
+
+    @property
+    def truth(self) -> set[tuple[int, int, int]]:
+        """Who is in which room where, by the gateways that live."""
+        return {
+            (row.room, row.session_id, row.gateway)
+            for gateway in self.gateways
+            if not gateway.is_dead
+            for row in gateway.rooms.table.rows()
+        }
+
+    def known_to(self, tables: Sequence[Any]) -> set[tuple[int, int, int]]:
+        """What some tables hold."""
+        return {(row.room, row.session_id, row.gateway) for table in tables for row in table.rows()}
+
+    @property
+    def live_brokers(self) -> list[ClusterBroker]:
+        """Brokers that have not crashed."""
+        return [self.brokers_by_node[node.boot] for node in self.brokers if not node.is_dead]
+
+    def is_settled(self) -> bool:
+        """Do all brokers run, and know of their rooms exactly what the gateways say?"""
+        truth = self.truth
+        for node in self.brokers:
+            broker = self.brokers_by_node[node.boot]
+            if node.is_dead:
+                continue
+            count = broker._brokers.counts.count
+            mine = {row for row in truth if row[0] % count == node.partition % count}
+            if not broker.replica.life.takes_work or self.known_to([broker.table]) != mine:
+                return False
+        return all(self.routers_by_node[node.boot].replica.life.takes_work for node in self.routers if not node.is_dead)
+
+
+def _fail(answer: object) -> None:
+    if isinstance(answer, PixiuError):
+        raise answer

@@ -1,0 +1,100 @@
+"""The proxy's three stages: one in, one out, in order, to the broker that has the room."""
+
+import random
+
+import pytest
+
+from pixiu.machines.links.codec import TALK, decode, encode
+from pixiu.machines.links.messages import Declined, Taken, Talk
+from pixiu.machines.scheduling import Priority
+from pixiu.model.partitions import partition_of
+from pixiu.testing.cluster_world import Cluster, Node
+
+
+def proxy_of(partitions: int, replicas: int = 1) -> tuple[Cluster, Node]:
+    cluster = Cluster(random.Random(4), brokers=partitions)
+    cluster.add_gateway()
+    cluster.add_router()
+    for partition in range(partitions):
+        for _ in range(replicas):
+            cluster.add_broker(partition)
+    proxy = cluster.add_proxy()
+    assert cluster.run_until(lambda: bool(proxy.member.path))
+    cluster.run(2_000)
+    return cluster, proxy
+
+
+def talks_of(count: int, rooms: int, copy: int = 0) -> list[Talk]:
+    return [
+        Talk(0, number % rooms, number + 1, 99, copy, Priority.CHAT, is_reliable=False, body=b"body")
+        for number in range(count)
+    ]
+
+
+@pytest.mark.feature("X21", "X72")
+@pytest.mark.parametrize("partitions", [1, 2, 4])
+def test_each_goes_to_its_broker_in_order(partitions: int) -> None:
+    cluster, proxy = proxy_of(partitions)
+    sent: list[tuple[int, object]] = []
+    proxy.endpoint.send = lambda boot, message, priority=Priority.CONTROL: sent.append((boot, message))  # type: ignore[method-assign]
+    talks = talks_of(200, 16)
+    handle = proxy.endpoint._talks
+    assert handle is not None
+    handle([(99, (TALK, encode(talk))) for talk in talks])
+    passed = [(boot, decode(*message)) for boot, message in sent if type(message) is tuple]
+    assert len(passed) == len(talks), "never copied"
+    for boot, talk in passed:
+        assert isinstance(talk, Talk)
+        node = next(node for node in cluster.brokers if node.boot == boot)
+        assert node.partition == partition_of(talk.room, partitions)
+    for room in range(16):
+        numbers = [talk.message_id for _, talk in passed if isinstance(talk, Talk) and talk.room == room]
+        assert numbers == sorted(numbers)
+    assert [message for _, message in sent if isinstance(message, Taken)] == [
+        Taken([each.message_id for each in talks])
+    ]
+
+
+def test_objects_pass_as_objects() -> None:
+    cluster, proxy = proxy_of(1)
+    sent: list[object] = []
+    proxy.endpoint.send = lambda boot, message, priority=Priority.CONTROL: sent.append(message)  # type: ignore[method-assign]
+    (talk,) = talks_of(1, 1)
+    handle = proxy.endpoint._talks
+    assert handle is not None
+    handle([(99, talk)])
+    assert talk._replace(count_version=cluster.brokers_by_node[cluster.brokers[0].boot]._brokers.counts.version) in sent
+
+
+@pytest.mark.feature("X27", "X09")
+def test_copies_take_different_replicas_and_rooms_use_all_of_them() -> None:
+    _, proxy = proxy_of(1, replicas=3)
+    sent: list[tuple[int, object]] = []
+    proxy.endpoint.send = lambda boot, message, priority=Priority.CONTROL: sent.append((boot, message))  # type: ignore[method-assign]
+    handle = proxy.endpoint._talks
+    assert handle is not None
+    for copy in range(3):
+        handle([(99, (TALK, encode(talk))) for talk in talks_of(60, 60, copy)])
+    by_message: dict[int, set[int]] = {}
+    first: set[int] = set()
+    for boot, message in sent:
+        if type(message) is tuple:
+            talk = decode(*message)
+            assert isinstance(talk, Talk)
+            by_message.setdefault(talk.message_id, set()).add(boot)
+            first |= {boot} if not talk.copy else set()
+    assert all(len(boots) == 3 for boots in by_message.values())
+    assert len(first) == 3
+
+
+@pytest.mark.feature("X11")
+def test_without_a_broker_it_says_so_and_rubbish_is_dropped() -> None:
+    cluster, proxy = proxy_of(1)
+    cluster.brokers[0].crash()
+    cluster.run(10_000)
+    sent: list[object] = []
+    proxy.endpoint.send = lambda boot, message, priority=Priority.CONTROL: sent.append(message)  # type: ignore[method-assign]
+    handle = proxy.endpoint._talks
+    assert handle is not None
+    handle([(99, (TALK, b"short")), (99, (TALK, encode(talks_of(1, 1)[0])))])
+    assert sent == [Declined(99, 1, "unavailable", 100, 0, 0)]
