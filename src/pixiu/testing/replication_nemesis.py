@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pixiu.machines.replication import State
-from pixiu.testing.replication_weather import SESSION_TIMEOUT_MS
+from pixiu.testing.replication_weather import SESSION_TIMEOUT_MS, TAKEOVER_MS
 from pixiu.testing.simulated_registry import REGISTRY
 
 if TYPE_CHECKING:
@@ -70,6 +70,12 @@ class Nemesis:
                     SESSION_TIMEOUT_MS + blow.for_ms,
                     both_ways=True,
                 )
+            case "doze":
+                # A leader that stands still while another takes over, and goes on with all that was on its way to it.
+                for each in self._leaders():
+                    if not each.is_frozen:
+                        each.freeze()
+                        self._world.simulation.after(2 * TAKEOVER_MS + blow.for_ms, each.thaw)
             case "reset":
                 self._reset_streams()
             case "stumble":
@@ -87,6 +93,11 @@ class Nemesis:
                 # One follower is away for so long that retention removes what it needs.
                 self._split(hit, [name for name in names if name not in hit], 900 + blow.for_ms, both_ways=True)
                 self._world.simulation.after(890 + blow.for_ms, self._trim_all)
+            case "leave":
+                # The leader hands over in order, and comes back later.
+                for each in self._leaders():
+                    each.leave()
+                    self._world.simulation.after(300, self.crash, each, blow.for_ms)
             case "failover":
                 self._world.operator.fail_over(blow.for_ms)
             case _:

@@ -137,7 +137,7 @@ class World:
             raise Violation("nothing was acknowledged after healing")
 
     def _unquiet(self) -> str:
-        """At rest nobody connects anew, nothing is appended and the control record stays as it is."""
+        """At rest nobody connects anew, nothing is appended and the control record is only renewed."""
         before = self._activity()
         self.simulation.run(until_ms=self.simulation.now_ms + QUIET_MS)
         after = self._activity()
@@ -145,7 +145,7 @@ class World:
 
     def _activity(self) -> list[tuple[int, int, int]]:
         return [(node.follow_count, node.log.tail_event_id, node.kept_version) for node in self.nodes.values()] + [
-            (self.registry.version, 0, 0)
+            (self.oracle.control_changes, 0, 0)
         ]
 
     def _write(self) -> None:
