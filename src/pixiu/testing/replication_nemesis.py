@@ -97,7 +97,7 @@ class Nemesis:
                 # The leader hands over in order, and comes back later.
                 for each in self._leaders():
                     each.leave()
-                    self._world.simulation.after(300, self.crash, each, blow.for_ms)
+                    self._world.simulation.after(300, self._end_left, each, each.incarnation, blow.for_ms)
             case "failover":
                 self._world.operator.fail_over(blow.for_ms)
             case _:
@@ -128,6 +128,11 @@ class Nemesis:
         if node.is_up:
             node.crash()
             self._world.simulation.after(for_ms, self._restart, node)
+
+    def _end_left(self, node: SimulatedNode, incarnation: int, for_ms: float) -> None:
+        """A process that has left ends; in a healed world it is started again at once."""
+        if node.incarnation == incarnation:
+            self.crash(node, 1 if self._is_healing else for_ms)
 
     def _restart(self, node: SimulatedNode) -> None:
         if not node.is_up:

@@ -59,6 +59,8 @@ def error_of(text: str, about: str = "") -> PixiuError:
         return kind(message)
     if text.startswith(_NOT_LEADER):
         return NotLeader(message)
+    if text.endswith(wire.FATE_UNKNOWN):
+        return FateUnknown(message)
     if text.startswith(wire.BEHIND):
         return Conflict(f"{message}; pass unless_after, an event id that your own records reach")
     if text.endswith(wire.SUBSCRIBER_EXIST_SUFFIX):

@@ -1,0 +1,112 @@
+"""``pixiu role NAME``: one role of a cluster as a process of its own."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pixiu.config.registry import RegistryAddress
+from pixiu.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pixiu.node.serving import Running
+
+__all__ = ["ROLES", "RoleOrders", "app"]
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@dataclass(frozen=True, slots=True)
+class RoleOrders:
+    """What the command line says, the same for every role."""
+
+    name: str
+    registry: RegistryAddress
+    partition: int
+    partitions: int | None
+    bind: str
+    port: int
+    data: Path | None
+    secret: str
+    assignments: tuple[str, ...]
+    as_json: bool
+
+    def say_ready(self, address: str, **more: object) -> None:
+        """Tell whoever started this where it listens."""
+        if self.as_json:
+            row = {"role": self.name, "partition": self.partition, "address": address, **more}
+            print(json.dumps(row), flush=True)
+        else:
+            print(f"{self.name} listening on {address}", flush=True)
+
+
+def _queue(orders: RoleOrders) -> int:
+    """The log: one replica of it."""
+    from pixiu.cli.serve import read_settings
+    from pixiu.node.queue_role import QUEUE_ROLE_DEFAULTS, run_queue_role
+
+    if orders.data is None:
+        raise ConfigError("the queue keeps its log in a folder: name it with --data")
+    options = {**QUEUE_ROLE_DEFAULTS, "queue.host": orders.bind, "queue.port": orders.port}
+    settings = read_settings(None, options, list(orders.assignments))
+
+    def ready(running: "Running") -> None:
+        orders.say_ready(running.queue_address)
+
+    return run_queue_role(
+        settings, orders.registry, partition=orders.partition, data=orders.data, secret=orders.secret, http=False,
+        on_ready=ready,
+    )  # fmt: skip
+
+
+ROLES: Mapping[str, Callable[[RoleOrders], int]] = {"queue": _queue}
+"""A role's name, and what runs it until it is told to stop. Returns the exit code."""
+
+
+@app.command()
+def role(
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of: {', '.join(ROLES)}.")],
+    registry: Annotated[
+        str, typer.Option("--registry", metavar="zk://HOST:PORT[,…]/PATH", help="Where the cluster's registry is.")
+    ],
+    partition: Annotated[int, typer.Option("--partition", metavar="K", min=0, help="The partition to serve.")] = 0,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", metavar="N", min=1, help="How many there are, if nobody has said yet.")
+    ] = None,
+    bind: Annotated[str, typer.Option("--bind", metavar="HOST", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 picks a free one.")] = 0,
+    data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Folder of what this role keeps.")] = None,
+    secret_file: Annotated[
+        Path | None, typer.Option("--secret-file", metavar="FILE", help="The cluster's secret, in a file.")
+    ] = None,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting; repeatable.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Say where it listens as JSON.")] = False,
+) -> None:
+    """Run one role of a cluster; who its peers are, it learns from the registry."""
+    if name not in ROLES:
+        raise ConfigError(f"there is no role {name!r}; there are: {', '.join(ROLES)}")
+    if find_spec("kazoo") is None:
+        raise ConfigError("the package kazoo, which speaks with ZooKeeper, is not installed; try: make setup")
+    orders = RoleOrders(
+        name, RegistryAddress.parse(registry), partition, partitions, bind, port, data, _read_secret(secret_file),
+        tuple(assignments or ()), as_json,
+    )  # fmt: skip
+    raise typer.Exit(ROLES[name](orders))
+
+
+def _read_secret(path: Path | None) -> str:
+    if path is None:
+        return ""
+    try:
+        secret = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the secret in {path}: {error}") from error
+    if len(secret) < 16:
+        raise ConfigError(f"the secret in {path} is shorter than 16 characters")
+    return secret
