@@ -170,11 +170,11 @@ class ReplicationSettings(Section):
     reconnect_ms: Milliseconds = 2_000
     """How long a follower waits before it connects again."""
 
-    lease_ms: Annotated[int, Bounds(200, 600_000)] = 1_500
+    lease_ms: Annotated[int, Bounds(200, 600_000)] = 1_200
     """With a registry: how long a leader may go on without renewing its lease. Others take over a quarter later,
     so clocks may differ by a quarter in speed."""
 
-    renew_ms: Annotated[int, Bounds(20, 60_000)] = 300
+    renew_ms: Annotated[int, Bounds(20, 60_000)] = 250
     """With a registry: how often a leader renews its lease and a follower looks; at most half of lease_ms."""
 
     def __post_init__(self) -> None:

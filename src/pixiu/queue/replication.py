@@ -14,7 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from pixiu.machines import replication as machine
-from pixiu.machines.queue_wire.commands import FATE_UNKNOWN, NOT_IN_SYNC
+from pixiu.machines.queue_wire.commands import FATE_UNKNOWN, LEASE_OVER, NOT_IN_SYNC
 from pixiu.machines.queue_wire.follow import FramesSent, StateTold, TooFarBehind, TruncateTold
 from pixiu.machines.queue_wire.requests import encode_follow, encode_follow_progress
 from pixiu.machines.queue_wire.responses import encode_done, encode_refused
@@ -250,10 +250,11 @@ class Replication:
             case machine.AcceptWrites():
                 engine.refuse_writes = None
             case machine.RefuseWrites(reason):
-                engine.refuse_writes = f"{NOT_IN_SYNC}: {reason}"
+                engine.refuse_writes = reason if reason == LEASE_OVER else f"{NOT_IN_SYNC}: {reason}"
                 log.warning("writes refused", extra={"reason": reason})
             case machine.StopLeading(reason):
                 log.warning("leading no more", extra={"reason": reason})
+                engine.refuse_writes = None
                 engine.stop_leading(f"this node leads no more ({reason}); {FATE_UNKNOWN}")
                 self._events.append(machine.LeadingStopped(self._log_state()))
             case machine.Promoted(epoch):

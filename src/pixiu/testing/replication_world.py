@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Result", "World", "explain", "list_mutants", "main", "run"]
 
 STEPS_MAX = 150_000
-LAST_WRITES_MS = 2_500.0
+LAST_WRITES_MS = 3_500.0
 QUIET_MS = 1_000.0
 
 

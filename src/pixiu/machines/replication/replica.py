@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar, assert_never
 
+from pixiu.machines.queue_wire.commands import LEASE_OVER
 from pixiu.machines.replication import events as e
 from pixiu.machines.replication.election import Claim, FollowLeader, View, Wait, decide, next_reign
 from pixiu.machines.replication.events import Command, Control, Election, Event, State
@@ -411,7 +412,7 @@ class Replica(Following):
     def _why_not(self, now_ms: int, leadership: Leadership) -> str:
         """Why nothing may be acknowledged now, or the empty string."""
         if self.settings.election is Election.REGISTRY and not self.lease.is_held(now_ms):
-            return "the lease was not renewed in time"
+            return LEASE_OVER
         if not leadership.has_enough_members:
             return f"{len(leadership.control.in_sync)} in-sync members, min_isr is {self.settings.min_isr}"
         return ""
