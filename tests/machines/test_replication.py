@@ -152,7 +152,7 @@ def test_a_record_that_was_given_up_is_claimed_at_once() -> None:
 
 def test_a_leader_that_leaves_stops_first_and_then_gives_the_record_up() -> None:
     replica = leader()
-    assert only(replica.receive(5, r.LeaveAsked()), r.StopLeading)
+    assert has(replica.receive(5, r.LeaveAsked()), r.StopLeading)
     change = only(replica.receive(6, r.LeadingStopped(replica.log)), r.ChangeControl)
     assert change.control == r.Control(2, "", frozenset("b"))
     assert replica.receive(7, granted(3, 2, "", frozenset("b"), asked=6)) == [r.Left()]

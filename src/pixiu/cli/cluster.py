@@ -1,6 +1,7 @@
 """``pixiu cluster``: a described cluster as supervised processes of this machine."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -83,8 +84,8 @@ async def _run(folder: Path, cluster: ClusterFile, say: "Callable[[str], object]
 
 def _say_up(cluster: ClusterFile, supervisor: Supervisor, seconds: float) -> None:
     print(f"\nCluster {cluster.name} is up: {len(supervisor.children)} processes in {seconds:.1f} s", flush=True)
-    for line in _hints(supervisor.folder, [child.plan.address for child in supervisor.children.values()
-                                           if child.plan.role == NODE_ROLE], list(supervisor.children)):  # fmt: skip
+    consoles = [child.plan.address for child in supervisor.children.values() if child.plan.role == NODE_ROLE]
+    for line in _hints(supervisor.folder, consoles, list(supervisor.children)):
         print(line, flush=True)
 
 
@@ -126,8 +127,6 @@ def _detach(file: Path, folder: Path, cluster: ClusterFile, json: bool) -> None:
 
 def take_and_release(folder: Path) -> None:
     """Say at once, and not from the background, that a cluster runs there already."""
-    import os
-
     os.close(take_lock(folder))
 
 

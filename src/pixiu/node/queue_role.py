@@ -28,8 +28,8 @@ QUEUE_ROLE_DEFAULTS: dict[str, object] = {
     "replication.in_sync_timeout_ms": 1_500,
     "replication.reconnect_ms": 200,
 }
-"""What a queue among others has in place of the defaults: it waits for its followers, and notices soon that one is gone.
-Whatever the user sets stands above these."""
+"""What a queue among others has in place of the defaults: it waits for its followers, and soon notices that one is
+gone. Whatever the user sets stands above these."""
 
 SESSION_MS = 6_000
 """Longer than any lease that is worth the name: the session's end only tidies up."""

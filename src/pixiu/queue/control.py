@@ -4,7 +4,7 @@ Without a registry each node keeps a record of its own in a small file, and the 
 share the record ``ctl`` in the folder of their partition::
 
     /pubsub/queue/partition0/ctl            {"epoch": 7, "leader": "q1", "in_sync": ["q1", "q2"]}
-    /pubsub/queue/partition0/leader         {"epoch": 7, "name": "q1", "address": "10.0.0.1:12301"}   for clients, a hint
+    /pubsub/queue/partition0/leader         {"epoch": 7, "name": "q1", "address": "10.0.0.1:12301"}   for clients
     /pubsub/queue/partition0/0000000003     {"name": "q1", "address": "10.0.0.1:12301", "state": "Running"}
 
 The numbered nodes live as long as their sessions. Only a change of ``ctl`` says who leads; it is written again and

@@ -171,7 +171,9 @@ class _LeavesBeforeItStops(r.Replica):
         if self.leadership is None or self.control is None:
             return super()._leave_asked()
         others = self.control.in_sync - {self.name}
-        return self._change_control(self._changed_at_ms, r.Control(self.control.epoch, "", others or self.control.in_sync))
+        return self._change_control(
+            self._changed_at_ms, r.Control(self.control.epoch, "", others or self.control.in_sync)
+        )
 
     def _still_leading(self, now_ms: int, *, is_new: bool) -> list[r.Command]:
         if self.control is not None and not self.control.leader:

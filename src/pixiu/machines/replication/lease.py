@@ -1,13 +1,13 @@
-"""How long a leader may go on, and how long the others must wait: one lease, seen from both sides.
+r"""How long a leader may go on, and how long the others must wait: one lease, seen from both sides.
 
 The control record is the lease. A leader renews it by writing the same record again, as a compare-and-set, so that
 each renewal has a version of its own::
 
     leader      asks for version 7 ------------------ lease_ms by its own clock ------------------> stops
-                      \\                                        (counted from the asking)
-    registry           \\--> 7
-                            \\
-    candidate                \\--> sees 7 -------- takeover_ms by its own clock --------> asks for version 8
+                      \                                        (counted from the asking)
+    registry           \--> 7
+                            \
+    candidate                \--> sees 7 -------- takeover_ms by its own clock --------> asks for version 8
 
 A candidate saw version 7 after the leader had asked for it, so if both clocks ran alike the candidate would be late by
 the way of the message at least. Clocks may differ in speed: ``takeover_ms`` is at least a quarter longer than
@@ -67,5 +67,5 @@ class Lease:
             self._answered_ms = now_ms
 
     def unchanged_ms(self, now_ms: int) -> int:
-        """How long this node has seen the record without a renewal."""
+        r"""How long this node has seen the record without a renewal."""
         return max(0, now_ms - self._seen_ms) if self._seen_version >= 0 else 0

@@ -11,8 +11,8 @@ from pixiu.machines.replication.election import Claim, FollowLeader, View, Wait,
 from pixiu.machines.replication.events import Command, Control, Election, Event, State
 from pixiu.machines.replication.following import NEVER_MS, Following
 from pixiu.machines.replication.history import EpochStart, LogState, Point, common_point
-from pixiu.machines.replication.lease import Lease
 from pixiu.machines.replication.leadership import Leadership
+from pixiu.machines.replication.lease import Lease
 
 __all__ = ["Replica"]
 
@@ -184,7 +184,11 @@ class Replica(Following):
 
     def _renew(self, now_ms: int) -> list[Command]:
         """Write the record again as it is. A proposal that is under way renews the lease as well."""
-        if self.settings.election is Election.MANUAL or self.control is None or now_ms - self._changed_at_ms < self.settings.control_poll_ms:
+        if (
+            self.settings.election is Election.MANUAL
+            or self.control is None
+            or now_ms - self._changed_at_ms < self.settings.control_poll_ms
+        ):
             return []
         return self._change_control(now_ms, self.control)
 

@@ -24,7 +24,7 @@ __all__ = ["Child", "ChildState"]
 BACKOFF_SECONDS = 0.2
 BACKOFF_SECONDS_MAX = 10.0
 SETTLED_SECONDS = 10.0
-"""One that lived this long is started again soon when it ends; others wait, twice as long each time, up to the bound."""
+"""One that lived this long is started again soon; others wait, twice as long each time, up to the bound."""
 PROBE_SECONDS = 0.1
 STOP_SECONDS = 15.0
 LINE_BYTES_MAX = 64 * 1024
@@ -133,7 +133,7 @@ class Child:
             except OSError as error:
                 code = -1
                 self._set(ChildState.WAITING, f"cannot be started: {error}")
-            if not self._is_wanted:
+            if self._must_end():
                 return
             if loop.time() - began > SETTLED_SECONDS:
                 backoff = BACKOFF_SECONDS
@@ -141,6 +141,10 @@ class Child:
             self._set(ChildState.WAITING, f"{_ending(code)}; starts again in {backoff:g} s")
             await asyncio.sleep(backoff)
             backoff = min(backoff * 2, BACKOFF_SECONDS_MAX)
+
+    def _must_end(self) -> bool:
+        """Asked anew after every wait."""
+        return not self._is_wanted
 
     async def _run(self) -> int:
         """One life. Returns its exit code."""
@@ -184,9 +188,11 @@ class Child:
         """ZooKeeper is asked until it serves."""
         port = int(self.plan.address.rpartition(":")[2])
         loop = asyncio.get_running_loop()
-        while not await loop.run_in_executor(None, is_serving, port):
+        while True:
+            if await loop.run_in_executor(None, is_serving, port):
+                self._is_up()
+                return
             await asyncio.sleep(PROBE_SECONDS)
-        self._is_up()
 
     def _is_up(self) -> None:
         if not self.is_ready.is_set():

@@ -1,4 +1,4 @@
-"""How other shells talk to a supervisor: one line of JSON there, one back, over a socket that only its owner may use."""
+"""How other shells talk to a supervisor: a line of JSON there, one back, over a socket that only its owner may use."""
 
 from __future__ import annotations
 

@@ -5,10 +5,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import signal
-import time
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pixiu.model.errors import Conflict, NotFound, PixiuError, Unavailable
@@ -16,9 +12,11 @@ from pixiu.node.cluster.child import Child, ChildState
 from pixiu.node.cluster.door import ControlDoor
 from pixiu.node.cluster.layout import Layout, read_state
 from pixiu.ports.registry import sequence_of
+from pixiu.runtime.leftovers import end_if_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
     from pixiu.config.cluster import ClusterFile
@@ -48,8 +46,7 @@ class Supervisor:
             os.close(self._lock)
             raise
         self.children = {
-            plan.name: Child(plan, self.layout.log_path(plan.name), changed=self._changed)
-            for plan in self.layout.plans
+            plan.name: Child(plan, self.layout.log_path(plan.name), changed=self._changed) for plan in self.layout.plans
         }
         self._registry: ZooKeeperRegistry | None = None
         self._door = ControlDoor(folder / "run", self._asked)
@@ -75,7 +72,8 @@ class Supervisor:
     async def _wait_for(self, group: list[Child]) -> None:
         ready = asyncio.gather(*(child.is_ready.wait() for child in group))
         down = asyncio.ensure_future(self.wants_down.wait())
-        await asyncio.wait({ready, down}, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        waits: set[asyncio.Future[Any]] = {ready, down}
+        await asyncio.wait(waits, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         down.cancel()
         if not ready.done():
             ready.cancel()
@@ -229,32 +227,10 @@ def take_lock(folder: Path) -> int:
 
 def end_leftovers(folder: Path) -> list[str]:
     """End processes that a supervisor which was killed has left. Returns what was done, in lines."""
-    ours = str(folder.absolute())
+    mark = str(folder.absolute())
     lines = []
     for row in read_state(folder).get("nodes", []):
         pid = row.get("pid")
-        if isinstance(pid, int) and ours in _command_of(pid):
+        if isinstance(pid, int) and end_if_ours(pid, mark):
             lines.append(f"{row.get('name', '?'):<14} was left by a supervisor that is gone; ended, pid {pid}")
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
-                os.kill(pid, signal.SIGTERM)
-            _wait_gone(pid)
     return lines
-
-
-def _wait_gone(pid: int) -> None:
-    until = time.monotonic() + LEFTOVER_SECONDS
-    while _command_of(pid):
-        if time.monotonic() > until:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            return
-        time.sleep(0.05)
-
-
-def _command_of(pid: int) -> str:
-    """The command line of a process that runs; empty if there is none, or the system does not say."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return ""
