@@ -1,6 +1,6 @@
 """The checklists: every id that a test may stand for, in a few words of ours."""
 
-__all__ = ["CORRECTIONS", "EXTENSIONS", "HISTORY", "INBOX", "PUSH", "WEAKNESSES", "WIRE"]
+__all__ = ["CLUSTER", "CORRECTIONS", "EXTENSIONS", "HISTORY", "INBOX", "PUSH", "WEAKNESSES", "WIRE"]
 
 WIRE = {
     "W01": "requests parse alike, however they are split",
@@ -212,4 +212,14 @@ CORRECTIONS = {
     "E42": "a cursor per platform",
     "E43": "a late logout ends only its own session",
     "E59": "defaults for windows and timers",
+}
+
+CLUSTER = {
+    "X43": "a repeat across a failover gets the first answer",
+    "X48": "durable on every in-sync member before it is accepted",
+    "X50": "the smallest leads, then the next that is in sync",
+    "X51": "no two leaders",
+    "X52": "a follower catches up in steps",
+    "X53": "too far behind: everything anew, then steps again",
+    "X54": "no id is given twice, whoever leads",
 }

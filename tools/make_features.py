@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.checklists import CORRECTIONS, EXTENSIONS, HISTORY, INBOX, PUSH, WEAKNESSES, WIRE
+from tools.checklists import CLUSTER, CORRECTIONS, EXTENSIONS, HISTORY, INBOX, PUSH, WEAKNESSES, WIRE
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
@@ -74,7 +74,7 @@ def tests_of(path: Path) -> Iterator[Test]:
 def collect() -> dict[str, list[Test]]:
     """The tests behind each id. Raise for a mark with an id that is not on the list."""
     found: dict[str, list[Test]] = {
-        id_: [] for id_ in (*WIRE, *WEAKNESSES, *EXTENSIONS, *PUSH, *INBOX, *HISTORY, *CORRECTIONS)
+        id_: [] for id_ in (*WIRE, *WEAKNESSES, *EXTENSIONS, *PUSH, *INBOX, *HISTORY, *CLUSTER, *CORRECTIONS)
     }
     for path in sorted(TESTS.rglob("test_*.py")):
         for test in tests_of(path):
@@ -139,6 +139,10 @@ def features() -> str:
         "## History and sync (B: seed 004)",
         "",
         *rows(HISTORY, found),
+        "",
+        "## The cluster (X: seed 001)",
+        "",
+        *rows(CLUSTER, found),
         "",
         "## Errors of the originals, corrected (C, E)",
         "",

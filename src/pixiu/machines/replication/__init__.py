@@ -134,8 +134,8 @@ __all__ = [
     "CloseFollower", "Command", "Committed", "Control", "ControlRefused", "ControlSeen", "Election",
     "EpochAppended", "EpochStart", "Event", "FetchSnapshot", "Flushed", "Follow", "FollowAsked", "FollowTold",
     "FollowerDurable", "FollowerGone", "FramesArrived", "Lead", "LeadingStopped", "LeaveAsked", "Left", "LogState",
-    "PromoteAsked", "PromoteRefused", "Promoted", "ReadControl", "RefuseFollower", "RefuseWrites", "Replica", "ReplicaSettings",
-    "SendDurable", "SendState", "SendTooFar", "SendTruncate", "SessionLost", "SnapshotFailed",
+    "PromoteAsked", "PromoteRefused", "Promoted", "ReadControl", "RefuseFollower", "RefuseWrites", "Replica",
+    "ReplicaSettings", "SendDurable", "SendState", "SendTooFar", "SendTruncate", "SessionLost", "SnapshotFailed",
     "SnapshotInstalled", "Started", "State", "StateHeard", "StopLeading", "StreamAfter", "StreamEnded", "Ticked",
     "TooFarTold", "Trimmed", "Truncate", "TruncateTold", "Truncated", "Unfollow",
 ]  # fmt: skip

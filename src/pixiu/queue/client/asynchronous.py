@@ -117,8 +117,9 @@ class Client:
 
         ``registry`` (or an address ``zk://HOST:PORT/PATH``) names a queue that elects its leader: requests go to
         whoever leads partition ``partition``, and follow it. ``key`` is the node's key, for reserved topics.
-        ``patience_s`` is how long a request waits for a server that can be reached; 0 tries each address once. ``response_timeout_s`` is how long a
-        connection may stay silent while it owes an answer, before it is broken off.
+        ``patience_s`` is how long a request waits for a server that can be reached; 0 tries each address once.
+        ``response_timeout_s`` is how long a connection may stay silent while it owes an answer, before it is
+        broken off.
         """
         self._random = random or Random()
         self._payload_bytes_max = payload_bytes_max
