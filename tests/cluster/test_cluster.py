@@ -78,7 +78,7 @@ def test_each_server_of_zookeeper_may_die_in_turn(tmp_path: Path) -> None:
                 name = f"zookeeper-{number}"
                 load.wait_for_more()
                 cluster.ask("kill", name)
-                load.wait_for_more(200)
+                load.wait_for_more(100)
                 wait_for(lambda name=name: cluster.nodes()[name]["state"] == "running", timeout_s=30, what=name)  # type: ignore[misc]
             load.wait_for_more()
             load.stop()

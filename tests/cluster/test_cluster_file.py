@@ -30,7 +30,9 @@ def test_the_address_of_a_registry(text: str, hosts: str, root: str) -> None:
     assert RegistryAddress.parse(str(address)) == address
 
 
-@pytest.mark.parametrize("text", ["", "a:1", "http://a", "zk://", "zk://a:0", "zk://a:x", "zk://a:1/..", "zk://a:1/b c"])
+@pytest.mark.parametrize(
+    "text", ["", "a:1", "http://a", "zk://", "zk://a:0", "zk://a:x", "zk://a:1/..", "zk://a:1/b c"]
+)
 def test_what_is_no_address_of_a_registry_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         RegistryAddress.parse(text)
