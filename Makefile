@@ -20,7 +20,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check format test-long fuzz bench bench-queue bench-core bench-gateway demo lock docs proto clean
+.PHONY: help setup serve test check format test-long fuzz bench bench-queue bench-core bench-gateway bench-cluster demo lock docs proto clean
 
 help: ## list the targets
 	@echo "Pixiu: make TARGET [ARGS='…']"
@@ -77,6 +77,9 @@ bench-core: $(DEV) ## the messaging core in one process: rates, memory, rebuilds
 
 bench-gateway: $(DEV) ## rooms, latency, idle connections, a storm: beside NATS core, Valkey pub/sub and websockets
 	@$(BIN)/python -m benchmarks.gateway $(ARGS)
+
+bench-cluster: $(DEV) $(PIPELINE) ## three replicas beside JetStream R3, and how long a leader's end is felt
+	@$(BIN)/python -m benchmarks.cluster $(ARGS)
 
 docs: $(DEV) ## write the generated files: examples/pixiu.toml, tables in docs/, docs/features.md
 	@$(BIN)/python -m tools.make_reference

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pixiu.queue.client import Appended
 
-__all__ = ["Cluster", "Load", "QUEUE_ONLY"]
+__all__ = ["QUEUE_ONLY", "Cluster", "Load"]
 
 QUEUE_ONLY = """
 name = "test"

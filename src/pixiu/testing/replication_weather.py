@@ -111,7 +111,7 @@ def _draw_kinds(rng: random.Random, election: Election) -> tuple[str, ...]:
     """A mix of blows, different for each seed: some kinds often, some never."""
     kinds = ["crash", "freeze", "split", "split", "deafen", "slow", "disk", "trim", "crash-all", "bounce", "orphan"]
     kinds += ["reset", "stumble", "stumble", "strand"]
-    elected = ["outage", "exile", "dethrone", "dethrone", "doze", "leave"]
+    elected = ["outage", "exile", "dethrone", "doze", "doze", "leave"]
     kinds += ["failover", "failover"] if election is Election.MANUAL else elected
     return tuple(kind for kind in kinds for _ in range(rng.choice((0, 1, 1, 4))))
 
