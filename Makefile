@@ -67,7 +67,7 @@ fuzz: $(FUZZ) ## fuzz the wire parser by coverage (ARGS='-max_total_time=600')
 demo: $(DEV) ## a few hundred simulated people talk, then the books are balanced (ARGS='--seconds 60 --people 300')
 	@$(BIN)/python -m examples.demo $(ARGS)
 
-bench: bench-queue bench-core bench-gateway ## every benchmark
+bench: bench-queue bench-core bench-gateway bench-cluster ## every benchmark
 
 bench-queue: $(DEV) ## the queue beside Valkey Streams and NATS JetStream, with ratios
 	@$(BIN)/python -m benchmarks.queue $(ARGS)

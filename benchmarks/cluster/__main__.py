@@ -9,15 +9,19 @@ import sys
 import tempfile
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
 
 from benchmarks.cluster.servers import JetStreamThree, PixiuThree
 from benchmarks.queue import generator
-from benchmarks.queue.generator import Load
 from benchmarks.queue.servers import ServerError
 from pixiu.model.errors import PixiuError
 from pixiu.queue.client import BlockingClient
+
+if TYPE_CHECKING:
+    from benchmarks.queue.generator import Load
 
 CONNECTIONS = 256
 BYTES = 200
@@ -72,7 +76,7 @@ def failover(folder: Path, action: str) -> float:
         for thread in threads:
             thread.join()
     times.sort()
-    return max(after - before for before, after in zip(times, times[1:], strict=False))
+    return max(after - before for before, after in pairwise(times))
 
 
 def main() -> int:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
@@ -150,7 +151,7 @@ class Load:
     def longest_gap_s(self) -> float:
         """The longest time in which nothing was accepted."""
         times = sorted(at for at, _, _ in self.answers)
-        return max(after - before for before, after in zip(times, times[1:], strict=False))
+        return max(after - before for before, after in pairwise(times))
 
     def check(self) -> None:
         """Everything accepted is there, once, where it was said to be, in the order of each writer."""
