@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JetStreamThree", "PixiuThree"]
 
-READY_SECONDS = 60.0
+READY_SECONDS = 120.0
 
 FILE = """
 name = "bench"
@@ -103,7 +103,10 @@ class _Member(JetStream):
     def create_stream(self) -> bytes:
         """One stream with three replicas. The answer is an error until the three have found each other."""
         stream = {"name": "BENCH", "subjects": [f"{self.topic}*"], "storage": "file", "num_replicas": 3}
-        return self._request("$JS.API.STREAM.CREATE.BENCH", stream)
+        try:
+            return self._request("$JS.API.STREAM.CREATE.BENCH", stream)
+        except TimeoutError:
+            return b'{"error":"no answer"}'
 
 
 class JetStreamThree:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -84,6 +85,25 @@ def test_each_server_of_zookeeper_may_die_in_turn(tmp_path: Path) -> None:
             load.stop()
             assert not load.errors
             load.check()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(180)
+def test_a_server_of_zookeeper_that_stands_still_costs_time_and_nothing_else(tmp_path: Path) -> None:
+    with Cluster(tmp_path, THREE) as cluster:
+        cluster.wait_in_sync(3)
+        with Load(cluster.registry) as load:
+            for name in ("zookeeper-2", "zookeeper-3"):
+                load.wait_for_more()
+                cluster.ask("freeze", name)
+                time.sleep(5)  # whoever is connected there has to notice
+                load.wait_for_more()
+                cluster.ask("thaw", name)
+            load.wait_for_more()
+            load.stop()
+            assert not load.errors
+            load.check()
+            print(f"longest pause {load.longest_gap_s():.2f} s")
 
 
 @pytest.mark.long
