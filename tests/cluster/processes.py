@@ -12,7 +12,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
+from kazoo.client import KazooClient
 
+from pixiu.config.registry import RegistryAddress
 from pixiu.model.errors import PixiuError
 from pixiu.node.cluster.door import ask_supervisor
 from pixiu.queue.client import BlockingClient
@@ -101,6 +103,25 @@ class Cluster:
     def registry(self) -> str:
         """Where clients look."""
         return str(self.up["registry"])
+
+
+class BlockingRegistry:
+    """What stands in ZooKeeper, read with its own client."""
+
+    def __init__(self, address: str) -> None:
+        self._address = RegistryAddress.parse(address)
+
+    def places(self, folder: str) -> set[str]:
+        """The names of those who are registered."""
+        client = KazooClient(hosts=self._address.hosts)
+        client.start(timeout=10)
+        try:
+            root = f"{self._address.root}/{folder}"
+            paths = [f"{root}/{name}" for name in client.get_children(root) if name.isdecimal()]
+            return {json.loads(client.get(path)[0])["name"] for path in paths}
+        finally:
+            client.stop()
+            client.close()
 
 
 class Load:

@@ -11,7 +11,7 @@ import pytest
 
 from pixiu.model.errors import Conflict, Unavailable
 from pixiu.node.cluster.door import ask_supervisor
-from tests.cluster.processes import QUEUE_ONLY, Cluster, Load
+from tests.cluster.processes import QUEUE_ONLY, BlockingRegistry, Cluster, Load
 from tests.servers import wait_for
 
 if TYPE_CHECKING:
@@ -118,6 +118,8 @@ def test_a_leader_that_is_drained_hands_over_at_once_and_leaves_nothing_behind(t
             load.wait_for_more(100)
             load.stop()
             load.check()
+        registered = BlockingRegistry(cluster.registry).places("queue/partition0")
+        assert leader not in registered and len(registered) == 2
         nodes = cluster.nodes()
         assert (nodes[leader]["state"], nodes[leader]["pid"]) == ("drained", None)
         assert cluster.leader() != leader
@@ -140,6 +142,16 @@ def test_followers_that_die_one_by_one_and_all_at_once_cost_nothing_accepted(tmp
             load.wait_for_more()
             load.stop()
             load.check()
+
+
+@pytest.mark.timeout(60)
+def test_a_role_that_is_started_wrongly_is_said_at_once_and_nothing_is_left(tmp_path: Path) -> None:
+    text = 'zookeeper = "zk://127.0.0.1:1/x"\n[roles.queue]\nsettings = { "replication.min_isr" = 0 }\n'
+    cluster = Cluster(tmp_path, text)
+    done = cluster.call("up", str(cluster.file), timeout_s=50)
+    assert done.returncode == 2
+    assert "replication.min_isr must be at least 1" in done.stderr
+    assert cluster.call("status").returncode == 1
 
 
 @pytest.mark.long

@@ -30,6 +30,9 @@ STOP_SECONDS = 15.0
 LINE_BYTES_MAX = 64 * 1024
 LOG_BYTES_MAX = 16 * 2**20
 """A log that is larger when its process starts becomes NAME.log.1, and the one before that goes."""
+LAST_BYTES = 2000
+WRONG_USAGE = 2
+"""The exit code of a command that was given something it cannot use."""
 READY_LINES = ("http listening on ",)
 
 
@@ -43,6 +46,8 @@ class ChildState(Enum):
     """It ended, and is started again in a moment."""
     DRAINING = "draining"
     DRAINED = "drained"
+    REFUSED = "refused"
+    """It says that it was started wrongly: another try would end alike."""
     STOPPED = "stopped"
 
 
@@ -55,6 +60,8 @@ class Child:
         self.state = ChildState.STOPPED
         self.restarts = 0
         self.is_ready = asyncio.Event()
+        self.has_settled = asyncio.Event()
+        """It was ready once, or never will be."""
         self._log_path = log_path
         self._changed = changed
         self._process: Process | None = None
@@ -135,12 +142,27 @@ class Child:
                 self._set(ChildState.WAITING, f"cannot be started: {error}")
             if self._must_end():
                 return
+            if code == WRONG_USAGE and not self.has_settled.is_set():
+                self._set(ChildState.REFUSED, f"was started wrongly: {self.last_words()}")
+                self.has_settled.set()
+                return
             if loop.time() - began > SETTLED_SECONDS:
                 backoff = BACKOFF_SECONDS
             self.restarts += 1
-            self._set(ChildState.WAITING, f"{_ending(code)}; starts again in {backoff:g} s")
+            words = f" ({self.last_words()})" if code > 0 else ""
+            self._set(ChildState.WAITING, f"{_ending(code)}{words}; starts again in {backoff:g} s")
             await asyncio.sleep(backoff)
             backoff = min(backoff * 2, BACKOFF_SECONDS_MAX)
+
+    def last_words(self) -> str:
+        """The last line that it said."""
+        try:
+            with self._log_path.open("rb") as log:
+                log.seek(max(0, log.seek(0, 2) - LAST_BYTES))
+                lines = log.read().decode(errors="replace").strip().splitlines()
+        except OSError:
+            return ""
+        return lines[-1].removeprefix("pixiu: ") if lines else ""
 
     def _must_end(self) -> bool:
         """Asked anew after every wait."""
@@ -197,6 +219,7 @@ class Child:
     def _is_up(self) -> None:
         if not self.is_ready.is_set():
             self.is_ready.set()
+            self.has_settled.set()
             if self.state is ChildState.STARTING:
                 self._set(ChildState.RUNNING, f"runs at {self.plan.address}")
 

@@ -7,7 +7,7 @@ import fcntl
 import os
 from typing import TYPE_CHECKING, Any
 
-from pixiu.model.errors import Conflict, NotFound, PixiuError, Unavailable
+from pixiu.model.errors import ConfigError, Conflict, NotFound, PixiuError, Unavailable
 from pixiu.node.cluster.child import Child, ChildState
 from pixiu.node.cluster.door import ControlDoor
 from pixiu.node.cluster.layout import Layout, read_state
@@ -70,17 +70,19 @@ class Supervisor:
         self.is_up = True
 
     async def _wait_for(self, group: list[Child]) -> None:
-        ready = asyncio.gather(*(child.is_ready.wait() for child in group))
+        ready = asyncio.gather(*(child.has_settled.wait() for child in group))
         down = asyncio.ensure_future(self.wants_down.wait())
         waits: set[asyncio.Future[Any]] = {ready, down}
         await asyncio.wait(waits, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         down.cancel()
-        if not ready.done():
-            ready.cancel()
-            if not self.wants_down.is_set():
-                missing = [child.plan.name for child in group if not child.is_ready.is_set()]
-                logs = ", ".join(str(self.layout.log_path(name)) for name in missing)
-                raise Unavailable(f"{', '.join(missing)} did not start; see {logs}")
+        ready.cancel()
+        refused = [child for child in group if child.state is ChildState.REFUSED]
+        if refused:
+            raise ConfigError(f"{refused[0].plan.name} cannot be started: {refused[0].last_words()}")
+        missing = [child for child in group if not child.has_settled.is_set()]
+        if missing and not self.wants_down.is_set():
+            reasons = "; ".join(f"{child.plan.name}: {child.last_words()}" for child in missing)
+            raise Unavailable(f"not everything has started: {reasons}; more is in {self.folder / 'logs'}")
 
     async def _meet(self) -> None:
         """Open a session with the registry, to say in the status what the roles say there."""
@@ -139,7 +141,7 @@ class Supervisor:
 
     def _check_drain(self, child: Child) -> None:
         """Refuse what would stop the others."""
-        away = (ChildState.DRAINED, ChildState.DRAINING, ChildState.STOPPED)
+        away = (ChildState.DRAINED, ChildState.DRAINING, ChildState.REFUSED, ChildState.STOPPED)
         if child.state in away:
             raise Conflict(f"{child.plan.name} is {child.state.value} already")
         plan = child.plan
