@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["JetStreamThree", "PixiuThree"]
 
 READY_SECONDS = 120.0
+MEET_SECONDS = 8.0
+"""How long three nats-servers take to find each other; a request before that is never answered."""
 
 FILE = """
 name = "bench"
@@ -123,6 +125,7 @@ class JetStreamThree:
     def __enter__(self) -> Self:
         for member in self._members:
             member.start()
+        time.sleep(MEET_SECONDS)
         until = time.monotonic() + READY_SECONDS
         while b'"error"' in (answer := self._members[0].create_stream()):
             if b"already in use" in answer:

@@ -128,7 +128,7 @@ class Load:
     """Writers that never stop, and what they were promised."""
 
     def __init__(self, registry: str, *, writers: int = 8) -> None:
-        self.client = BlockingClient(registry, patience_s=20)
+        self.client = BlockingClient(registry, patience_s=60)
         self.client.create_topic("load")
         self.answers: list[tuple[float, str, Appended]] = []
         self.errors: list[str] = []
@@ -158,10 +158,10 @@ class Load:
             self.answers.append((time.monotonic(), text, answer))
             number += 1
 
-    def wait_for_more(self, count: int = 20) -> None:
+    def wait_for_more(self, count: int = 20, *, timeout_s: float = 20) -> None:
         """Until some more are accepted."""
         so_far = len(self.answers)
-        wait_for(lambda: len(self.answers) >= so_far + count, timeout_s=20, what="writes to be accepted")
+        wait_for(lambda: len(self.answers) >= so_far + count, timeout_s=timeout_s, what="writes to be accepted")
 
     def stop(self) -> None:
         """No more writes."""

@@ -97,7 +97,7 @@ def test_a_server_of_zookeeper_that_stands_still_costs_time_and_nothing_else(tmp
                 load.wait_for_more()
                 cluster.ask("freeze", name)
                 time.sleep(5)  # whoever is connected there has to notice
-                load.wait_for_more()
+                load.wait_for_more(timeout_s=60)
                 cluster.ask("thaw", name)
             load.wait_for_more()
             load.stop()

@@ -33,6 +33,8 @@ __all__ = [
 
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 TICK_MS = 500
+ELECTION_MS = 1_000
+"""A server that stands still holds an election up for this long, and not for ZooKeeper's minute."""
 HEAP = "-Xmx128m"
 STOP_SECONDS = 5
 
@@ -140,7 +142,7 @@ class Ensemble:
 def configure_server(home: Path, number: int, client_port: int, peers: list[tuple[int, int]]) -> None:
     """Write what one server reads at its start. ``peers`` are the ports of all, for data and for votes, in order."""
     lines = [
-        f"tickTime={TICK_MS}", "initLimit=20", "syncLimit=10", f"dataDir={home / 'data'}",
+        f"tickTime={TICK_MS}", "initLimit=20", "syncLimit=6", f"dataDir={home / 'data'}",
         "clientPortAddress=127.0.0.1", f"clientPort={client_port}", "maxClientCnxns=0",
         "minSessionTimeout=1000", "standaloneEnabled=true",
     ]  # fmt: skip
@@ -158,7 +160,8 @@ def server_command(home: Path) -> list[str]:
     jars = Path(spec.submodule_search_locations[0]) / "jars" / "*"
     return [
         "java", HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.admin.enableServer=false",
-        "-Dzookeeper.4lw.commands.whitelist=srvr", "-cp", str(jars), MAIN, str(home / "zoo.cfg"),
+        "-Dzookeeper.4lw.commands.whitelist=srvr", f"-Dzookeeper.cnxTimeout={ELECTION_MS}",
+        f"-Dzookeeper.fastleader.maxNotificationInterval={ELECTION_MS}", "-cp", str(jars), MAIN, str(home / "zoo.cfg"),
     ]  # fmt: skip
 
 
