@@ -31,8 +31,8 @@ QUEUE_ROLE_DEFAULTS: dict[str, object] = {
 """What a queue among others has in place of the defaults: it waits for its followers, and soon notices that one is
 gone. Whatever the user sets stands above these."""
 
-SESSION_MS = 6_000
-"""Longer than any lease that is worth the name: the session's end only tidies up."""
+SESSION_MS = 4_000
+"""Longer than a lease: the session's end only tidies up. A server that stands still is left after two thirds of it."""
 
 
 def run_queue_role(
