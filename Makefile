@@ -22,7 +22,7 @@ PYTEST := $(BIN)/python -m pytest
 INSTALL_PIPELINE = $(MAKE) $(PIPELINE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check format test-long fuzz bench bench-queue bench-core bench-gateway bench-pipeline demo lock docs proto clean
+.PHONY: help setup serve test check format test-long fuzz bench bench-queue bench-core bench-gateway bench-pipeline bench-cluster demo lock docs proto clean
 
 help: ## list the targets
 	@echo "Pixiu: make TARGET [ARGS='…']"
@@ -70,7 +70,7 @@ fuzz: $(FUZZ) ## fuzz the wire parser by coverage (ARGS='-max_total_time=600')
 demo: $(DEV) ## a few hundred simulated people talk, then the books are balanced (ARGS='--seconds 60 --people 300')
 	@$(BIN)/python -m examples.demo $(ARGS)
 
-bench: bench-queue bench-core bench-gateway bench-pipeline ## every benchmark
+bench: bench-queue bench-core bench-gateway bench-pipeline bench-cluster ## every benchmark
 
 bench-queue: $(DEV) ## the queue beside Valkey Streams and NATS JetStream, with ratios
 	@$(BIN)/python -m benchmarks.queue $(ARGS)
@@ -83,6 +83,9 @@ bench-gateway: $(DEV) ## rooms, latency, idle connections, a storm: beside NATS 
 
 bench-pipeline: $(DEV) $(PIPELINE) ## the pipeline on five million records, beside Spark's own Parquet and DuckDB (ARGS=--quick)
 	@$(BIN)/python -m benchmarks.pipeline $(ARGS)
+
+bench-cluster: $(DEV) $(PIPELINE) ## three replicas beside JetStream R3, and how long a leader's end is felt
+	@$(BIN)/python -m benchmarks.cluster $(ARGS)
 
 docs: $(DEV) ## write the generated files: examples/pixiu.toml, tables in docs/, features, dashboard, alerts
 	@$(BIN)/python -m tools.make_reference

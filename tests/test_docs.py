@@ -25,7 +25,7 @@ SMSS_KEYS = (
 )
 TARGETS = (
     "help", "setup", "serve", "test", "check", "format", "test-long", "fuzz", "demo", "bench", "bench-queue",
-    "bench-core", "bench-gateway", "bench-pipeline", "docs", "proto", "lock", "clean",
+    "bench-core", "bench-gateway", "bench-pipeline", "bench-cluster", "docs", "proto", "lock", "clean",
 )
 # fmt: on
 NAMES_PATHS = (

@@ -48,10 +48,21 @@ def test_mutants_are_listed() -> None:
     assert [line.split("\t")[0] for line in lines] == list(listed)
 
 
+def test_the_world_of_the_replicated_log_and_its_mutants_by_their_names() -> None:
+    held = json.loads(sim("--world", "log", "--seeds", "3", "--jobs", "1", "--json").stdout)
+    assert (held["seeds"], held["world"], held["failed"]) == (3, "log", None)
+    failed = sim("--mutant", "no-lease", "--seeds", "60", "--jobs", "1")
+    assert failed.returncode == 1
+    replay = failed.stdout.splitlines()[-1].removeprefix("replay: pixiu sim ")
+    assert sim(*replay.split(), "--trace").returncode == 1
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         ["--mutant", "nonsense"],
+        ["--world", "nonsense"],
+        ["--world", "log", "--mutant", "E22"],
         ["--seeds", "0"],
         ["--seeds", "x"],
         ["--first", "-1"],

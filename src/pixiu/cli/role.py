@@ -5,12 +5,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pixiu.config.registry import RegistryAddress
 from pixiu.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pixiu.node.serving import Running
 
 __all__ = ["ROLES", "RoleOrders", "app"]
 
@@ -41,6 +44,26 @@ class RoleOrders:
             print(f"{self.name} listening on {address}", *(f"{key}={value}" for key, value in more.items()), flush=True)
 
 
+def _queue(orders: RoleOrders) -> int:
+    """The log: one replica of it."""
+    from pixiu.cli.serve import read_settings
+    from pixiu.node.queue_role import QUEUE_ROLE_DEFAULTS, run_queue_role
+
+    if orders.data is None:
+        raise ConfigError("the queue keeps its log in a folder: name it with --data")
+    options = {**QUEUE_ROLE_DEFAULTS, "queue.host": orders.bind, "queue.port": orders.port}
+    settings = read_settings(None, options, list(orders.assignments))
+
+    def ready(running: "Running") -> None:
+        orders.say_ready(running.queue_address)
+
+    return run_queue_role(
+        settings, orders.registry, partition=orders.partition, data=orders.data,
+        secret=_read_secret(orders.secret_file), http=False,
+        on_ready=ready,
+    )  # fmt: skip
+
+
 def _rooms(orders: RoleOrders) -> int:
     """The roles that live rooms are made of."""
     from pixiu.cli.serve import read_settings
@@ -56,6 +79,7 @@ def _rooms(orders: RoleOrders) -> int:
 
 
 ROLES: Mapping[str, Callable[[RoleOrders], int]] = {
+    "queue": _queue,
     "proxy": _rooms,
     "broker": _rooms,
     "router": _rooms,
@@ -95,3 +119,15 @@ def role(
         tuple(assignments or ()), as_json,
     )  # fmt: skip
     raise typer.Exit(ROLES[name](orders))
+
+
+def _read_secret(path: Path | None) -> str:
+    if path is None:
+        return ""
+    try:
+        secret = path.read_text(encoding="utf-8").strip().partition("\n")[0].strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the secret in {path}: {error}") from error
+    if len(secret) < 16:
+        raise ConfigError(f"the secret in {path} is shorter than 16 characters")
+    return secret

@@ -27,6 +27,12 @@ def sim(
     keep: Annotated[
         str | None, typer.Option("--keep", metavar="LINES", help="With one seed: keep only these lines of its script.")
     ] = None,
+    world: Annotated[
+        str,
+        typer.Option(
+            "--world", metavar="messages|log", help="The whole platform, or the replicated log and who leads."
+        ),
+    ] = "",
     trace: Annotated[bool, typer.Option("--trace", help="With one seed: print everything that happens.")] = False,
     json: Json = False,
 ) -> None:
@@ -35,9 +41,12 @@ def sim(
     A seed is a world: who there is, what they do, what breaks. The same seed is the same run, step for step.
     Exit code 1: a seed failed; it is named, with the shortest script that still fails.
     """
-    from pixiu.testing import messaging_runs as runs
+    from pixiu.testing import messaging_runs, replication_runs
 
-    known = runs.list_mutants()
+    worlds = {"messages": messaging_runs.list_mutants(), "log": replication_runs.list_mutants()}
+    if world and world not in worlds:
+        raise typer.BadParameter(f"there is no world {world!r}; there are messages and log", param_hint="--world")
+    known = worlds[world] if world else {**worlds["messages"], **worlds["log"]}
     if list_mutants:
         if json:
             print_json(known)
@@ -49,8 +58,12 @@ def sim(
     kept = _kept(keep)
     if seeds != 1 and (kept is not None or trace):
         raise typer.BadParameter("give one seed: --seeds 1 --first S", param_hint="--keep" if keep else "--trace")
+    # A mutant is an error of one world, and names it.
+    is_log = world == "log" or (not world and mutant in worlds["log"])
+    runs = replication_runs if is_log else messaging_runs
     if trace:
-        _print_trace(first, mutant, kept)
+        for line in runs.trace_of(first, mutant, keep=kept):
+            print(line)
     with progress("simulating", seeds) as bar:
         summary = runs.run_seeds(
             range(first, first + seeds), mutant=mutant, jobs=jobs or os.cpu_count() or 1, keep=kept,
@@ -59,19 +72,13 @@ def sim(
     failed = None if summary.failed is None else runs.explain(summary.failed.seed, mutant, keep=kept)
     if json:
         print_json({
-            "seeds": summary.seeds, "first": first, "mutant": mutant, "accepted": summary.accepted,
-            "taken": summary.taken, "ends": summary.ends, "median_cpu_seconds": round(summary.median_cpu_seconds, 3),
+            "first": first, "mutant": mutant, "world": "log" if is_log else "messages", **summary.numbers(),
             "failed": None if failed is None else {
                 "seed": failed.seed, "failure": failed.failure, "script": failed.script, "replay": failed.replay,
             },
         })  # fmt: skip
-    elif failed is not None:
-        print(failed)
     else:
-        print(
-            f"{summary.seeds} seeds, every invariant held: {summary.accepted} messages accepted, {summary.taken} "
-            f"taken by devices, {summary.ends} crashes; {summary.median_cpu_seconds:.2f} s of CPU per seed (median)"
-        )
+        print(summary if failed is None else failed)
     if failed is not None:
         raise typer.Exit(1)
 
@@ -84,11 +91,3 @@ def _kept(text: str | None) -> list[int] | None:
     if not all(part.strip().isdecimal() for part in parts):
         raise typer.BadParameter(f"write numbers like 3,17,31, or none, not {text!r}", param_hint="--keep")
     return [int(part) for part in parts]
-
-
-def _print_trace(seed: int, mutant: str, kept: list[int] | None) -> None:
-    from pixiu.testing.messaging_world import run
-
-    result = run(seed, mutant, keep=kept, is_verbose=True)
-    for line in (*result.lines, *result.notes):
-        print(line)

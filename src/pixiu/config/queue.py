@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from pixiu.config.section import Bounds, Count, Milliseconds, Port, Positive, Section
+from pixiu.model.errors import ConfigError
 
 __all__ = [
     "DelaySettings",
@@ -168,3 +169,17 @@ class ReplicationSettings(Section):
 
     reconnect_ms: Milliseconds = 2_000
     """How long a follower waits before it connects again."""
+
+    lease_ms: Annotated[int, Bounds(200, 600_000)] = 1_200
+    """With a registry: how long a leader may go on without renewing its lease. Others take over a quarter later,
+    so clocks may differ by a quarter in speed."""
+
+    renew_ms: Annotated[int, Bounds(20, 60_000)] = 250
+    """With a registry: how often a leader renews its lease and a follower looks; at most half of lease_ms."""
+
+    def __post_init__(self) -> None:
+        Section.__post_init__(self)
+        if 2 * self.renew_ms > self.lease_ms:
+            raise ConfigError(f"replication.renew_ms must be at most half of lease_ms ({self.lease_ms})")
+        if self.in_sync_timeout_ms < 5 * self.heartbeat_ms:
+            raise ConfigError(f"replication.in_sync_timeout_ms must be at least {5 * self.heartbeat_ms}, 5 heartbeats")

@@ -19,6 +19,7 @@ from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.model.version import __version__
 from pixiu.node.stopped import open_store
 from pixiu.queue.commands import HANDLERS
+from pixiu.queue.control import RegistryControl
 from pixiu.queue.engine import Engine
 from pixiu.queue.metrics import METRICS, snapshot
 from pixiu.queue.replication import Replication
@@ -37,6 +38,7 @@ from pixiu.runtime.server import address_of, listen, reset_on_close, watch_peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from pixiu.config import Settings
@@ -45,11 +47,13 @@ if TYPE_CHECKING:
     from pixiu.node.host import MessagingHost
     from pixiu.node.pipeline_child import PipelineChild
     from pixiu.node.surfaces import Surfaces
+    from pixiu.ports.registry import Registry
     from pixiu.runtime.admin import Handler
 
 log = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 5.0
+LEAVE_SECONDS = 1.0
 START_SECONDS = 10.0
 """How long a start waits for messaging; beyond that it goes on by itself, and the node is not ready."""
 DESCRIPTORS_KEPT_BACK = 128
@@ -68,6 +72,16 @@ class Running:
     data: Path
 
 
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """Where a queue finds its peers: a session with the registry, and the folder of its partition there."""
+
+    registry: Registry
+    folder: str
+    key: str = ""
+    """The cluster's secret, in place of the data directory's key."""
+
+
 class Node:
     """The queue; where it leads, messaging with its doors; HTTP. All in one event loop."""
 
@@ -81,11 +95,16 @@ class Node:
         follow_event: int,
         is_dev: bool = False,
         with_pipeline: bool = False,
+        elected: Elected | None = None,
     ) -> None:
-        """``with_pipeline`` runs the pipeline in a process beside it, where the node leads and has HTTP."""
+        """``with_pipeline`` runs the pipeline in a process beside it, where the node leads and has HTTP.
+
+        With ``elected`` the node is one of several that elect their leader through a registry.
+        """
         self._settings = settings
         self._with_pipeline = with_pipeline
         self._pipeline: PipelineChild | None = None
+        self._elected = elected
         self._is_dev = is_dev
         self._directory = directory
         self._with_http = http
@@ -122,9 +141,11 @@ class Node:
         files = SystemFiles(directory.path, no_cache=settings.queue.no_cache)
         store = open_store(directory.path)
         self._scheduler = scheduler = LoopScheduler(loop)
-        self._engine = engine = Engine(settings, files, store, clock, scheduler, key=directory.key)
-        engine.recover(is_follower=self._follow is not None)
-        queue_max, self._gateway_max = _connections_max(settings, with_http=self._with_http and self._follow is None)
+        elected = self._elected
+        key = (elected.key if elected is not None else "") or directory.key
+        self._engine = engine = Engine(settings, files, store, clock, scheduler, key=key)
+        engine.recover(is_follower=not self._leads_alone)
+        queue_max, self._gateway_max = _connections_max(settings, with_http=self._with_http and self._leads_alone)
         self._server = server = QueueServer(
             engine, HANDLERS, connections_max=queue_max, watch_peer=watch_peer, reset_on_close=reset_on_close
         )
@@ -137,7 +158,10 @@ class Node:
             follow=None if self._follow is None else f"{self._follow[0]}:{self._follow[1]}",
             links=self._links,
             restart=self.wants_restart.set,
-        )
+            control=None if elected is None else RegistryControl(
+                elected.registry, scheduler, folder=elected.folder, name=self._name(), address=queue_address
+            ),
+        )  # fmt: skip
         if engine.journal.last_event_id < self._follow_event:
             log.warning(
                 "this directory ends before --event; copying from where it ends, so that nothing is missing",
@@ -155,6 +179,11 @@ class Node:
             return None
         return f"{self._settings.http.host}:{self._surfaces.grpc_port}"
 
+    @property
+    def _leads_alone(self) -> bool:
+        """Whether nobody else can be the leader: then what the journal holds is committed, and messaging is here."""
+        return self._follow is None and self._elected is None
+
     def _name(self) -> str:
         """What others call this node: as its settings say, or after its data."""
         return self._settings.replication.name or f"node-{sha256(self._directory.key.encode()).hexdigest()[:8]}"
@@ -164,7 +193,7 @@ class Node:
         metrics = Metrics()
         metrics.add(METRICS, self._metrics)
         health = standard_routes(reasons=self._problems, metrics=metrics.render, about=self._about)
-        if self._follow is None:
+        if self._leads_alone:
             return await self._start_messaging(health, metrics)
         self._admin = AdminServer(health)
         host, port = await self._admin.start(self._settings.http.host, self._settings.http.port)
@@ -232,9 +261,18 @@ class Node:
         more = "" if self._surfaces is None else "/ws  /v1/actions/<action>  /v1/push  /openapi.json  "
         return f"Pixiu {__version__}\n\n{more}/healthz  /readyz  /metrics\n"
 
+    async def _leave(self, replication: Replication) -> None:
+        """Hand the lead over, if this node has it; whoever waits for a registry that is gone waits for the lease."""
+        left = asyncio.Event()
+        replication.leave(left.set)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(left.wait(), LEAVE_SECONDS)
+
     async def stop(self) -> None:
         """Stop taking requests, finish what was taken, make everything durable, let go."""
         self._is_stopping = True
+        if self._elected is not None and self._replication is not None:
+            await self._leave(self._replication)
         if self._listener is not None:
             self._listener.close()
         ending = None if self._pipeline is None else asyncio.ensure_future(self._pipeline.stop())
@@ -292,8 +330,12 @@ def run_node(
     follow: tuple[str, int] | None,
     follow_event: int,
     on_ready: Callable[[Running], None],
+    meet: Callable[[], AbstractAsyncContextManager[Elected]] | None = None,
 ) -> int:
-    """Run a node in this process until SIGTERM or SIGINT. Returns the exit code."""
+    """Run a node in this process until SIGTERM or SIGINT. Returns the exit code.
+
+    ``meet`` opens the session with a registry that the node elects its leader through.
+    """
     configure_logging(settings.log)
     with DataDirectory.open(data) as directory:
 
@@ -303,13 +345,14 @@ def run_node(
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, stop.set)
             ready, present = on_ready, settings
-            while not stop.is_set():
-                node = Node(
-                    present, directory, http=http, follow=follow, follow_event=follow_event, is_dev=dev,
-                    with_pipeline=present.pipeline.enabled,
-                )  # fmt: skip
-                running = await _run_once(node, stop, ready)
-                ready, present = _say_nothing, _same_ports(present, running)
+            async with meet() if meet is not None else contextlib.nullcontext() as elected:
+                while not stop.is_set():
+                    node = Node(
+                        present, directory, http=http, follow=follow, follow_event=follow_event, is_dev=dev,
+                        with_pipeline=present.pipeline.enabled, elected=elected,
+                    )  # fmt: skip
+                    running = await _run_once(node, stop, ready)
+                    ready, present = _say_nothing, _same_ports(present, running)
             return 0
 
         return uvloop.run(serve())

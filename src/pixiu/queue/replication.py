@@ -9,19 +9,19 @@ A standalone queue runs the same code: a leader with nobody to wait for.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
 from pixiu.machines import replication as machine
-from pixiu.machines.queue_wire.commands import NOT_IN_SYNC
+from pixiu.machines.queue_wire.commands import FATE_UNKNOWN, LEASE_OVER, NOT_IN_SYNC
 from pixiu.machines.queue_wire.follow import FramesSent, StateTold, TooFarBehind, TruncateTold
 from pixiu.machines.queue_wire.requests import encode_follow, encode_follow_progress
 from pixiu.machines.queue_wire.responses import encode_done, encode_refused
 from pixiu.machines.queue_wire.streams import Refused
-from pixiu.machines.replication import Control, EpochStart, LogState, Replica, State
+from pixiu.machines.replication import EpochStart, LogState, Replica, State
 from pixiu.model.errors import PixiuError
+from pixiu.queue.control import FileControl
 from pixiu.queue.follow_stream import FollowStream
 from pixiu.queue.leader_link import CONNECT_TIMEOUT_MS, LeaderLink, arrival
 from pixiu.queue.snapshot import SnapshotFetch
@@ -29,14 +29,17 @@ from pixiu.queue.snapshot import SnapshotFetch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pixiu.config.queue import ReplicationSettings
     from pixiu.ports.transport import Links
     from pixiu.queue.connection import Connection
+    from pixiu.queue.control import ControlSource
     from pixiu.queue.engine import Engine
 
 log = logging.getLogger(__name__)
 
-CONTROL_PATH = "control"
 TICKS_PER_HEARTBEAT = 4
+TICKS_PER_RENEWAL = 3
+SERVING = (State.LEADING, State.IN_SYNC)
 FETCH_SILENCE_MS = 15_000
 
 
@@ -44,27 +47,29 @@ class Replication:
     """Performs what the replica machine decides."""
 
     def __init__(
-        self, engine: Engine, *, name: str, follow: str | None, links: Links, restart: Callable[[], object]
+        self,
+        engine: Engine,
+        *,
+        name: str,
+        follow: str | None,
+        links: Links,
+        restart: Callable[[], object],
+        control: ControlSource | None = None,
     ) -> None:
+        """With ``control`` the registry's record says who leads; without, the operator does."""
         self._engine = engine
+        self._control = control or FileControl(engine.files)
+        self._is_elected = control is not None
         self._links = links
         self._follow = follow
         self._restart = restart
         settings = engine.all_settings.replication
         self._is_always = engine.all_settings.journal.flush == "always"
         self._tick_ms = settings.heartbeat_ms / TICKS_PER_HEARTBEAT
-        self._replica = Replica(
-            name,
-            machine.ReplicaSettings(
-                acknowledge=machine.Acknowledge(settings.acknowledge),
-                min_isr=settings.min_isr,
-                heartbeat_ms=settings.heartbeat_ms,
-                in_sync_timeout_ms=settings.in_sync_timeout_ms,
-                silence_ms=max(5 * settings.heartbeat_ms, 3000),
-                reconnect_ms=settings.reconnect_ms,
-            ),
-            self._log_state(),
-        )
+        if self._is_elected:
+            self._tick_ms = min(self._tick_ms, settings.renew_ms / TICKS_PER_RENEWAL)
+        self._replica = Replica(name, _machine_settings(settings, is_elected=self._is_elected), self._log_state())
+        self._left: Callable[[], object] | None = None
         self._events: deque[machine.Event] = deque()
         self._is_busy = False
         self._is_stopped = False
@@ -86,12 +91,20 @@ class Replication:
 
     def start(self) -> None:
         """Find out what this node is."""
+        self._control.start(self._feed)
         self._feed(machine.Started(self._follow))
         self._tick()
+
+    def leave(self, done: Callable[[], object]) -> None:
+        """Hand over what this node leads, then call ``done``: another need not wait for the end of our lease."""
+        self._left = done
+        self._control.stands("Draining")
+        self._feed(machine.LeaveAsked())
 
     def stop(self) -> None:
         """Say nothing more to anyone."""
         self._is_stopped = True
+        self._control.stop()
         if self._link is not None:
             self._link.close()
         if self._fetch is not None:
@@ -164,6 +177,8 @@ class Replication:
     def _tick(self) -> None:
         if not self._is_stopped:
             self._feed(machine.Ticked())
+            if self._left is None:
+                self._control.stands("Running" if self._replica.state in SERVING else "Init")
             self._engine.scheduler.after(self._tick_ms, self._tick)
 
     def _feed(self, event: machine.Event) -> None:
@@ -203,9 +218,9 @@ class Replication:
                 if stream is not None:
                     stream.cut()
             case machine.ReadControl(asked_ms):
-                self._events.append(machine.ControlSeen(*self._read_control(), asked_ms=asked_ms))
+                self._control.read(asked_ms)
             case machine.ChangeControl(expected_version, control, asked_ms):
-                self._change_control(expected_version, control, asked_ms)
+                self._control.change(expected_version, control, asked_ms)
             case machine.Follow():
                 self._connect(command)
             case machine.Unfollow(session):
@@ -230,20 +245,25 @@ class Replication:
                 engine.lead(epoch)
                 engine.is_leader = True
                 engine.refuse_writes = f"{NOT_IN_SYNC}: min_isr is {engine.all_settings.replication.min_isr}"
+                self._control.leads(epoch)
                 log.info("leading", extra={"epoch": epoch, "from_event_id": self._lead_from})
             case machine.AcceptWrites():
                 engine.refuse_writes = None
             case machine.RefuseWrites(reason):
-                engine.refuse_writes = f"{NOT_IN_SYNC}: {reason}"
+                engine.refuse_writes = reason if reason == LEASE_OVER else f"{NOT_IN_SYNC}: {reason}"
                 log.warning("writes refused", extra={"reason": reason})
             case machine.StopLeading(reason):
                 log.warning("leading no more", extra={"reason": reason})
-                engine.stop_leading(f"this node leads no more ({reason}); whether this was kept is unknown")
+                engine.refuse_writes = None
+                engine.stop_leading(f"this node leads no more ({reason}); {FATE_UNKNOWN}")
                 self._events.append(machine.LeadingStopped(self._log_state()))
             case machine.Promoted(epoch):
                 self._answer_promotion(encode_done(epoch))
             case machine.PromoteRefused(reason):
                 self._answer_promotion(encode_refused(reason))
+            case machine.Left():
+                if self._left is not None:
+                    self._left()
             case _:
                 raise AssertionError(f"nobody performs {command}")
 
@@ -263,28 +283,6 @@ class Replication:
             epochs=tuple(EpochStart(epoch, first) for epoch, first in engine.state.epochs),
         )
 
-    # The control record: without a registry, a file of this node's own.
-
-    def _read_control(self) -> tuple[int, Control | None]:
-        try:
-            file = self._engine.files.open(CONTROL_PATH)
-        except FileNotFoundError:
-            return 0, None
-        try:
-            found = json.loads(file.read(0, file.size()))
-        finally:
-            file.close()
-        return found["version"], Control(found["epoch"], found["leader"], frozenset(found["in_sync"]))
-
-    def _change_control(self, expected_version: int, control: Control, asked_ms: int) -> None:
-        version, _ = self._read_control()
-        if version != expected_version:
-            self._events.append(machine.ControlRefused(expected_version))
-            return
-        row = {"epoch": control.epoch, "leader": control.leader, "in_sync": sorted(control.in_sync)}
-        self._engine.files.replace(CONTROL_PATH, json.dumps({"version": version + 1, **row}).encode() + b"\n")
-        self._events.append(machine.ControlSeen(version + 1, control, asked_ms=asked_ms))
-
     # Leading.
 
     def _append_epoch(self, epoch: int, event_ids: int) -> None:
@@ -293,7 +291,7 @@ class Replication:
         first = engine.writer.next_event_id
         reign = self._replica.settings.reign_epochs
         is_new_reign = first > 1 and epoch // reign != engine.state.epoch // reign
-        if self._has_followed or is_new_reign:
+        if self._is_elected or self._has_followed or is_new_reign:
             self._engine.open_epoch(epoch, event_ids, self.name)
         self._events.append(machine.EpochAppended(epoch, first, self._engine.journal.last_event_id))
 
@@ -367,8 +365,12 @@ class Replication:
             last_epoch=command.last_epoch,
             highest_epoch=command.highest_epoch,
         )
+        address = self._control.address_of(command.leader)
+        if address is None:  # it is not registered, or we have not read it yet: asked again after reconnect_ms
+            self._events.append(machine.StreamEnded(command.session))
+            return
         self._link = LeaderLink(self, command.session, request)
-        self._link.open(self._links, command.leader)
+        self._link.open(self._links, address)
 
     def _unfollow(self, session: int) -> None:
         if self._link is not None and self._link.session == session:
@@ -455,8 +457,12 @@ class Replication:
             log.error("snapshot failed", extra={"reason": error})
             self._feed(machine.SnapshotFailed(session))
 
+        address = self._control.address_of(leader)
+        if address is None:
+            self._events.append(machine.SnapshotFailed(session))
+            return
         self._fetch = SnapshotFetch(self._engine.files, done)
-        self._fetch.open(self._links, leader, CONNECT_TIMEOUT_MS)
+        self._fetch.open(self._links, address, CONNECT_TIMEOUT_MS)
         self._watch_fetch(self._fetch, 0)
 
     def _watch_fetch(self, fetch: SnapshotFetch, received: int) -> None:
@@ -470,3 +476,21 @@ class Replication:
                     self._watch_fetch(fetch, fetch.bytes_received)
 
         self._engine.scheduler.after(FETCH_SILENCE_MS, look)
+
+
+def _machine_settings(settings: ReplicationSettings, *, is_elected: bool) -> machine.ReplicaSettings:
+    """The machine's settings. A candidate waits a quarter longer than the lease: so much clocks may differ in speed."""
+    return machine.ReplicaSettings(
+        election=machine.Election.REGISTRY if is_elected else machine.Election.MANUAL,
+        acknowledge=machine.Acknowledge(settings.acknowledge),
+        min_isr=settings.min_isr,
+        heartbeat_ms=settings.heartbeat_ms,
+        in_sync_timeout_ms=settings.in_sync_timeout_ms,
+        silence_ms=max(5 * settings.heartbeat_ms, 3000),
+        reconnect_ms=settings.reconnect_ms,
+        control_poll_ms=settings.renew_ms,
+        control_retry_ms=max(2 * settings.renew_ms, 500) if is_elected else 2_000,
+        lease_ms=settings.lease_ms,
+        takeover_ms=-(-settings.lease_ms * 5 // 4),
+        stagger_ms=settings.renew_ms,
+    )

@@ -21,10 +21,20 @@ from pixiu.model.errors import ConfigError, Unavailable
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["Ensemble", "what_zookeeper_needs"]
+__all__ = [
+    "Ensemble",
+    "configure_server",
+    "free_ports",
+    "is_serving",
+    "server_command",
+    "server_environment",
+    "what_zookeeper_needs",
+]
 
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 TICK_MS = 500
+ELECTION_MS = 1_000
+"""A server that stands still holds an election up for this long, and not for ZooKeeper's minute."""
 HEAP = "-Xmx128m"
 STOP_SECONDS = 5
 
@@ -47,12 +57,12 @@ class Ensemble:
         if missing:
             raise ConfigError(missing)
         self._folder = folder
-        ports = _free_ports(3 * servers)
+        ports = free_ports(3 * servers)
         self.client_ports = ports[:servers]
         self._peers = [(ports[servers + 2 * index], ports[servers + 2 * index + 1]) for index in range(servers)]
         self._processes: list[subprocess.Popen[bytes] | None] = [None] * servers
         for index in range(servers):
-            self._configure(index)
+            configure_server(folder / str(index), index + 1, self.client_ports[index], self._peers)
 
     def __enter__(self) -> Ensemble:
         self.start()
@@ -85,16 +95,9 @@ class Ensemble:
     def start_one(self, index: int) -> None:
         """Start one server, without waiting."""
         home = self._folder / str(index)
-        spec = find_spec("pyspark")
-        assert spec is not None and spec.submodule_search_locations is not None
-        jars = Path(spec.submodule_search_locations[0]) / "jars" / "*"
         with (home / "out.txt").open("ab") as out:
             self._processes[index] = subprocess.Popen(
-                [
-                    "java", HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.admin.enableServer=false",
-                    "-Dzookeeper.4lw.commands.whitelist=srvr", "-cp", str(jars), MAIN, str(home / "zoo.cfg"),
-                ],
-                stdout=out, stderr=out, stdin=subprocess.DEVNULL, env={**os.environ, "JAVA_TOOL_OPTIONS": ""},
+                server_command(home), stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=server_environment(),
                 start_new_session=True,
             )  # fmt: skip
 
@@ -128,38 +131,60 @@ class Ensemble:
 
     def is_serving(self, index: int) -> bool:
         """Does a server take part, and answer clients?"""
-        try:
-            with socket.create_connection(("127.0.0.1", self.client_ports[index]), timeout=1) as link:
-                link.settimeout(1)
-                link.sendall(b"srvr")
-                answer = b""
-                while piece := link.recv(4096):
-                    answer += piece
-        except OSError:
-            return False
-        return b"Mode:" in answer
+        return is_serving(self.client_ports[index])
 
     def _signal(self, index: int, number: signal.Signals) -> None:
         process = self._processes[index]
         if process is not None and process.poll() is None:
             process.send_signal(number)
 
-    def _configure(self, index: int) -> None:
-        home = self._folder / str(index)
-        home.mkdir(parents=True, exist_ok=True)
-        lines = [
-            f"tickTime={TICK_MS}", "initLimit=20", "syncLimit=10", f"dataDir={home / 'data'}",
-            "clientPortAddress=127.0.0.1", f"clientPort={self.client_ports[index]}", "maxClientCnxns=0",
-            "minSessionTimeout=1000", "standaloneEnabled=true",
-        ]  # fmt: skip
-        if len(self._peers) > 1:
-            lines += [f"server.{number}=127.0.0.1:{data}:{vote}" for number, (data, vote) in enumerate(self._peers, 1)]
-        (home / "data").mkdir(exist_ok=True)
-        (home / "data" / "myid").write_text(f"{index + 1}\n")
-        (home / "zoo.cfg").write_text("\n".join(lines) + "\n")
+
+def configure_server(home: Path, number: int, client_port: int, peers: list[tuple[int, int]]) -> None:
+    """Write what one server reads at its start. ``peers`` are the ports of all, for data and for votes, in order."""
+    lines = [
+        f"tickTime={TICK_MS}", "initLimit=20", "syncLimit=6", f"dataDir={home / 'data'}",
+        "clientPortAddress=127.0.0.1", f"clientPort={client_port}", "maxClientCnxns=0",
+        "minSessionTimeout=1000", "standaloneEnabled=true",
+    ]  # fmt: skip
+    if len(peers) > 1:
+        lines += [f"server.{peer}=127.0.0.1:{data}:{vote}" for peer, (data, vote) in enumerate(peers, 1)]
+    (home / "data").mkdir(parents=True, exist_ok=True)
+    (home / "data" / "myid").write_text(f"{number}\n")
+    (home / "zoo.cfg").write_text("\n".join(lines) + "\n")
 
 
-def _free_ports(count: int) -> list[int]:
+def server_command(home: Path) -> list[str]:
+    """How to start a server that was configured."""
+    spec = find_spec("pyspark")
+    assert spec is not None and spec.submodule_search_locations is not None
+    jars = Path(spec.submodule_search_locations[0]) / "jars" / "*"
+    return [
+        "java", HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.admin.enableServer=false",
+        "-Dzookeeper.4lw.commands.whitelist=srvr", f"-Dzookeeper.cnxTimeout={ELECTION_MS}",
+        f"-Dzookeeper.fastleader.maxNotificationInterval={ELECTION_MS}", "-cp", str(jars), MAIN, str(home / "zoo.cfg"),
+    ]  # fmt: skip
+
+
+def server_environment() -> dict[str, str]:
+    """What a server is started with: whatever is here, without options for other Java programs."""
+    return {**os.environ, "JAVA_TOOL_OPTIONS": ""}
+
+
+def is_serving(port: int) -> bool:
+    """Does a server on this machine take part, and answer clients?"""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as link:
+            link.settimeout(1)
+            link.sendall(b"srvr")
+            answer = b""
+            while piece := link.recv(4096):
+                answer += piece
+    except OSError:
+        return False
+    return b"Mode:" in answer
+
+
+def free_ports(count: int) -> list[int]:
     """Ports that nobody has now."""
     sockets = [socket.socket() for _ in range(count)]
     try:

@@ -19,7 +19,7 @@ from pixiu.testing.shrink import shrink
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Explanation", "Outcome", "Summary", "explain", "list_mutants", "run_seeds"]
+__all__ = ["Explanation", "Outcome", "Summary", "explain", "list_mutants", "run_seeds", "trace_of"]
 
 SHRINK_TRIES = 120
 CHUNK = 4
@@ -47,6 +47,19 @@ class Summary:
     taken: int
     ends: int
     median_cpu_seconds: float
+
+    def numbers(self) -> dict[str, object]:
+        """For programs."""
+        return {
+            "seeds": self.seeds, "accepted": self.accepted, "taken": self.taken, "ends": self.ends,
+            "median_cpu_seconds": round(self.median_cpu_seconds, 3),
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        return (
+            f"{self.seeds} seeds, every invariant held: {self.accepted} messages accepted, {self.taken} "
+            f"taken by devices, {self.ends} crashes; {self.median_cpu_seconds:.2f} s of CPU per seed (median)"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +142,12 @@ def explain(seed: int, mutant: str = "", *, keep: Sequence[int] | None = None) -
     if mutant:
         command += f" --mutant {mutant}"
     return Explanation(seed, last.failure, _told(last, _script(seed)), command)
+
+
+def trace_of(seed: int, mutant: str, *, keep: Sequence[int] | None) -> list[str]:
+    """Everything that happens, line by line."""
+    result = run(seed, mutant, keep=keep, is_verbose=True)
+    return [str(line) for line in (*result.lines, *result.notes)]
 
 
 def _kind(result: Result) -> str:

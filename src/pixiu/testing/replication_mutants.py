@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pixiu.machines import replication as r
 from pixiu.machines.replication.election import Claim, FollowLeader, Wait
 from pixiu.machines.replication.leadership import Leadership
+from pixiu.machines.replication.lease import Lease
 from pixiu.testing.replication_node import Faults
 
 if TYPE_CHECKING:
@@ -102,18 +103,15 @@ class _CutsWhatWasSent(r.Replica):
 
 
 class _AnyoneMayLead(r.Replica):
-    def _decide(self) -> Claim | FollowLeader | Wait:
-        if self.control is not None and self.control.leader not in self._live:
+    def _decide(self, now_ms: int) -> Claim | FollowLeader | Wait:
+        if self.control is not None and self._unchanged_ms(now_ms) > self.settings.takeover_ms:
             self.control = replace(self.control, in_sync=self.control.in_sync | self._live)
-        return super()._decide()
+        return super()._decide(now_ms)
 
 
 class _TakesOverOnSilence(r.Replica):
-    def _decide(self) -> Claim | FollowLeader | Wait:
-        control = self.control
-        if control is not None and control.leader != self.name and self._stream is None:
-            self._live -= {control.leader}
-        return super()._decide()
+    def _unchanged_ms(self, now_ms: int) -> int:
+        return super()._unchanged_ms(now_ms) if self._stream is not None else 1 << 40
 
 
 class _NeverFenced(r.Replica):
@@ -124,7 +122,7 @@ class _NeverFenced(r.Replica):
         return super()._still_leading(now_ms, is_new=is_new)
 
     def _why_not(self, now_ms: int, leadership: Leadership) -> str:
-        self._lease_until_ms = now_ms + 1
+        self.lease.granted(now_ms)
         return super()._why_not(now_ms, leadership)
 
     def _session_lost(self, now_ms: int) -> list[r.Command]:
@@ -136,13 +134,56 @@ class _NeverFenced(r.Replica):
 
 class _NoLease(r.Replica):
     def _why_not(self, now_ms: int, leadership: Leadership) -> str:
-        self._lease_until_ms = now_ms + 1
+        self.lease.granted(now_ms)
         return super()._why_not(now_ms, leadership)
 
 
+class _ReadingRenews(r.Replica):
+    def _note_lease(self, now_ms: int, event: r.ControlSeen) -> None:
+        super()._note_lease(now_ms, replace(event, is_granted=True))
+
+    def _renew(self, now_ms: int) -> list[r.Command]:
+        is_due = now_ms - self._read_at_ms >= self.settings.control_poll_ms
+        return self._read_control(now_ms) if is_due else []
+
+
+class _CountsFromTheAnswer(r.Replica):
+    def _note_lease(self, now_ms: int, event: r.ControlSeen) -> None:
+        super()._note_lease(now_ms, event if event.asked_ms is None else replace(event, asked_ms=now_ms))
+
+
+class _WaitsForTheLeaderAlone(Lease):
+    def seen(self, now_ms: int, version: int, *, is_answer: bool) -> None:
+        super().seen(now_ms, 0, is_answer=is_answer)
+
+
+class _ClaimsWhatWasRenewed(r.Replica):
+    lease_type = _WaitsForTheLeaderAlone
+
+
+class _WaitsTooShort(r.Replica):
+    def _unchanged_ms(self, now_ms: int) -> int:
+        return super()._unchanged_ms(now_ms) + self.settings.takeover_ms - self.settings.lease_ms
+
+
+class _LeavesBeforeItStops(r.Replica):
+    def _leave_asked(self) -> list[r.Command]:
+        if self.leadership is None or self.control is None:
+            return super()._leave_asked()
+        others = self.control.in_sync - {self.name}
+        return self._change_control(
+            self._changed_at_ms, r.Control(self.control.epoch, "", others or self.control.in_sync)
+        )
+
+    def _still_leading(self, now_ms: int, *, is_new: bool) -> list[r.Command]:
+        if self.control is not None and not self.control.leader:
+            return []
+        return super()._still_leading(now_ms, is_new=is_new)
+
+
 class _KeepsItsEpoch(r.Replica):
-    def _decide(self) -> Claim | FollowLeader | Wait:
-        decision = super()._decide()
+    def _decide(self, now_ms: int) -> Claim | FollowLeader | Wait:
+        decision = super()._decide(now_ms)
         if isinstance(decision, Claim) and self.control is not None and self.control.leader == self.name:
             return Claim(replace(decision.control, epoch=self.control.epoch))
         return decision
@@ -203,6 +244,13 @@ MUTANTS: dict[str, Mutant] = {
     "take-over-on-silence": Mutant("takes over from a leader that is only silent (E27)", _TakesOverOnSilence),
     "no-fencing": Mutant("an old leader goes on after a higher epoch is known (E27)", _NeverFenced),
     "no-lease": Mutant("a leader cut off from the registry goes on acknowledging (E58)", _NoLease),
+    "reading-renews": Mutant("a leader takes a reading, which may be old, as a renewal of its lease", _ReadingRenews),
+    "lease-from-answer": Mutant(
+        "a leader counts its lease from the answer, not from when it asked", _CountsFromTheAnswer
+    ),
+    "claim-renewed": Mutant("claims a record that was renewed while it waited", _ClaimsWhatWasRenewed),
+    "no-clock-bound": Mutant("waits for the lease's length by its own clock, and no longer", _WaitsTooShort),
+    "leave-then-stop": Mutant("gives the record up and serves on until it ends", _LeavesBeforeItStops),
     "keep-epoch": Mutant("a leader that comes back leads on in its old epoch", _KeepsItsEpoch),
     "believe-follow": Mutant(
         "counts a Follow request's event_id, of whatever epoch, as durable", _BelievesFollowRequests

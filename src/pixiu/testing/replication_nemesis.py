@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pixiu.machines.replication import State
-from pixiu.testing.replication_weather import SESSION_TIMEOUT_MS
+from pixiu.testing.replication_weather import SESSION_TIMEOUT_MS, TAKEOVER_MS
 from pixiu.testing.simulated_registry import REGISTRY
 
 if TYPE_CHECKING:
@@ -59,26 +59,8 @@ class Nemesis:
                 self._world.simulation.after(blow.for_ms, self._set, node, "flush_factor", 1.0)
             case "trim":
                 self._trim_all()
-            case "bounce":
-                for each in self._leaders():
-                    self.crash(each, 5 + blow.for_ms * 0.03)
-            case "dethrone":
-                # A leader that serves on and does not know that the registry has given it up.
-                self._split(
-                    [each.name for each in self._leaders()],
-                    [REGISTRY],
-                    SESSION_TIMEOUT_MS + blow.for_ms,
-                    both_ways=True,
-                )
             case "reset":
                 self._reset_streams()
-            case "stumble":
-                # The leader's disk is slow, and its followers connect anew while it is behind its own stream.
-                for each in self._leaders():
-                    each.flush_factor = 15.0
-                    self._world.simulation.after(blow.for_ms, self._set, each, "flush_factor", 1.0)
-                for moment in range(20, blow.for_ms, 60):
-                    self._world.simulation.after(moment, self._reset_streams)
             case "orphan":
                 # One follower falls behind, and then the leader is gone.
                 self._split(hit, [name for name in names if name not in hit], blow.for_ms, both_ways=True)
@@ -89,6 +71,38 @@ class Nemesis:
                 self._world.simulation.after(890 + blow.for_ms, self._trim_all)
             case "failover":
                 self._world.operator.fail_over(blow.for_ms)
+            case _:
+                self._strike_leaders(blow)
+
+    def _strike_leaders(self, blow: Blow) -> None:
+        """Blows against whoever leads at that moment."""
+        after, leaders = self._world.simulation.after, self._leaders()
+        match blow.kind:
+            case "bounce":
+                for each in leaders:
+                    self.crash(each, 5 + blow.for_ms * 0.03)
+            case "dethrone":
+                # A leader that serves on and does not know that the registry has given it up.
+                names = [each.name for each in leaders]
+                self._split(names, [REGISTRY], SESSION_TIMEOUT_MS + blow.for_ms, both_ways=True)
+            case "doze":
+                # A leader that stands still while another takes over, and goes on with all that was on its way to it.
+                for each in leaders:
+                    if not each.is_frozen:
+                        each.freeze()
+                        after(2 * TAKEOVER_MS + blow.for_ms, each.thaw)
+            case "stumble":
+                # The leader's disk is slow, and its followers connect anew while it is behind its own stream.
+                for each in leaders:
+                    each.flush_factor = 15.0
+                    after(blow.for_ms, self._set, each, "flush_factor", 1.0)
+                for moment in range(20, blow.for_ms, 60):
+                    after(moment, self._reset_streams)
+            case "leave":
+                # The leader hands over in order, and comes back later.
+                for each in leaders:
+                    each.leave()
+                    after(300, self._end_left, each, each.incarnation, blow.for_ms)
             case _:
                 raise AssertionError(blow.kind)
 
@@ -117,6 +131,11 @@ class Nemesis:
         if node.is_up:
             node.crash()
             self._world.simulation.after(for_ms, self._restart, node)
+
+    def _end_left(self, node: SimulatedNode, incarnation: int, for_ms: float) -> None:
+        """A process that has left ends; in a healed world it is started again at once."""
+        if node.incarnation == incarnation:
+            self.crash(node, 1 if self._is_healing else for_ms)
 
     def _restart(self, node: SimulatedNode) -> None:
         if not node.is_up:

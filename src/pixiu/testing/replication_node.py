@@ -117,6 +117,11 @@ class SimulatedNode:
             action, arguments = self._mailbox.popleft()
             action(*arguments)
 
+    def leave(self) -> None:
+        """End in order."""
+        if not self.is_frozen:
+            self.feed(r.LeaveAsked())
+
     def reset_streams(self) -> None:
         """The connections that this node made are reset; the other end learns it later, or never."""
         for wire in list(self._peers):
@@ -229,7 +234,7 @@ class SimulatedNode:
                 self.world.note(self.name, "alarm", text)
             case r.PromoteRefused(reason):
                 self.refusal = reason
-            case r.Lead() | r.AcceptWrites() | r.RefuseWrites() | r.Promoted():
+            case r.Lead() | r.AcceptWrites() | r.RefuseWrites() | r.Promoted() | r.Left():
                 self.world.note(self.name, type(command).__name__)
 
     def _committed(self, through: int) -> None:

@@ -33,6 +33,7 @@ class Oracle:
         self._ackers: dict[int, str] = {}
         self._shown: dict[str, tuple[int, int]] = {}  # node: incarnation, through
         self._control: Control | None = None
+        self.control_changes = 0  # without renewals
 
     # --- As it happens -------------------------------------------------------------------------------------
 
@@ -86,12 +87,17 @@ class Oracle:
     def control_changed(self, control: Control) -> None:
         """The registry has a new record."""
         before, self._control = self._control, control
-        if control.leader not in control.in_sync:
+        self.control_changes += control != before
+        if control.leader and control.leader not in control.in_sync:
             raise Violation(f"the leader is not in sync: {control}")
         if before is None:
             return
-        if control.epoch < before.epoch or (control.epoch == before.epoch and control.leader != before.leader):
+        has_other = control.leader not in ("", before.leader)
+        if control.epoch < before.epoch or (control.epoch == before.epoch and has_other):
             raise Violation(f"an epoch was opened twice: {control} after {before}")
+        for node in self._world.nodes.values():
+            if control.epoch > before.epoch and node.is_up and node.replica.acknowledges(node.local_ms):
+                raise Violation(f"{node.name} still acknowledges in epoch {node.replica.epoch}: {control}")
         if self._is_strict:
             for name in sorted(control.in_sync):
                 log = self._world.nodes[name].log

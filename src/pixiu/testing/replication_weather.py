@@ -20,6 +20,7 @@ __all__ = ["Blow", "Weather", "draw_script", "draw_weather"]
 HEARTBEAT_MS = 100
 SESSION_TIMEOUT_MS = 900.0
 LEASE_MS = 500
+TAKEOVER_MS = 640  # clocks differ by up to 1.1 / 0.9 in speed: 612 would do
 NEMESIS_MS = 4_000.0
 
 
@@ -75,7 +76,7 @@ def draw_weather(rng: random.Random) -> Weather:
         election=election, acknowledge=acknowledge, min_isr=rng.randint(1, min(2, node_count)),
         heartbeat_ms=HEARTBEAT_MS, in_sync_timeout_ms=rng.choice((500, 700, 1_000)), silence_ms=rng.choice((350, 500)),
         reconnect_ms=rng.choice((20, 150)), control_poll_ms=100, control_retry_ms=rng.choice((150, 300)),
-        lease_ms=LEASE_MS, epoch_event_ids=rng.choice((1, 3)),
+        lease_ms=LEASE_MS, takeover_ms=TAKEOVER_MS, stagger_ms=80, epoch_event_ids=rng.choice((1, 3)),
     )  # fmt: skip
     is_stream = election is Election.MANUAL or rng.random() < 0.6
     slowest = rng.choice((2.0, 8.0, 40.0, 120.0))
@@ -101,7 +102,7 @@ def draw_weather(rng: random.Random) -> Weather:
         watch_loss=rng.choice((0.0, 0.3, 1.0)),
         watch_delay_ms=rng.choice((2.0, 50.0, 300.0)),
         stale_ms=rng.choice((0.0, 0.0, 100.0, 1_500.0)),
-        clock_rates=tuple(rng.uniform(0.95, 1.05) for _ in range(node_count)),
+        clock_rates=tuple(rng.uniform(0.9, 1.1) for _ in range(node_count)),
         kinds=_draw_kinds(rng, election),
     )
 
@@ -109,8 +110,9 @@ def draw_weather(rng: random.Random) -> Weather:
 def _draw_kinds(rng: random.Random, election: Election) -> tuple[str, ...]:
     """A mix of blows, different for each seed: some kinds often, some never."""
     kinds = ["crash", "freeze", "split", "split", "deafen", "slow", "disk", "trim", "crash-all", "bounce", "orphan"]
-    kinds += ["reset", "stumble", "strand"]
-    kinds += ["failover", "failover"] if election is Election.MANUAL else ["outage", "exile", "dethrone", "dethrone"]
+    kinds += ["reset", "stumble", "stumble", "strand"]
+    elected = ["outage", "exile", "dethrone", "doze", "doze", "leave"]
+    kinds += ["failover", "failover"] if election is Election.MANUAL else elected
     return tuple(kind for kind in kinds for _ in range(rng.choice((0, 1, 1, 4))))
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Result", "World", "explain", "list_mutants", "main", "run"]
 
 STEPS_MAX = 150_000
-LAST_WRITES_MS = 2_500.0
+LAST_WRITES_MS = 3_500.0
 QUIET_MS = 1_000.0
 
 
@@ -137,7 +137,7 @@ class World:
             raise Violation("nothing was acknowledged after healing")
 
     def _unquiet(self) -> str:
-        """At rest nobody connects anew, nothing is appended and the control record stays as it is."""
+        """At rest nobody connects anew, nothing is appended and the control record is only renewed."""
         before = self._activity()
         self.simulation.run(until_ms=self.simulation.now_ms + QUIET_MS)
         after = self._activity()
@@ -145,7 +145,7 @@ class World:
 
     def _activity(self) -> list[tuple[int, int, int]]:
         return [(node.follow_count, node.log.tail_event_id, node.kept_version) for node in self.nodes.values()] + [
-            (self.registry.version, 0, 0)
+            (self.oracle.control_changes, 0, 0)
         ]
 
     def _write(self) -> None:

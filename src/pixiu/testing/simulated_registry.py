@@ -96,7 +96,7 @@ class SimulatedRegistry:
             self._changed(command.control)
             self._simulation.note("registry", self.version, self.control.epoch, self.control.leader)
             self._plan_watch()
-            seen = self._seen()
+            seen = replace(self._seen(), is_granted=True)
         else:
             seen = self._read(session)
         self._answer(name, RegistryAnswer(incarnation, session, replace(seen, asked_ms=command.asked_ms)))

@@ -41,6 +41,8 @@ T = TypeVar("T")
 REGISTER_TRIES = 5
 REARM_SECONDS = 0.05
 """Hints that come together are one reading."""
+CONNECT_AGAIN = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 1.0}
+"""The driver's own longest pause is a minute: too long for whoever holds a lease, or follows one who does."""
 TOKEN = "token"
 """In a registered node's data: whose registration it is, in case the answer is lost."""
 STATES = {
@@ -55,7 +57,9 @@ class ZooKeeperRegistry:
 
     def __init__(self, hosts: str, loop: asyncio.AbstractEventLoop, *, session_ms: int = 10_000) -> None:
         self._loop = loop
-        self._client = KazooClient(hosts=hosts, timeout=session_ms / 1000, logger=_quiet())
+        self._client = KazooClient(
+            hosts=hosts, timeout=session_ms / 1000, connection_retry=CONNECT_AGAIN, logger=_quiet()
+        )
         self._client.add_listener(self._state_changed)
         self._calls: list[Callable[[SessionState], object]] = []
         self._watches: list[_Watch] = []

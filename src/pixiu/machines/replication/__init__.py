@@ -11,7 +11,8 @@ opens its epoch with a record of its own in the journal, and every record carrie
 journals find where they part by comparing epochs (``history``). A record is committed when it is flushed on every
 in-sync member (or, acknowledging ``local``, on the leader). Only an in-sync member may take over, so the new leader
 has all that was committed; whoever has more cuts it. A leader stops when it hears of a higher epoch, when the record
-names another, when its registry session ends, and it acknowledges nothing once its lease is over.
+names another, when its registry session ends, and it acknowledges nothing once its lease is over; it renews the lease
+by writing the record again, and nobody claims a record that was renewed within the lease's time (``lease``).
 
 States, and what moves between them (table 2.5, corrected)::
 
@@ -21,8 +22,8 @@ States, and what moves between them (table 2.5, corrected)::
         |  | LeadingStopped                         |                 +--- higher epoch, ------+
         |  +------------------------- FENCED <------+---- record names another, session lost --+
         | record names another                      |
-        v             leader takes me in            | leader's session gone, and I am the smallest live
-     FOLLOWING <--------------------------> IN_SYNC +  in-sync member; or PromoteAsked
+        v             leader takes me in            | record not renewed, or given up, and it is my turn
+     FOLLOWING <--------------------------> IN_SYNC +  among the in-sync members; or PromoteAsked
         |    ^        leader lets me go
         |    | SnapshotInstalled / SnapshotFailed
         v    |
@@ -61,8 +62,8 @@ How a driver uses it
     * Show readers only what ``Committed`` has named, and keep that event_id where a restart finds it
       (``LogState.shown_event_id``; a little old is fine). A snapshot is taken at the commit, never beyond it.
     * Registry: ``live`` is read after the record; the name's ephemeral node belongs to the session of this process.
-      The session timeout must exceed ``lease_ms`` by more than clocks drift. Manual: the control record is a small
-      file of the node's own with a version, flushed before ``ControlSeen``.
+      Who is live only says who may claim; whether the leader is gone is told by the lease alone. Manual: the
+      control record is a small file of the node's own with a version, flushed before ``ControlSeen``.
     * The name must survive a restart. Retention removes only what is committed and not after ``needed_after``.
 """
 
@@ -95,6 +96,8 @@ from pixiu.machines.replication.events import (
     FramesArrived,
     Lead,
     LeadingStopped,
+    LeaveAsked,
+    Left,
     PromoteAsked,
     Promoted,
     PromoteRefused,
@@ -130,9 +133,9 @@ __all__ = [
     "AcceptWrites", "Acknowledge", "Alarm", "Append", "AppendEpoch", "AppendFailed", "ChangeControl",
     "CloseFollower", "Command", "Committed", "Control", "ControlRefused", "ControlSeen", "Election",
     "EpochAppended", "EpochStart", "Event", "FetchSnapshot", "Flushed", "Follow", "FollowAsked", "FollowTold",
-    "FollowerDurable", "FollowerGone", "FramesArrived", "Lead", "LeadingStopped", "LogState", "PromoteAsked",
-    "PromoteRefused", "Promoted", "ReadControl", "RefuseFollower", "RefuseWrites", "Replica", "ReplicaSettings",
-    "SendDurable", "SendState", "SendTooFar", "SendTruncate", "SessionLost", "SnapshotFailed",
+    "FollowerDurable", "FollowerGone", "FramesArrived", "Lead", "LeadingStopped", "LeaveAsked", "Left", "LogState",
+    "PromoteAsked", "PromoteRefused", "Promoted", "ReadControl", "RefuseFollower", "RefuseWrites", "Replica",
+    "ReplicaSettings", "SendDurable", "SendState", "SendTooFar", "SendTruncate", "SessionLost", "SnapshotFailed",
     "SnapshotInstalled", "Started", "State", "StateHeard", "StopLeading", "StreamAfter", "StreamEnded", "Ticked",
     "TooFarTold", "Trimmed", "Truncate", "TruncateTold", "Truncated", "Unfollow",
 ]  # fmt: skip

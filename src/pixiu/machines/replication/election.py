@@ -2,10 +2,11 @@
 
 Pure: the same view gives the same answer on every node. A claim is only a wish; the compare-and-set decides.
 
-With the registry, a leader is replaced only when its session is gone, and only by the smallest live in-sync
-member: any of them holds everything committed, and naming one keeps the others from racing. A leader that comes
-back, or lost its session, also claims a **new** epoch: what it wrote last may have reached a follower and not
-its own disk, so the old epoch's numbers must not be written a second time.
+With the registry, a leader is replaced only when it has given the record up or not renewed it for ``takeover_ms``
+(``lease``), and only by an in-sync member: any of them holds everything committed. The one whose name is smallest
+claims first and each further one ``stagger_ms`` later, so that they do not race and none waits for one that is gone
+too. A leader that comes back, or lost its session, also claims a **new** epoch: what it wrote last may have reached a
+follower and not its own disk, so the old epoch's numbers must not be written a second time.
 
 Without a registry the operator decides. A promotion opens the next thousand of epochs and a leader's restart
 only adds one, so that a leader which died, was replaced and is started again by mistake has the smaller epoch
@@ -35,6 +36,7 @@ class View:
     highest_epoch: int
     control: Control | None
     live: frozenset[str]
+    unchanged_ms: int  # registry: how long the record was seen without a renewal
     follow: str | None  # manual: whom the operator told this node to follow
     is_in_sync: bool  # manual: what the leader last said
 
@@ -81,17 +83,26 @@ def _by_registry(view: View) -> Decision:
     if control is None:
         return _found(view)
     if control.leader != view.name:
-        candidates = control.in_sync & view.live
-        if control.leader in view.live or not candidates or view.name != min(candidates):
-            return FollowLeader(control.leader, view.name in control.in_sync)
+        if not _may_take_over(view, control):
+            is_in_sync = view.name in control.in_sync
+            return FollowLeader(control.leader, is_in_sync) if control.leader else Wait()
     elif view.name not in view.live:
         return Wait()
     if view.highest_epoch > control.epoch:
         return Wait(f"epoch {view.highest_epoch} was seen, but the control record says {control.epoch}")
     if view.log.tail_event_id == 0 and control.in_sync - {view.name}:
         return Wait("the journal is empty although the control record says it was in sync")
-    members = (control.in_sync & view.live) | {view.name}
+    members = (control.in_sync & view.live) - {control.leader} | {view.name}
     return Claim(Control(control.epoch + 1, view.name, members))
+
+
+def _may_take_over(view: View, control: Control) -> bool:
+    """Whether it is this node's turn: in sync, registered, and everyone before it has had its time."""
+    candidates = sorted((control.in_sync & view.live) - {control.leader})
+    if view.name not in candidates:
+        return False
+    wait_ms = view.settings.takeover_ms if control.leader else 0
+    return view.unchanged_ms >= wait_ms + candidates.index(view.name) * view.settings.stagger_ms
 
 
 def _found(view: View) -> Decision:

@@ -54,9 +54,11 @@ class ReplicaSettings:
     in_sync_timeout_ms: int = 10_000  # a member not caught up for so long is taken out of the in-sync set
     silence_ms: int = 5_000  # a leader not heard for so long: the follower connects anew
     reconnect_ms: int = 2_000
-    control_poll_ms: int = 1_000  # registry: reread the control record, which also renews the lease
+    control_poll_ms: int = 1_000  # registry: a follower rereads the control record, the leader renews its lease
     control_retry_ms: int = 2_000  # an unanswered change of the control record is tried again
-    lease_ms: int = 6_000  # registry: without an answer for so long the leader acknowledges nothing
+    lease_ms: int = 6_000  # registry: without a renewal for so long the leader acknowledges nothing
+    takeover_ms: int = 7_500  # registry: a record that was not renewed for so long may be taken over
+    stagger_ms: int = 500  # registry: each further candidate waits so much longer
     epoch_event_ids: int = 1_000  # event_ids that the record opening an epoch takes up, so that none is given twice
     reign_epochs: int = 1_000  # manual: a promotion opens the next multiple, a restart of the leader adds one
 
@@ -65,7 +67,8 @@ class ReplicaSettings:
         assert self.epoch_event_ids >= 1 and self.reign_epochs >= 2
         assert self.silence_ms >= 3 * self.heartbeat_ms, "a leader must be able to miss a heartbeat"
         assert self.in_sync_timeout_ms >= 5 * self.heartbeat_ms, "a member must be able to miss a heartbeat"
-        assert self.control_poll_ms < self.lease_ms, "a lease must outlive the pause between two rereads"
+        assert self.control_poll_ms < self.lease_ms, "a lease must outlive the pause between two renewals"
+        assert 4 * self.takeover_ms >= 5 * self.lease_ms, "clocks may differ by a quarter in speed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +100,15 @@ class ControlSeen:
     """The control record as it is (an answer, or a watch).
 
     ``live`` names the nodes with a session, read after the record. ``asked_ms`` is echoed from the command
-    that asked; None for a watch, which proves nothing about the session and renews no lease.
+    that asked; None for a watch. ``is_granted``: this answers a ``ChangeControl`` that was made, which alone renews
+    the lease; a reading may be old.
     """
 
     version: int
     control: Control | None
     live: frozenset[str] = frozenset()
     asked_ms: int | None = None
+    is_granted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +128,11 @@ class PromoteAsked:
     """The operator wants this node to lead. ``force`` accepts the loss of what it does not hold."""
 
     force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveAsked:
+    """This node is to end in order: a leader hands over before it goes. Answered with ``Left``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +283,7 @@ class StreamEnded:
 
 
 Event: TypeAlias = (
-    Started | Ticked | ControlSeen | ControlRefused | SessionLost | PromoteAsked | FollowTold
+    Started | Ticked | ControlSeen | ControlRefused | SessionLost | PromoteAsked | LeaveAsked | FollowTold
     | Flushed | Trimmed | EpochAppended | LeadingStopped | Truncated | AppendFailed | SnapshotInstalled
     | SnapshotFailed | FollowAsked | FollowerDurable | FollowerGone
     | FramesArrived | StateHeard | TruncateTold | TooFarTold | StreamEnded
@@ -457,6 +467,11 @@ class PromoteRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """Answer to ``LeaveAsked``: nothing depends on this node any more; it takes part in nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class Alarm:
     """Something that an operator must look at. Told once."""
 
@@ -466,5 +481,6 @@ class Alarm:
 Command: TypeAlias = (
     ReadControl | ChangeControl | AppendEpoch | Lead | StopLeading | AcceptWrites | RefuseWrites
     | Committed | StreamAfter | SendState | SendTruncate | SendTooFar | RefuseFollower | CloseFollower
-    | Follow | Unfollow | Append | SendDurable | Truncate | FetchSnapshot | Promoted | PromoteRefused | Alarm
+    | Follow | Unfollow | Append | SendDurable | Truncate | FetchSnapshot | Promoted | PromoteRefused
+    | Left | Alarm
 )  # fmt: skip

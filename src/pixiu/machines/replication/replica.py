@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar, assert_never
 
+from pixiu.machines.queue_wire.commands import LEASE_OVER
 from pixiu.machines.replication import events as e
 from pixiu.machines.replication.election import Claim, FollowLeader, View, Wait, decide, next_reign
 from pixiu.machines.replication.events import Command, Control, Election, Event, State
 from pixiu.machines.replication.following import NEVER_MS, Following
 from pixiu.machines.replication.history import EpochStart, LogState, Point, common_point
 from pixiu.machines.replication.leadership import Leadership
+from pixiu.machines.replication.lease import Lease
 
 __all__ = ["Replica"]
 
@@ -19,6 +21,7 @@ class Replica(Following):
     """Decides for one node whom to follow, what to show, when to lead and when to stop."""
 
     leadership_type: ClassVar[type[Leadership]] = Leadership
+    lease_type: ClassVar[type[Lease]] = Lease
 
     def __init__(self, name: str, settings: e.ReplicaSettings, log: LogState) -> None:
         super().__init__(name, settings, log)
@@ -27,12 +30,13 @@ class Replica(Following):
         self.accepts_writes = False
         self._version = -1  # of the control record; -1: not seen yet, 0: there is none
         self._live: frozenset[str] = frozenset()
-        self._lease_until_ms = NEVER_MS
+        self.lease = self.lease_type(settings)
         self._read_at_ms = NEVER_MS
         self._beat_at_ms = NEVER_MS
         self._claim: tuple[int, int] | None = None  # the epoch we asked for, and when
         self._follow: str | None = None  # manual: whom the operator named
         self._is_promotion_asked = False
+        self._is_leaving = False
 
     @property
     def leader(self) -> str:
@@ -51,6 +55,10 @@ class Replica(Following):
     def has_claim(self) -> bool:
         """Whether this node has asked to lead and does not yet know the outcome."""
         return self._claim is not None
+
+    def acknowledges(self, now_ms: int) -> bool:
+        """Whether this node, at this time of its clock, would acknowledge a write."""
+        return self.leadership is not None and not self._why_not(now_ms, self.leadership)
 
     @property
     def needed_after(self) -> int:
@@ -76,6 +84,8 @@ class Replica(Following):
                 return self._read_control(now_ms)
             case e.ControlSeen():
                 return self._control_seen(now_ms, event)
+            case e.ControlRefused() if self._is_leaving and self.state is State.JOINING:
+                return [e.Left()]
             case e.ControlRefused():
                 self._claim = None
                 return [*self._refuse_promotion("the control record changed: try again"), *self._read_control(now_ms)]
@@ -83,6 +93,8 @@ class Replica(Following):
                 return self._session_lost(now_ms)
             case e.PromoteAsked(force):
                 return self._promote_asked(now_ms, force=force)
+            case e.LeaveAsked():
+                return self._leave_asked()
             case e.FollowTold(leader):
                 return self._follow_told(now_ms, leader)
             case e.Trimmed(oldest_event_id):
@@ -126,11 +138,13 @@ class Replica(Following):
     def _tick(self, now_ms: int) -> list[Command]:
         commands: list[Command] = []
         may_change = self._version < 0 or self.settings.election is Election.REGISTRY
-        if may_change and now_ms - self._read_at_ms >= self.settings.control_poll_ms:
-            commands += self._read_control(now_ms)
         if self.leadership is not None:
-            return commands + self._lead_on(now_ms, self.leadership)
-        return commands + self._follow_on(now_ms)
+            commands += self._lead_on(now_ms, self.leadership)
+        if may_change and self.state in (State.LEADING, State.PROMOTING):
+            commands += self._renew(now_ms)
+        elif may_change and now_ms - self._read_at_ms >= self.settings.control_poll_ms:
+            commands += self._read_control(now_ms)
+        return commands if self.leadership is not None else commands + self._follow_on(now_ms)
 
     def _flushed(self, now_ms: int, through: int) -> list[Command]:
         if self.leadership is not None:
@@ -146,8 +160,7 @@ class Replica(Following):
         return [e.ReadControl(now_ms)]
 
     def _control_seen(self, now_ms: int, event: e.ControlSeen) -> list[Command]:
-        if event.asked_ms is not None:
-            self._lease_until_ms = max(self._lease_until_ms, event.asked_ms + self.settings.lease_ms)
+        self._note_lease(now_ms, event)
         if event.version < self._version:
             return []
         is_new = event.version > self._version
@@ -158,7 +171,26 @@ class Replica(Following):
             self.highest_epoch = max(self.highest_epoch, event.control.epoch)
         if self.state in (State.LEADING, State.PROMOTING):
             return self._still_leading(now_ms, is_new=is_new)
+        if self._is_leaving and event.is_granted:
+            return [e.Left()]
         return self._settle(now_ms)
+
+    def _note_lease(self, now_ms: int, event: e.ControlSeen) -> None:
+        """Only a change that was made renews the lease: what is read may be old."""
+        if event.is_granted and event.asked_ms is not None and event.control and event.control.leader == self.name:
+            self.lease.granted(event.asked_ms)
+        if event.version >= self._version:
+            self.lease.seen(now_ms, event.version, is_answer=event.asked_ms is not None)
+
+    def _renew(self, now_ms: int) -> list[Command]:
+        """Write the record again as it is. A proposal that is under way renews the lease as well."""
+        if (
+            self.settings.election is Election.MANUAL
+            or self.control is None
+            or now_ms - self._changed_at_ms < self.settings.control_poll_ms
+        ):
+            return []
+        return self._change_control(now_ms, self.control)
 
     def _still_leading(self, now_ms: int, *, is_new: bool) -> list[Command]:
         control = self.control
@@ -175,7 +207,7 @@ class Replica(Following):
         return [e.ChangeControl(max(self._version, 0), control, now_ms)]
 
     def _session_lost(self, now_ms: int) -> list[Command]:
-        self._lease_until_ms = NEVER_MS
+        self.lease.give_up()
         self._claim = None
         self._live -= {self.name}
         if self.state in (State.LEADING, State.PROMOTING):
@@ -184,21 +216,28 @@ class Replica(Following):
 
     # --- Whom to follow, or to lead ------------------------------------------------------------------------
 
-    def _decide(self) -> Claim | FollowLeader | Wait:
+    def _unchanged_ms(self, now_ms: int) -> int:
+        """How long the control record was seen without a renewal."""
+        return self.lease.unchanged_ms(now_ms)
+
+    def _decide(self, now_ms: int) -> Claim | FollowLeader | Wait:
         return decide(
             View(
                 name=self.name, settings=self.settings, log=self.log, highest_epoch=self.highest_epoch,
-                control=self.control, live=self._live, follow=self._follow, is_in_sync=self._is_told_in_sync,
+                control=self.control, live=self._live, unchanged_ms=self._unchanged_ms(now_ms),
+                follow=self._follow, is_in_sync=self._is_told_in_sync,
             )
         )  # fmt: skip
 
     def _settle(self, now_ms: int) -> list[Command]:
         """Do what the control record asks of a node that does not lead."""
+        if self._is_leaving:
+            return self._end_stream() if self.state is not State.FULL_SYNC else []
         if self._version < 0 or self._is_cutting or self.state in (State.FENCED, State.PROMOTING, State.LEADING):
             return []
         if self.state is not State.FULL_SYNC and self._is_claim_granted():
             return self._promote()
-        decision = self._decide()
+        decision = self._decide(now_ms)
         match decision:
             case FollowLeader(leader, is_in_sync):
                 return self._follow_leader(now_ms, leader, is_in_sync=is_in_sync)
@@ -274,6 +313,21 @@ class Replica(Following):
             return []
         self._is_promotion_asked = False
         return [e.PromoteRefused(reason)]
+
+    def _leave_asked(self) -> list[Command]:
+        """Hand over: stop first, then give the record up, so that another need not wait for the lease's end."""
+        self._is_leaving = True
+        if self.state in (State.LEADING, State.PROMOTING):
+            return self._fence("this node leaves")
+        return [] if self.state is State.FENCED else [e.Left()]
+
+    def _hand_over(self, now_ms: int) -> list[Command]:
+        """Name no leader. The others hold everything committed; alone, this node stays the one that does."""
+        control = self.control
+        if control is None or control.leader != self.name or self.settings.election is Election.MANUAL:
+            return [e.Left()]
+        others = control.in_sync - {self.name}
+        return self._change_control(now_ms, Control(control.epoch, "", others or control.in_sync))
 
     def _follow_told(self, now_ms: int, leader: str) -> list[Command]:
         self._follow = leader
@@ -361,8 +415,8 @@ class Replica(Following):
 
     def _why_not(self, now_ms: int, leadership: Leadership) -> str:
         """Why nothing may be acknowledged now, or the empty string."""
-        if self.settings.election is Election.REGISTRY and now_ms >= self._lease_until_ms:
-            return "the registry has not answered within the lease"
+        if self.settings.election is Election.REGISTRY and not self.lease.is_held(now_ms):
+            return LEASE_OVER
         if not leadership.has_enough_members:
             return f"{len(leadership.control.in_sync)} in-sync members, min_isr is {self.settings.min_isr}"
         return ""
@@ -384,6 +438,8 @@ class Replica(Following):
         self.state = State.JOINING
         self._reconnect_at_ms = now_ms
         commands = self._refuse_promotion("another leader was faster")
+        if self._is_leaving:
+            return commands + self._hand_over(now_ms)
         if self.settings.election is Election.REGISTRY:
             return [*commands, *self._read_control(now_ms)]
         if self.highest_epoch > self.epoch:  # manual: a restart must not lead again by itself

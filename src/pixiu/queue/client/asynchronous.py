@@ -10,7 +10,8 @@
 
 Requests are pipelined over a pool of connections. Everything about one topic goes over one of them, so calls
 that were started in order are stored in order. Addresses may be several, ``"a:12301,b:12301"``: a server
-that cannot be reached, or says that it is not the leader, is left for the next.
+that cannot be reached, or says that it is not the leader, is left for the next. With a registry,
+``Client("zk://a:2181,b:2181/pubsub")``, the leader is found there, and found again when another is elected.
 
 Bounds: 1,024 requests in flight per connection, further ones wait in the client, and when 64 MiB wait the
 next is refused with ``Overloaded``. A request whose connection breaks raises ``FateUnknown`` if it may have
@@ -22,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from random import Random
 from types import TracebackType
-from typing import Any, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Self, TypedDict
 from weakref import WeakSet
 
 from pixiu.machines.queue_wire import Kind, Message, pack
@@ -43,6 +44,9 @@ from pixiu.queue.client.pool import SILENCE_S_MAX, Pool, PoolOptions
 from pixiu.queue.client.servers import parse_addresses
 from pixiu.queue.client.subscription import Subscription, SubscriptionOptions
 
+if TYPE_CHECKING:
+    from pixiu.ports.registry import Registry
+
 __all__ = ["Body", "Client", "ClientOptions", "Duration", "Headers", "SubscribeOptions"]
 
 Body = bytes | str
@@ -54,6 +58,8 @@ Duration = timedelta | int
 class ClientOptions(TypedDict, total=False):
     """The keyword arguments of ``Client``, for those who pass them on."""
 
+    registry: "str | Registry | None"
+    partition: int
     pool: int
     key: str | bytes | None
     patience_s: float
@@ -91,6 +97,8 @@ class Client:
         self,
         addresses: str | Sequence[str] = "127.0.0.1:12301",
         *,
+        registry: "str | Registry | None" = None,
+        partition: int = 0,
         pool: int = 4,
         key: str | bytes | None = None,
         patience_s: float = 10.0,
@@ -107,17 +115,23 @@ class Client:
     ) -> None:
         """Connects when first needed.
 
-        ``key`` is the node's key, for reserved topics. ``patience_s`` is how long a request waits for a
-        server that can be reached; 0 tries each address once. ``response_timeout_s`` is how long a
-        connection may stay silent while it owes an answer, before it is broken off.
+        ``registry`` (or an address ``zk://HOST:PORT/PATH``) names a queue that elects its leader: requests go to
+        whoever leads partition ``partition``, and follow it. ``key`` is the node's key, for reserved topics.
+        ``patience_s`` is how long a request waits for a server that can be reached; 0 tries each address once.
+        ``response_timeout_s`` is how long a connection may stay silent while it owes an answer, before it is
+        broken off.
         """
         self._random = random or Random()
         self._payload_bytes_max = payload_bytes_max
         self._patience_s = patience_s
         self._subscriptions: WeakSet[Subscription] = WeakSet()
+        if registry is None and isinstance(addresses, str) and addresses.startswith("zk://"):
+            registry = addresses
         self._pool = Pool(
             PoolOptions(
-                addresses=parse_addresses(addresses),
+                addresses=() if registry is not None else parse_addresses(addresses),
+                registry=registry,
+                partition=partition,
                 connections=pool,
                 key=key.strip().encode() if isinstance(key, str) else key,
                 patience_s=patience_s,

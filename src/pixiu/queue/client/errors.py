@@ -45,7 +45,7 @@ _EXACT: dict[str, type[RequestError]] = {
 }
 _NOT_LEADER = ("just master ", wire.LEADER_DECIDES, wire.FENCED_PREFIX)
 _BUSY = (wire.OVERLOADED, "too many connections")
-_LATER = (wire.NOT_IN_SYNC, wire.DISK_FULL, wire.STOPPING)
+_LATER = (wire.NOT_IN_SYNC, wire.LEASE_OVER, wire.DISK_FULL, wire.STOPPING)
 _MEANINGS = {
     wire.EVENT_ID_BEYOND: "no message of this topic has that event id",
     wire.DONT_SUPPORT_ACTION: "this queue does not know the command (an old server, or not the leader)",
@@ -59,6 +59,8 @@ def error_of(text: str, about: str = "") -> PixiuError:
         return kind(message)
     if text.startswith(_NOT_LEADER):
         return NotLeader(message)
+    if text.endswith(wire.FATE_UNKNOWN):
+        return FateUnknown(message)
     if text.startswith(wire.BEHIND):
         return Conflict(f"{message}; pass unless_after, an event id that your own records reach")
     if text.endswith(wire.SUBSCRIBER_EXIST_SUFFIX):

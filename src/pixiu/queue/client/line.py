@@ -78,6 +78,12 @@ class Line:
             self._retired.add(connection)
             connection.retire()
 
+    def abandon(self, address: Address) -> None:
+        """Wait no longer for what this server owes."""
+        for connection in (self._connection, *self._retired):
+            if connection is not None and connection.address == address:
+                connection.break_off(ConnectionError("another server leads now"))
+
     def _go_on(self) -> None:
         """Send what waits, as far as there is room; connect if there is nothing to send it on."""
         connection = self._connection

