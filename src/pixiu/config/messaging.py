@@ -84,6 +84,9 @@ class InboxSettings(Section):
     ack_timeout_ms: Annotated[int, Bounds(250, 600_000)] = 2_000
     """Pushes without an ack are sent again after this."""
 
+    ledger_ms: Annotated[int, Bounds(0, 10_000)] = 20
+    """What became of entries (pushed, acked) is written this long after it; what a crash takes is delivered again."""
+
     tries_max: Positive = 3
     """A session that acks nothing after this many repeats is kicked; its messages wait."""
 

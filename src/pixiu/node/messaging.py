@@ -113,7 +113,7 @@ class Messaging:
         self.proxy = Proxy(
             stores, queue, clock, settings.messaging,
             when_applied=self.carrier.when_applied, applied=self.carrier.position_of(Lane.INBOXES),
-            creates_users=creates_users, node_id=settings.queue.node_id,
+            creates_users=creates_users, node_id=settings.queue.node_id, holds=self.relay.holds,
         )  # fmt: skip
 
     def _is_burst(self) -> bool:

@@ -72,11 +72,13 @@ class Delivery:
         "_tries",
         "acked_through",
         "fetched_through",
+        "held",
         "items",
         "latest",
         "sent",
         "session",
         "state",
+        "told",
         "turn",
     )
 
@@ -94,6 +96,10 @@ class Delivery:
         """How many of the items are the window: handed over, not acked."""
         self.turn = 0
         """The request that is under way; answers to another are dropped."""
+        self.told = 0
+        """The cursor that the session itself knows of: what it has acked, or came with."""
+        self.held = 0
+        """How far it holds everything: ``told``, and what it has sent itself right behind that. Nobody tells it so."""
         self._skips = 0  # items that need no ack: the session's own, and live ones without NEED_ACK
         self._tail = 0  # the last useq that the session must hold before it takes the next one
         self._cursor = 0  # what a login said it holds, until the first answer
@@ -107,16 +113,18 @@ class Delivery:
 
     # Events: sessions.
 
-    def logged_in(self, session: Session, cursor: int = 0) -> Sequence[Command]:
+    def logged_in(self, session: Session, cursor: int = 0, told: int = 0) -> Sequence[Command]:
         """A session is the newest now. ``cursor``: it holds everything through there; 0 if it does not say.
 
-        An older one's login that comes late changes nothing, nor does a repeat.
+        ``told`` is the cursor as it knows it, if that is lower. An older one's login that comes late changes nothing,
+        nor does a repeat.
         """
         current = self.session
         if current is not None and session.number <= current.number:
             return NOTHING
         self._reset(session)
-        self._cursor = cursor
+        self._cursor = self.held = cursor
+        self.told = told or cursor
         return self._read()
 
     def logged_out(self, session_id: int) -> Sequence[Command]:
@@ -186,6 +194,7 @@ class Delivery:
             return NOTHING
         self._tries = 0
         self._beats = 0
+        self.told = self.held = through
         if through >= items[-1][0]:
             commands = self._ack_rows(items)
             self.items = []
@@ -210,7 +219,7 @@ class Delivery:
             return NOTHING
         entries, floor, latest = page
         if self._cursor > latest:  # a cursor of another inbox, or of before a restore: it says nothing about this one
-            self._cursor = 0
+            self._cursor = self.held = self.told = 0
             return self._read()
         self.latest = max(self.latest, latest)
         commands: list[Command] = []
@@ -301,7 +310,7 @@ class Delivery:
         self.session = session
         self.turn += 1
         self.items = []
-        self.sent = self._skips = self._tail = self._cursor = 0
+        self.sent = self._skips = self._tail = self._cursor = self.told = self.held = 0
         self._tries = self._body_tries = self._beats = 0
         self._pending = ()
         self._must_read = False
@@ -402,7 +411,10 @@ class Delivery:
         session_id = self.session.session_id
         count = 0
         for item in self.items[: self.sent]:
-            if item.needs_ack and item.origin != session_id:
+            if item.origin == session_id:
+                if item.useq == self.held + 1:
+                    self.held = item.useq
+            elif item.needs_ack:
                 break
             count += 1
         if count:

@@ -59,8 +59,12 @@ class Proxy:
         creates_users: bool = False,
         node_id: int = 0,
         in_flight_max: int = IN_FLIGHT_MAX,
+        holds: Callable[[int, int], int] = lambda _session_id, cursor: cursor,
     ) -> None:
-        """``when_applied(event_id, call)`` calls when all lanes are there; ``applied()`` is where the keys' lane is."""
+        """``when_applied(event_id, call)`` calls when all lanes are there; ``applied()`` is where the keys' lane is.
+
+        ``holds`` is the context's.
+        """
         self._stores = stores
         self._log = log
         self._when_applied = when_applied
@@ -71,8 +75,9 @@ class Proxy:
             log, stores.keys, clock, applied=applied, when_applied=when_applied, in_flight_max=in_flight_max
         )
         self.context = Context(
-            stores, clock, settings, creates_users=creates_users, node_id=node_id, own_scheduled=self.schedules.of
-        )
+            stores, clock, settings, creates_users=creates_users, node_id=node_id, own_scheduled=self.schedules.of,
+            holds=holds,
+        )  # fmt: skip
         self.unapplied = 0
         self.actions: dict[str, int] = dict.fromkeys(VERBS, 0)
         self.refused: dict[str, int] = {}
