@@ -50,10 +50,10 @@ class Resuming:
 
     def holds(self, live: LiveSession, cursor: int) -> int:
         """How far a session holds everything that names this cursor."""
-        for told, held in (live.resumed, (live.inbox.delivery.told, live.inbox.delivery.held)):
-            if told == cursor and held > cursor and _is_newest(live):
-                return held
-        return cursor
+        delivery, (told, held) = live.inbox.delivery, live.resumed
+        if _is_newest(live):
+            told, held = delivery.told, delivery.held
+        return held if told == cursor else cursor
 
 
 def _is_newest(live: LiveSession) -> bool:
