@@ -23,6 +23,7 @@ from pixiu.ports.log import MAIN
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.appliers import Appliers, parse
 from pixiu.roles.carrier.arrivals import wakes_of
+from pixiu.roles.carrier.commit_pace import CommitPace
 from pixiu.roles.carrier.dead_letters import DeadLetters
 from pixiu.roles.carrier.metrics import CarrierCounters
 from pixiu.roles.carrier.tasks import TOPICS, Tasks
@@ -127,6 +128,7 @@ class Carrier:
         self._flushes: deque[tuple[int, int]] = deque()
         """The event id of a flush, and when it came."""
         self._commit_timer: Timer | None = None
+        self._pace = CommitPace(settings)
         self._commit_problem = ""
         self._bug = ""
         self._forgot_at = clock.monotonic_us()
@@ -279,7 +281,7 @@ class Carrier:
         if last > after:
             if self.tasks is not None and not self._has_tasks:
                 self.tasks.pass_over(after, last)
-            self._touch()
+            self._touch(last - after)
         return states
 
     def _apply(
@@ -402,14 +404,19 @@ class Carrier:
 
     # Commits.
 
-    def _touch(self) -> None:
+    def _touch(self, events: int = 0) -> None:
         """Something was applied or finished: make it durable soon."""
         if not self._is_running:
             return
-        if getattr(self._stores, "pending_bytes", 0) >= self._settings.commit_bytes:
+        pace = self._pace
+        if pace.is_look_due(events) and self._pending_bytes() >= pace.bound(is_behind=self.is_behind):
             self._commit()
         elif self._commit_timer is None:
             self._commit_timer = self._scheduler.after(self._settings.commit_ms, self._commit)
+
+    def _pending_bytes(self) -> int:
+        """About how much a commit writes; 0 for stores that do not say."""
+        return int(getattr(self._stores, "pending_bytes", 0))
 
     def _commit(self) -> None:
         """Make the stores durable with the positions that they were brought to."""
@@ -426,6 +433,7 @@ class Carrier:
             applied[Lane.TASKS] = self.tasks.finished_through
         if all(self._stores.applied(lane) == position for lane, position in applied.items()):
             return
+        pending_bytes, began_us = self._pending_bytes(), self._clock.monotonic_us()
         try:
             self._forget_left()
             self._stores.commit(applied)
@@ -436,6 +444,7 @@ class Carrier:
         else:
             self._commit_problem = ""
             self.counters.commits += 1
+            self._pace.took(pending_bytes, self._clock.monotonic_us() - began_us)
 
     def _touch_later(self) -> None:
         if self._is_running:

@@ -23,7 +23,7 @@ from pixiu.machines.delivery import (
     SetTimer,
     TimerKind,
 )
-from pixiu.machines.ledger import ROWS_MAX, LedgerRows
+from pixiu.machines.ledger import LedgerRows
 from pixiu.model.errors import Unavailable
 from pixiu.roles.relay.timers import Timers
 
@@ -120,11 +120,9 @@ class Deliveries:
             commands = answer
 
     def flush_soon(self) -> None:
-        """Rows may have been added: write them a little later, or now if they are many."""
+        """Rows may have been added: write them a little later. What a turn does is bounded, so are the rows till then."""
         if self._flush_timer is None:
             self._flush_timer = self._scheduler.after(self._settings.ledger_ms, self.flush)
-        elif self.rows.count >= ROWS_MAX:
-            self.flush()
 
     def flush_in_turn(self) -> None:
         """Someone leaves, and may come back at once: write what they have acked at the end of this turn."""
