@@ -22,6 +22,7 @@ from pixiu.machines.delivery.commands import (
     SetTimer,
     TimerKind,
 )
+from pixiu.machines.delivery.ranges import ranges
 from pixiu.model.inbox import NEED_ACK
 from pixiu.model.pixiu_pb2 import ChatMsgStatus, MsgChat
 
@@ -177,6 +178,8 @@ class Delivery:
         if latest > self.latest:
             self.latest = latest
         if entries and bodies is not None and state is not FETCHING_BODIES and self._continues(entries):
+            if state is IDLE and (commands := self._pass_over(entries, bodies)):
+                return commands
             room = self._settings.window + self._settings.read_limit - len(self.items)
             if self._take(entries if len(entries) <= room else entries[:room], bodies, is_live=True):
                 if state is FETCHING_IDS:
@@ -354,7 +357,7 @@ class Delivery:
         kept = [entry for entry in entries if entry.at > limit]
         if len(kept) < len(entries):
             old = [entry.useq for entry in entries if entry.at <= limit]
-            commands.extend(Expire(first, through) for first, through in _ranges(old))
+            commands.extend(Expire(first, through) for first, through in ranges(old))
         return kept
 
     def _continues(self, entries: Sequence[Entry]) -> bool:
@@ -365,6 +368,24 @@ class Delivery:
             and entries[-1][0] - first + 1 == len(entries)
             and len(self.items) < self._settings.window + self._settings.read_limit
         )
+
+    def _pass_over(self, entries: Sequence[Entry], bodies: Mapping[int, bytes]) -> list[Command]:
+        """If the session has sent all of these itself: others get them, and here they are acked at once."""
+        assert self.session is not None
+        mine, first, through = self.session.session_id, entries[0][0], entries[-1][0]
+        copies: list[Push] = []
+        for useq, message_id, _, _, options, origin in entries:
+            body = bodies.get(message_id)
+            if origin != mine or body is None or len(copies) == self._settings.window:
+                return []
+            copies.append(Push(useq, self._tail, message_id, body, False, options & NEED_ACK != 0, origin))
+        self.acked_through = self.fetched_through = through
+        if first == self.held + 1:
+            self.held = through
+        commands: list[Command] = [PushTo(mine, [], copies), AckInbox(first, through)]
+        if self.latest > through or self._must_read:
+            commands.extend(self._read())
+        return commands
 
     def _take(self, entries: Sequence[Entry], bodies: Mapping[int, bytes], *, is_live: bool) -> int:
         """Queue entries up to the first without a body. Returns how many."""
@@ -427,7 +448,7 @@ class Delivery:
         self.acked_through = through
         if through - first < len(items):
             return [AckInbox(first, through)]
-        return [AckInbox(*row) for row in _ranges([item.useq for item in items])]
+        return [AckInbox(*row) for row in ranges([item.useq for item in items])]
 
     def _drop(self, count: int) -> None:
         if self._skips:
@@ -469,17 +490,6 @@ class Delivery:
 
 def _useq(push: Push) -> int:
     return push[0]
-
-
-def _ranges(useqs: list[int]) -> list[tuple[int, int]]:
-    """Rising numbers as ranges without holes."""
-    ranges: list[tuple[int, int]] = []
-    for useq in useqs:
-        if ranges and ranges[-1][1] == useq - 1:
-            ranges[-1] = (ranges[-1][0], useq)
-        else:
-            ranges.append((useq, useq))
-    return ranges
 
 
 def _tombstone(message_id: int) -> bytes:

@@ -174,7 +174,7 @@ class Carrier:
     @property
     def applied_all(self) -> int:
         """The event id that all lanes have reached."""
-        return min(state.position for state in self._lanes)
+        return min([state.position for state in self._lanes])
 
     @property
     def behind(self) -> int:
@@ -228,7 +228,11 @@ class Carrier:
             self._scheduler.after(self._settings.lane_retry_ms, self._turn)
 
     def _go_on(self) -> None:
-        waiting = [state for state in self._lanes if not state.is_held]
+        lanes = self._lanes
+        waiting = [state for state in lanes if not state.is_held]
+        if len({state.position for state in waiting}) == 1 and len(waiting) == len(lanes):  # good times
+            self._advance(lanes, lanes[0].position, _FAR)
+            waiting = []
         while waiting:
             after = min(state.position for state in waiting)
             together = [state for state in waiting if state.position == after]
@@ -238,7 +242,8 @@ class Carrier:
             waiting = [state for state in waiting if state not in together or (has_joined and state in going)]
         self._deliver()
         self._bug = ""
-        if any(state.position < self._log.committed for state in self._lanes if not state.is_held):
+        committed = self._log.committed
+        if any([state.position < committed for state in lanes if not state.is_held]):
             self._receive()
         else:
             self._yielding_since = None
