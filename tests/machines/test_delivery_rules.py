@@ -8,14 +8,12 @@ import pytest
 
 from pixiu.machines.delivery import (
     AckInbox,
-    CancelTimer,
     Delivery,
     Expire,
     FetchBodies,
     FetchIds,
     PushTo,
     Resend,
-    SetTimer,
     State,
 )
 from pixiu.model.inbox import NEED_OFFLINE, Page
@@ -56,7 +54,8 @@ class TestWhatNeedsNoAck:
         mine = [entry(number, session=FIRST.session_id) for number in range(1, count + 1)]
         commands = delivery.woken(count + 1, mine, bodies_of(mine))
         seen = [useq for command in commands if isinstance(command, PushTo) for useq in useqs(command.others)]
-        acked = [useq for command in commands if isinstance(command, AckInbox) for useq in range(command[0], command[1] + 1)]
+        rows = [command for command in commands if isinstance(command, AckInbox)]
+        acked = [useq for first, through in rows for useq in range(first, through + 1)]
         assert seen == acked == list(range(1, len(seen) + 1))
         assert delivery.acked_through == delivery.held == len(seen)
         assert delivery.state is State.FETCHING_IDS, "the inbox has one more than we were given"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pixiu.config import JournalSettings, MessagingSettings
-from tests.roles.gateway.world import Client, World, eventually, on_the_loop_that_serves, say, world_at
+from tests.roles.gateway.world import Client, World, eventually, on_the_loop_that_serves, say, waiting, world_at
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,8 +91,7 @@ class TestResuming:
             for number in range(count):
                 await client.ask("send", to="alice", text=f"own {number}")
             bob = world.sessions("bob")[0]
-            inboxes = world.node.host.stores.inboxes
-            await eventually(lambda: inboxes.state(bob.user, "web").waiting == 0)
+            await eventually(lambda: waiting(world, bob.user) == 0)
             await client.leave()
             again = await world.connect("bob.web.one", cursor=cursor)
             answer = await again.ask("sync", cursor=cursor)

@@ -40,7 +40,7 @@ class CommitPace:
         return True
 
     def bound(self, *, is_behind: bool) -> int:
-        """What may wait. Whoever has a lot to catch up with has nobody waiting for the loop, and commits more at once."""
+        """What may wait. Who has a lot to catch up with has nobody waiting for the loop, and commits more at once."""
         return self._bytes_max if is_behind else self.bytes
 
     def took(self, pending_bytes: int, microseconds: int) -> None:

@@ -243,7 +243,7 @@ class Carrier:
         self._deliver()
         self._bug = ""
         committed = self._log.committed
-        if any([state.position < committed for state in lanes if not state.is_held]):
+        if any(state.position < committed for state in lanes if not state.is_held):
             self._receive()
         else:
             self._yielding_since = None

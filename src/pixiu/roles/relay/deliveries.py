@@ -120,7 +120,7 @@ class Deliveries:
             commands = answer
 
     def flush_soon(self) -> None:
-        """Rows may have been added: write them a little later. What a turn does is bounded, so are the rows till then."""
+        """Rows may have been added: write them soon. What happens in that time is bounded, and so are they."""
         if self._flush_timer is None:
             self._flush_timer = self._scheduler.after(self._settings.ledger_ms, self.flush)
 
