@@ -117,7 +117,8 @@ class MessagingHost:
         """Take a cut now, then replay the log up to it, a batch at a time, between other work."""
         carrier = self.messaging.carrier
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(0)  # what clients have just acked is on its way to the log
+        await asyncio.sleep(0)  # what clients have just acked is on its way to the relay
+        self.messaging.relay.write_rows()
         written: asyncio.Future[None] = loop.create_future()
         self._engine.writer.when_flushed(lambda: written.set_result(None))
         await written
