@@ -8,14 +8,12 @@ import pytest
 
 from pixiu.machines.delivery import (
     AckInbox,
-    CancelTimer,
     Delivery,
     Expire,
     FetchBodies,
     FetchIds,
     PushTo,
     Resend,
-    SetTimer,
     State,
 )
 from pixiu.model.inbox import NEED_OFFLINE, Page
@@ -42,12 +40,27 @@ class TestWhatNeedsNoAck:
     def test_what_the_session_sent_itself_is_not_pushed_back_and_counts_as_acked(self) -> None:
         delivery = online()
         commands = wake(delivery, [entry(1, session=FIRST.session_id)])
-        assert [type(command) for command in commands] == [SetTimer, PushTo, AckInbox, CancelTimer]
+        assert [type(command) for command in commands] == [PushTo, AckInbox]
         assert pushed(commands) == []
-        assert isinstance(commands[1], PushTo)
-        assert useqs(commands[1].others) == [1]  # other sessions of the platform see it
+        assert isinstance(commands[0], PushTo)
+        assert useqs(commands[0].others) == [1]  # other sessions of the platform see it
         assert delivery.acked_through == 1
         assert delivery.state is State.IDLE
+        delivery.check()
+
+    @pytest.mark.parametrize("count", [1, 3, 4, 9])
+    def test_any_number_of_own_sends_is_acked_and_the_inbox_is_read_if_there_is_more(self, count: int) -> None:
+        delivery = online()
+        mine = [entry(number, session=FIRST.session_id) for number in range(1, count + 1)]
+        commands = delivery.woken(count + 1, mine, bodies_of(mine))
+        seen = [useq for command in commands if isinstance(command, PushTo) for useq in useqs(command.others)]
+        rows = [command for command in commands if isinstance(command, AckInbox)]
+        acked = [useq for first, through in rows for useq in range(first, through + 1)]
+        assert seen == acked == list(range(1, len(seen) + 1))
+        assert delivery.acked_through == delivery.held == len(seen)
+        assert delivery.state is State.FETCHING_IDS, "the inbox has one more than we were given"
+        assert (len(seen) == count) or count > 6
+        delivery.check()
 
     def test_it_is_acked_with_what_precedes_it(self) -> None:
         delivery = online()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pixiu.config import JournalSettings, MessagingSettings
-from tests.roles.gateway.world import Client, World, eventually, on_the_loop_that_serves, say, world_at
+from tests.roles.gateway.world import Client, World, eventually, on_the_loop_that_serves, say, waiting, world_at
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,6 +75,31 @@ async def everything(client: Client, **where: object) -> list[str]:
         if not page["has_more"]:
             return [message["text"] for message in reversed(found) if message.get("text")]
         before = {"before": page["min"]}
+
+
+@on_the_loop_that_serves
+class TestResuming:
+    @pytest.mark.feature("B15", "P06")
+    @pytest.mark.parametrize("count", [1, 5])
+    async def test_what_a_client_sent_itself_is_no_gap_when_it_comes_back(self, tmp_path: Path, count: int) -> None:
+        """By cursor alone: its own sends lie behind it, and count as acked."""
+        async with world_at(tmp_path) as world:
+            client = await world.connect("bob.web.one")
+            await say(world, 1)
+            await client.until(lambda: client.texts)
+            cursor = client.pushed("message")[-1]["cursor"]
+            for number in range(count):
+                await client.ask("send", to="alice", text=f"own {number}")
+            bob = world.sessions("bob")[0]
+            await eventually(lambda: waiting(world, bob.user) == 0)
+            await client.leave()
+            again = await world.connect("bob.web.one", cursor=cursor)
+            answer = await again.ask("sync", cursor=cursor)
+            assert (answer["gaps"], answer["messages"]) == ([], [])
+            assert int(answer["cursor"]) == int(cursor) + count
+            said = await say(world, 1, first=1)
+            await again.until(lambda: again.texts)
+            assert (again.pushed("gap"), again.texts) == ([], said)
 
 
 @on_the_loop_that_serves

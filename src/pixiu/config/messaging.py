@@ -87,6 +87,9 @@ class InboxSettings(Section):
     ack_timeout_ms: Annotated[int, Bounds(250, 600_000)] = 2_000
     """Pushes without an ack are sent again after this."""
 
+    ledger_ms: Annotated[int, Bounds(0, 10_000)] = 20
+    """What became of entries (pushed, acked) is written this long after it; what a crash takes is delivered again."""
+
     tries_max: Positive = 3
     """A session that acks nothing after this many repeats is kicked; its messages wait."""
 
@@ -102,11 +105,11 @@ class CarrierSettings(Section):
     batch_count: Annotated[int, Bounds(1, 65536)] = 512
     """Records applied before others get their turn."""
 
-    commit_ms: Milliseconds = 50
-    """What was applied becomes durable in the stores this often; the log has it already."""
+    commit_ms: Milliseconds = 250
+    """What was applied becomes durable in the stores after this at most; the log has it already."""
 
     commit_bytes: Annotated[int, Bounds(65536)] = 8 * 2**20
-    """Or as soon as this much has been applied."""
+    """Or as soon as this much has been applied, or as much as is committed in 10 ms."""
 
     yield_ms: Annotated[int, Bounds(0, 60_000)] = 1_000
     """While sends keep the writer busy they go before the carrier, for at most this long; then both take turns."""

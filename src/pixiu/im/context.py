@@ -72,6 +72,8 @@ class Context:
     node_id: int = 0
     own_scheduled: Callable[[int], list[Scheduled]] = lambda _user: []
     """What a user has scheduled that is not due yet, by due time."""
+    holds: Callable[[int, int], int] = lambda _session_id, cursor: cursor
+    """How far a session holds everything that says this cursor: what it has sent itself counts, too."""
     counts: Counts = field(default_factory=Counts)
     joining: Joining = field(default_factory=Joining)
     directory: Directory = field(init=False)

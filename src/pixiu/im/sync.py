@@ -135,7 +135,7 @@ def _from_inbox(context: Context, actor: Actor, params: Params, name: str) -> An
     floor, latest = (state.floor, state.latest) if state is not None else (0, 0)
     if cursor is not None and cursor > latest:
         raise RequestError(f"{name} {cursor} is not of this inbox: its newest is {latest}")
-    after = floor if cursor is None else cursor
+    after = floor if cursor is None else context.holds(actor.session_id, cursor)
     entries = inboxes.after(actor.user, actor.platform, after, limit + 1).entries
     bodies = context.stores.bodies.get([entry.message_id for entry in entries[:limit]])
     messages = [

@@ -125,7 +125,8 @@ class MessagingHost:
 
     async def written(self) -> None:
         """Wait until what clients have just acked is in the log."""
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # on its way to the relay
+        self.messaging.relay.write_rows()
         flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._engine.writer.when_flushed(lambda: flushed.set_result(None))
         await flushed

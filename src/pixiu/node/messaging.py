@@ -124,6 +124,7 @@ class Messaging:
             stores, queue, clock, settings.messaging,
             when_applied=self.carrier.when_applied, applied=self.carrier.position_of(Lane.INBOXES),
             creates_users=creates_users, node_id=settings.queue.node_id, searches=searches, traces=traces,
+            holds=self.relay.holds,
         )  # fmt: skip
 
     def _is_burst(self) -> bool:

@@ -134,8 +134,10 @@ def test_much_that_was_applied_is_made_durable_at_once() -> None:
     people(world)
     assert world.carrier.counters.commits == 0
     world.stores.pending_bytes = 65536  # type: ignore[attr-defined]
-    world.write(send(ANNA, BERT))
-    assert world.stores.applied(Lane.INBOXES) == world.log.committed
+    for _ in range(32):  # it is not looked at behind each of them
+        world.write(send(ANNA, BERT))
+    assert world.carrier.counters.commits == 1
+    assert world.stores.applied(Lane.INBOXES) >= world.log.committed - 32
 
 
 def test_a_commit_that_fails_is_a_problem_until_it_succeeds() -> None:

@@ -193,7 +193,7 @@ class World:
         self.clock = SimulatedClock()
         self.scheduler = SimulatedScheduler(self.clock, random.Random(1), slow_us=0, pause_chance=0)
         self.log = MemoryLog(self.clock, self.scheduler)
-        self.settings = settings or CarrierSettings()
+        self.settings = settings or CarrierSettings(commit_ms=50)
         self.limits = limits or Limits()
         self.stores: Stores = CommittedStores()
         self.wakes: list[Wake] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pixiu.backends.memory.bodies import MemoryBodies
@@ -88,12 +89,13 @@ class Scene:
         self,
         settings: InboxSettings | None = None,
         *,
+        ledger_after_ms: int = 0,
         ledger_ms: float = 1,
         make_delivery: Callable[[InboxSettings], Delivery] = Delivery,
         resync_share: float = 0.25,
         sessions: MemorySessions | None = None,
     ) -> None:
-        self.settings = settings or InboxSettings()
+        self.settings = replace(settings or InboxSettings(), ledger_ms=ledger_after_ms)
         self.clock = SimulatedClock()
         self.scheduler = SimulatedScheduler(self.clock, random.Random(1), slow_us=0, pause_chance=0)
         self.inboxes = MemoryInboxes()

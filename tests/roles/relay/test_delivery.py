@@ -319,16 +319,30 @@ def test_the_sweep_notes_what_has_expired_page_by_page() -> None:
     assert len(scene.ledgers) == written  # nothing is told twice
 
 
-def test_rows_of_one_turn_are_one_record() -> None:
-    scene = Scene()
+def test_rows_of_a_little_while_are_one_record() -> None:
+    scene = Scene(ledger_after_ms=20)
     clients = [scene.connect(user) for user in range(1, 21)]
     scene.run()
     scene.relay.wake([scene.store(user) for user in range(1, 21)])
+    scene.run(10)
     scene.relay.wake([scene.store(user) for user in range(1, 21)])
-    scene.scheduler.run_ready()
+    assert scene.ledgers == []
+    scene.run(15)
     assert len(scene.ledgers) == 1
-    assert len(scene.rows("handed")) == 20
+    assert (len(scene.rows("handed")), len(scene.rows("acked"))) == (20, 20)
     assert all(client.useqs == [1, 2] for client in clients)
+
+
+def test_whoever_leaves_has_what_they_acked_written_at_once() -> None:
+    scene = Scene(ledger_after_ms=10_000)
+    client = scene.connect(1)
+    scene.run()
+    scene.say(1)
+    scene.run()
+    assert scene.rows("acked") == []
+    scene.relay.disconnect(client.session_id)
+    scene.run()
+    assert scene.rows("acked") == [(1, "web", 1, 1)]
 
 
 def interleave(seed: int, scene: Scene, user: int, *, looks_first: bool = False) -> Client:

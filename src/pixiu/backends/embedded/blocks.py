@@ -38,6 +38,9 @@ class Blocks:
 
     def encode(self, prefix: bytes, entries: Sequence[Entry], rows: Rows) -> None:
         """Rows for entries that rise, and lie above all that is there."""
+        if len(entries) == 1:
+            rows.append((prefix + number.pack(entries[0][0]), self._pack(*entries[0])))
+            return
         for at in range(0, len(entries), BLOCK_MAX):
             block = entries[at : at + BLOCK_MAX]
             rows.append((prefix + number.pack(block[0][0]), b"".join(starmap(self._pack, block))))

@@ -22,6 +22,7 @@ from pixiu.backends.embedded.layout import (
     TIMELINE,
     key1,
     key2,
+    key3,
     number,
     range1,
 )
@@ -249,7 +250,17 @@ class EmbeddedTimelines:
         talks: Rows = []
         marks: Rows = []
         for user in sorted(changed):
-            rows = sorted(changed[user].values())
+            new = changed[user]
+            if len(new) == 1:  # most users, most of the time
+                ((message_id, peer, is_incoming, *mark),) = new.values()
+                encoded.append((key2(PRIVATE, user, message_id), _private.pack(message_id, peer, is_incoming)))
+                talks.append((key3(TALK, user, peer, message_id), _talk.pack(message_id, is_incoming)))
+                if any(mark):
+                    marks.append((key2(MARK, user, message_id), _mark.pack(*mark)))
+                if message_id > self._high:
+                    self._high = message_id
+                continue
+            rows = sorted(new.values())
             self._high = max(self._high, rows[-1][0])
             entries: list[tuple[int, int, bool]] = []
             by_peer: dict[int, list[tuple[int, bool]]] = {}

@@ -22,6 +22,7 @@ from pixiu.machines.delivery.commands import (
     SetTimer,
     TimerKind,
 )
+from pixiu.machines.delivery.ranges import ranges
 from pixiu.model.inbox import NEED_ACK
 from pixiu.model.pixiu_pb2 import ChatMsgStatus, MsgChat
 
@@ -72,11 +73,13 @@ class Delivery:
         "_tries",
         "acked_through",
         "fetched_through",
+        "held",
         "items",
         "latest",
         "sent",
         "session",
         "state",
+        "told",
         "turn",
     )
 
@@ -94,6 +97,10 @@ class Delivery:
         """How many of the items are the window: handed over, not acked."""
         self.turn = 0
         """The request that is under way; answers to another are dropped."""
+        self.told = 0
+        """The cursor that the session itself knows of: what it has acked, or came with."""
+        self.held = 0
+        """How far it holds everything: ``told``, and what it has sent itself right behind that. Nobody tells it so."""
         self._skips = 0  # items that need no ack: the session's own, and live ones without NEED_ACK
         self._tail = 0  # the last useq that the session must hold before it takes the next one
         self._cursor = 0  # what a login said it holds, until the first answer
@@ -107,16 +114,18 @@ class Delivery:
 
     # Events: sessions.
 
-    def logged_in(self, session: Session, cursor: int = 0) -> Sequence[Command]:
+    def logged_in(self, session: Session, cursor: int = 0, told: int = 0) -> Sequence[Command]:
         """A session is the newest now. ``cursor``: it holds everything through there; 0 if it does not say.
 
-        An older one's login that comes late changes nothing, nor does a repeat.
+        ``told`` is the cursor as it knows it, if that is lower. An older one's login that comes late changes nothing,
+        nor does a repeat.
         """
         current = self.session
         if current is not None and session.number <= current.number:
             return NOTHING
         self._reset(session)
-        self._cursor = cursor
+        self._cursor = self.held = cursor
+        self.told = told or cursor
         return self._read()
 
     def logged_out(self, session_id: int) -> Sequence[Command]:
@@ -169,6 +178,8 @@ class Delivery:
         if latest > self.latest:
             self.latest = latest
         if entries and bodies is not None and state is not FETCHING_BODIES and self._continues(entries):
+            if state is IDLE and (commands := self._pass_over(entries, bodies)):
+                return commands
             room = self._settings.window + self._settings.read_limit - len(self.items)
             if self._take(entries if len(entries) <= room else entries[:room], bodies, is_live=True):
                 if state is FETCHING_IDS:
@@ -186,6 +197,7 @@ class Delivery:
             return NOTHING
         self._tries = 0
         self._beats = 0
+        self.told = self.held = through
         if through >= items[-1][0]:
             commands = self._ack_rows(items)
             self.items = []
@@ -210,7 +222,7 @@ class Delivery:
             return NOTHING
         entries, floor, latest = page
         if self._cursor > latest:  # a cursor of another inbox, or of before a restore: it says nothing about this one
-            self._cursor = 0
+            self._cursor = self.held = self.told = 0
             return self._read()
         self.latest = max(self.latest, latest)
         commands: list[Command] = []
@@ -301,7 +313,7 @@ class Delivery:
         self.session = session
         self.turn += 1
         self.items = []
-        self.sent = self._skips = self._tail = self._cursor = 0
+        self.sent = self._skips = self._tail = self._cursor = self.told = self.held = 0
         self._tries = self._body_tries = self._beats = 0
         self._pending = ()
         self._must_read = False
@@ -345,7 +357,7 @@ class Delivery:
         kept = [entry for entry in entries if entry.at > limit]
         if len(kept) < len(entries):
             old = [entry.useq for entry in entries if entry.at <= limit]
-            commands.extend(Expire(first, through) for first, through in _ranges(old))
+            commands.extend(Expire(first, through) for first, through in ranges(old))
         return kept
 
     def _continues(self, entries: Sequence[Entry]) -> bool:
@@ -356,6 +368,24 @@ class Delivery:
             and entries[-1][0] - first + 1 == len(entries)
             and len(self.items) < self._settings.window + self._settings.read_limit
         )
+
+    def _pass_over(self, entries: Sequence[Entry], bodies: Mapping[int, bytes]) -> list[Command]:
+        """If the session has sent all of these itself: others get them, and here they are acked at once."""
+        assert self.session is not None
+        mine, first, through = self.session.session_id, entries[0][0], entries[-1][0]
+        copies: list[Push] = []
+        for useq, message_id, _, _, options, origin in entries:
+            body = bodies.get(message_id)
+            if origin != mine or body is None or len(copies) == self._settings.window:
+                return []
+            copies.append(Push(useq, self._tail, message_id, body, False, options & NEED_ACK != 0, origin))
+        self.acked_through = self.fetched_through = through
+        if first == self.held + 1:
+            self.held = through
+        commands: list[Command] = [PushTo(mine, [], copies), AckInbox(first, through)]
+        if self.latest > through or self._must_read:
+            commands.extend(self._read())
+        return commands
 
     def _take(self, entries: Sequence[Entry], bodies: Mapping[int, bytes], *, is_live: bool) -> int:
         """Queue entries up to the first without a body. Returns how many."""
@@ -402,7 +432,10 @@ class Delivery:
         session_id = self.session.session_id
         count = 0
         for item in self.items[: self.sent]:
-            if item.needs_ack and item.origin != session_id:
+            if item.origin == session_id:
+                if item.useq == self.held + 1:
+                    self.held = item.useq
+            elif item.needs_ack:
                 break
             count += 1
         if count:
@@ -415,7 +448,7 @@ class Delivery:
         self.acked_through = through
         if through - first < len(items):
             return [AckInbox(first, through)]
-        return [AckInbox(*row) for row in _ranges([item.useq for item in items])]
+        return [AckInbox(*row) for row in ranges([item.useq for item in items])]
 
     def _drop(self, count: int) -> None:
         if self._skips:
@@ -457,17 +490,6 @@ class Delivery:
 
 def _useq(push: Push) -> int:
     return push[0]
-
-
-def _ranges(useqs: list[int]) -> list[tuple[int, int]]:
-    """Rising numbers as ranges without holes."""
-    ranges: list[tuple[int, int]] = []
-    for useq in useqs:
-        if ranges and ranges[-1][1] == useq - 1:
-            ranges[-1] = (ranges[-1][0], useq)
-        else:
-            ranges.append((useq, useq))
-    return ranges
 
 
 def _tombstone(message_id: int) -> bytes:

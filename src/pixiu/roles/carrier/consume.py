@@ -24,6 +24,7 @@ from pixiu.ports.log import MAIN
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.appliers import Appliers, parse
 from pixiu.roles.carrier.arrivals import wakes_of
+from pixiu.roles.carrier.commit_pace import CommitPace
 from pixiu.roles.carrier.dead_letters import DeadLetters
 from pixiu.roles.carrier.metrics import CarrierCounters
 from pixiu.roles.carrier.tasks import TOPICS, Tasks
@@ -134,6 +135,7 @@ class Carrier:
         self._numbered = self._traced = 0
         """The newest event with a message_id that a lane has seen; the newest flush that a row was written for."""
         self._commit_timer: Timer | None = None
+        self._pace = CommitPace(settings)
         self._commit_problem = ""
         self._bug = ""
         self._forgot_at = clock.monotonic_us()
@@ -181,7 +183,7 @@ class Carrier:
     @property
     def applied_all(self) -> int:
         """The event id that all lanes have reached."""
-        return min(state.position for state in self._lanes)
+        return min([state.position for state in self._lanes])
 
     @property
     def behind(self) -> int:
@@ -235,7 +237,11 @@ class Carrier:
             self._scheduler.after(self._settings.lane_retry_ms, self._turn)
 
     def _go_on(self) -> None:
-        waiting = [state for state in self._lanes if not state.is_held]
+        lanes = self._lanes
+        waiting = [state for state in lanes if not state.is_held]
+        if len({state.position for state in waiting}) == 1 and len(waiting) == len(lanes):  # good times
+            self._advance(lanes, lanes[0].position, _FAR)
+            waiting = []
         while waiting:
             after = min(state.position for state in waiting)
             together = [state for state in waiting if state.position == after]
@@ -245,7 +251,8 @@ class Carrier:
             waiting = [state for state in waiting if state not in together or (has_joined and state in going)]
         self._deliver()
         self._bug = ""
-        if any(state.position < self._log.committed for state in self._lanes if not state.is_held):
+        committed = self._log.committed
+        if any(state.position < committed for state in lanes if not state.is_held):
             self._receive()
         else:
             self._yielding_since = None
@@ -290,7 +297,7 @@ class Carrier:
         if last > after:
             if self.tasks is not None and not self._has_tasks:
                 self.tasks.pass_over(after, last)
-            self._touch()
+            self._touch(last - after)
         return states
 
     def _apply(
@@ -423,14 +430,19 @@ class Carrier:
 
     # Commits.
 
-    def _touch(self) -> None:
+    def _touch(self, events: int = 0) -> None:
         """Something was applied or finished: make it durable soon."""
         if not self._is_running:
             return
-        if getattr(self._stores, "pending_bytes", 0) >= self._settings.commit_bytes:
+        pace = self._pace
+        if pace.is_look_due(events) and self._pending_bytes() >= pace.bound(is_behind=self.is_behind):
             self._commit()
         elif self._commit_timer is None:
             self._commit_timer = self._scheduler.after(self._settings.commit_ms, self._commit)
+
+    def _pending_bytes(self) -> int:
+        """About how much a commit writes; 0 for stores that do not say."""
+        return int(getattr(self._stores, "pending_bytes", 0))
 
     def _commit(self) -> None:
         """Make the stores durable with the positions that they were brought to."""
@@ -447,6 +459,7 @@ class Carrier:
             applied[Lane.TASKS] = self.tasks.finished_through
         if all(self._stores.applied(lane) == position for lane, position in applied.items()):
             return
+        pending_bytes, began_us = self._pending_bytes(), self._clock.monotonic_us()
         try:
             self._forget_left()
             self._stores.commit(applied)
@@ -457,6 +470,7 @@ class Carrier:
         else:
             self._commit_problem = ""
             self.counters.commits += 1
+            self._pace.took(pending_bytes, self._clock.monotonic_us() - began_us)
 
     def _touch_later(self) -> None:
         if self._is_running:

@@ -76,8 +76,12 @@ class Proxy:
         in_flight_max: int = IN_FLIGHT_MAX,
         searches: Searches | None = None,
         traces: TraceRows | None = None,
+        holds: Callable[[int, int], int] = lambda _session_id, cursor: cursor,
     ) -> None:
-        """``when_applied(event_id, call)`` calls when all lanes are there; ``applied()`` is where the keys' lane is."""
+        """``when_applied(event_id, call)`` calls when all lanes are there; ``applied()`` is where the keys' lane is.
+
+        ``holds`` is the context's.
+        """
         self._stores = stores
         self._log = log
         self._when_applied = when_applied
@@ -90,8 +94,9 @@ class Proxy:
             traces=traces, link=str(node_id),
         )  # fmt: skip
         self.context = Context(
-            stores, clock, settings, creates_users=creates_users, node_id=node_id, own_scheduled=self.schedules.of
-        )
+            stores, clock, settings, creates_users=creates_users, node_id=node_id, own_scheduled=self.schedules.of,
+            holds=holds,
+        )  # fmt: skip
         self.unapplied = 0
         self.actions: dict[str, int] = dict.fromkeys(VERBS, 0)
         self.refused: dict[str, int] = {}

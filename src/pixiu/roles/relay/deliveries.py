@@ -1,7 +1,7 @@
 """Perform what the delivery machines say: read stores, push to sinks, set timers, write ledger rows.
 
 Stores are asked here and now. One that is down gives no answer, and the machine asks again when its timer fires. What
-is noted in a turn goes to the log as one record at its end.
+is noted within ``inbox.ledger_ms`` goes to the log as one record: nobody waits for it, and rows that adjoin are one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pixiu.ports.bodies import Bodies
     from pixiu.ports.clock import Clock
     from pixiu.ports.inboxes import Inboxes
-    from pixiu.ports.scheduler import Scheduler
+    from pixiu.ports.scheduler import Scheduler, Timer
     from pixiu.roles.relay.live import LiveInbox, LiveSession
     from pixiu.roles.relay.metrics import RelayCounters
 
@@ -78,6 +78,7 @@ class Deliveries:
         self._write_ledger = write_ledger
         self._kick = kick
         self._timers = Timers(clock, scheduler, self._timed_out)
+        self._flush_timer: Timer | None = None
         self._is_flush_near = False
         self._others_max = settings.window + settings.read_limit
 
@@ -121,23 +122,28 @@ class Deliveries:
             commands = answer
 
     def flush_soon(self) -> None:
-        """Rows may have been added: write them at the end of this turn. A turn's work is bounded, so are its rows."""
-        if not self._is_flush_near:
+        """Rows may have been added: write them soon. What happens in that time is bounded, and so are they."""
+        if self._flush_timer is None:
+            self._flush_timer = self._scheduler.after(self._settings.ledger_ms, self.flush)
+
+    def flush_in_turn(self) -> None:
+        """Someone leaves, and may come back at once: write what they have acked at the end of this turn."""
+        if self._flush_timer is not None and not self._is_flush_near:
             self._is_flush_near = True
-            self._scheduler.soon(self._flush_in_turn)
+            self._scheduler.soon(self.flush)
 
     def flush(self) -> None:
         """Write all rows to the log."""
+        self._is_flush_near = False
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
         for record in self.rows.take(self._clock.now_ms()):
             self._write_ledger(record)
 
     def close(self) -> None:
         """No timer fires any more, and no row is left behind."""
         self._timers.close()
-        self.flush()
-
-    def _flush_in_turn(self) -> None:
-        self._is_flush_near = False
         self.flush()
 
     # Stores.

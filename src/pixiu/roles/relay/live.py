@@ -17,7 +17,9 @@ __all__ = ["LiveInbox", "LiveSession"]
 class LiveSession:
     """A session, and where its pushes go."""
 
-    __slots__ = ("inbox", "is_lagging", "is_loaded", "previous", "session", "since", "sink", "through", "unacked")
+    __slots__ = (
+        "inbox", "is_lagging", "is_loaded", "previous", "resumed", "session", "since", "sink", "through", "unacked",
+    )  # fmt: skip
 
     def __init__(self, session: Session, sink: Sink, inbox: LiveInbox, since: int = 0) -> None:
         self.session = session
@@ -33,6 +35,8 @@ class LiveSession:
         """Pushes on their way to it. Not counted for the newest session, whose machine knows."""
         self.is_loaded = False
         """A delivery has begun since it logged in. Before that it gets no copies: they would hide its backlog."""
+        self.resumed = (0, 0)
+        """The cursor that it came with, and what it holds by that: more, if it has sent something just before."""
         self.is_lagging = False
         """Not the newest session, and too far behind: it gets no pushes until it has acked what it has."""
 

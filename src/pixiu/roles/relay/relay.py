@@ -23,6 +23,7 @@ from pixiu.roles.relay.leaving import Leaving
 from pixiu.roles.relay.live import LiveInbox, LiveSession
 from pixiu.roles.relay.metrics import RelayCounters
 from pixiu.roles.relay.policy import SessionPolicy
+from pixiu.roles.relay.resuming import Resuming
 from pixiu.roles.relay.sweep import Sweep
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class Relay:
         self.is_present = self._users.__contains__
         """Is any session of this user here? Asked for every entry: the dictionary's own method."""
         self._live: dict[int, LiveSession] = {}
+        self._resuming = Resuming()
         self._deliveries = Deliveries(
             inboxes=inboxes,
             bodies=bodies,
@@ -195,6 +197,7 @@ class Relay:
         self._sessions.add(session)
         inbox = self._find(user, platform) or self._open(user, platform)
         live = LiveSession(session, sink, inbox, first_id_of(self._clock.now_ms()))
+        live.resumed = self._resuming.came(inbox, device, cursor)
         inbox.sessions.insert(0, live)
         self._live[session.session_id] = live
         self.counters.logins += 1
@@ -202,7 +205,7 @@ class Relay:
         self._trace(session, is_open=True)
         for old in self._policy.excess(present, platform, device):
             self.kick(user, old.session_id, "new_session")
-        self._scheduler.soon(lambda: self._load(live, cursor))
+        self._scheduler.soon(lambda: self._load(live))
         return session
 
     def disconnect(self, session_id: int) -> bool:
@@ -289,6 +292,11 @@ class Relay:
             self._deliveries.flush_soon()
         return True
 
+    def holds(self, session_id: int, cursor: int) -> int:
+        """How far a session holds everything that names this cursor: there, and what it has sent right behind it."""
+        live = self._live.get(session_id)
+        return cursor if live is None else self._resuming.holds(live, cursor)
+
     def flush(self, user: int, platform: str) -> bool:
         """Read an inbox again, in case something was missed. False if nobody is there for it."""
         inbox = self._find(user, platform)
@@ -296,6 +304,10 @@ class Relay:
             return False
         self._perform(inbox, inbox.delivery.doubted())
         return True
+
+    def write_rows(self) -> None:
+        """Write what is known of entries to the log, now: someone wants to count."""
+        self._deliveries.flush()
 
     def tell(self, user: int, event: Mapping[str, object]) -> int:
         """Something live and not stored, for all sessions of a user. Returns how many there are."""
@@ -368,17 +380,18 @@ class Relay:
             self._deliveries.perform(inbox, commands)
             self._deliveries.flush_soon()
 
-    def _load(self, live: LiveSession, cursor: int) -> None:
+    def _load(self, live: LiveSession) -> None:
         """Begin the delivery of a login, unless it is gone or an even newer one has come."""
         if live.inbox.sessions and live.inbox.sessions[0] is live:
-            self._begin(live.inbox, cursor)
+            told, held = live.resumed
+            self._begin(live.inbox, held, told)
 
-    def _begin(self, inbox: LiveInbox, cursor: int = 0) -> None:
+    def _begin(self, inbox: LiveInbox, cursor: int = 0, told: int = 0) -> None:
         """Deliver to the newest session. It begins with all that is not acked, so that others may have copies of it."""
         inbox.timed_push = inbox.timed_ack = 0
         for live in inbox.sessions:
             live.is_loaded = True
-        self._perform(inbox, inbox.delivery.logged_in(inbox.sessions[0].session, cursor))
+        self._perform(inbox, inbox.delivery.logged_in(inbox.sessions[0].session, cursor, told))
 
     def _forget(self, live: LiveSession) -> None:
         """A session is gone. The next newest of its platform takes over."""
@@ -389,11 +402,13 @@ class Relay:
 
     def _take_out(self, live: LiveSession) -> None:
         session_id, inbox = live.session.session_id, live.inbox
+        self._resuming.leaves(live)
         del self._live[session_id]
         self._trace(live.session, is_open=False)
         inbox.sessions.remove(live)
         self.counters.sessions -= 1
         self._perform(inbox, inbox.delivery.logged_out(session_id))
+        self._deliveries.flush_in_turn()
 
     def _trace(self, session: Session, *, is_open: bool) -> None:
         if self._traces is not None:
