@@ -109,12 +109,26 @@ def _push(operation: Operation) -> Schema:
     return shown | _body(operation.params) | {"description": "For admins. gomsg's PushRequest, by its field names."}
 
 
+def _for_admins(name: str, summary: str, result: Schema, **more: object) -> Schema:
+    return _operation(name, summary, _answers(result), for_admins=True) | more
+
+
+def _pipeline_paths() -> Schema:
+    """The pipeline beside a node."""
+    cut = _for_admins("cut", "What waits in the stores, one JSON value per line; for the pipeline.", {})
+    state = _for_admins("pipeline", "What the pipeline beside this node does.", ref("Pipeline"))
+    said = _for_admins("pipeline_report", "Usage, latency, heat and audit, from the tables.", {"type": "object"})
+    return {
+        "/v1/admin/cut": {"get": _lines(cut)},
+        "/v1/admin/pipeline": {"get": state},
+        "/v1/admin/pipeline/report": {"get": said},
+    }
+
+
 def _admin_paths() -> Schema:
     """Looking after a node. All of it is for admins."""
 
-    def admin(name: str, summary: str, result: Schema, **more: object) -> Schema:
-        return _operation(name, summary, _answers(result), for_admins=True) | more
-
+    admin = _for_admins
     whole = {"type": "integer", "minimum": 0}
     user = _in_query("user")
     some = [_in_query("after", GIVEN_ID), _in_query("limit", {"type": "integer", "minimum": 1, "maximum": 1000})]
@@ -174,15 +188,7 @@ def _admin_paths() -> Schema:
         "/v1/admin/explain": {
             "get": admin("explain", "One message's way, hop by hop.", ref("Waterfall"), parameters=[one])
         },
-        "/v1/admin/cut": {
-            "get": _lines(admin("cut", "What waits in the stores, one JSON value per line; for the pipeline.", {}))
-        },
-        "/v1/admin/pipeline": {
-            "get": admin("pipeline", "What the pipeline beside this node does.", ref("Pipeline"))
-        },
-        "/v1/admin/pipeline/report": {
-            "get": admin("pipeline_report", "Usage, latency, heat and audit, from the tables.", {"type": "object"})
-        },
+        **_pipeline_paths(),
     }  # fmt: skip
 
 
