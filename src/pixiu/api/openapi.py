@@ -127,7 +127,6 @@ def _pipeline_paths() -> Schema:
 
 def _admin_paths() -> Schema:
     """Looking after a node. All of it is for admins."""
-
     admin = _for_admins
     whole = {"type": "integer", "minimum": 0}
     user = _in_query("user")
