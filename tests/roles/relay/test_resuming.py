@@ -93,3 +93,24 @@ def test_the_memory_of_those_who_left_is_bounded() -> None:
     live.inbox.delivery.owner_lost()
     assert resuming.came(live.inbox, "phone-4", 1) == (1, 3)
     assert resuming.came(live.inbox, "phone-0", 1) == (1, 1), "the oldest was forgotten"
+
+
+@pytest.mark.parametrize("device", ["phone", "laptop"])
+def test_what_was_acked_a_moment_ago_does_not_come_again(device: str) -> None:
+    """Whoever comes next is quicker than the log."""
+    scene = Scene(ledger_ms=5_000)
+    client = scene.connect(1, device="phone")
+    scene.run()
+    for _ in range(3):
+        scene.say(1)
+    scene.run()
+    assert client.useqs == [1, 2, 3]
+    scene.relay.disconnect(client.session_id)
+    again = scene.connect(1, device=device)
+    scene.run()
+    assert (scene.waiting(1), again.pushes) == ([1, 2, 3], [])
+    scene.say(1)
+    scene.run()
+    assert again.useqs == [4]
+    scene.run(6_000)
+    assert scene.waiting(1) == []

@@ -372,6 +372,7 @@ class Relay:
 
     def _open(self, user: int, platform: str) -> LiveInbox:
         inbox = LiveInbox(user, platform, self._make_delivery(self._settings))
+        self._resuming.opened(inbox)
         self._users.setdefault(user, []).append(inbox)
         return inbox
 
@@ -442,8 +443,9 @@ class Relay:
             self._sessions.end_epoch(gateway)
 
     def _drop(self, inbox: LiveInbox) -> None:
-        """Nobody is there for an inbox: keep nothing of it."""
+        """Nobody is there for an inbox: keep nothing of it but what was acked."""
         inbox.due = 0
+        self._resuming.dropped(inbox)
         of_user = self._users[inbox.key[0]]
         of_user.remove(inbox)
         if not of_user:
