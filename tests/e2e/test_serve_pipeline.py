@@ -14,10 +14,11 @@ pytest.importorskip("pyspark")
 
 from pixiu.pipeline.lake.lock import LakeLock
 from pixiu.pipeline.lake.place import Place
+from pixiu.runtime.datadir import DataDirectory
 from tests.e2e.test_serve import Served, serving
 from tests.servers import wait_for
 
-OPTIONS = ("--dev", "--set", "pipeline.enabled=true", "--set", "pipeline.first_after_s=3")
+OPTIONS = ("--dev", "--set", "pipeline.enabled=true", "--set", "pipeline.first_after_s=0")
 
 
 def ask(served: Served, path: str) -> dict[str, Any]:
@@ -34,10 +35,10 @@ def ask(served: Served, path: str) -> dict[str, Any]:
 @contextmanager
 def waiting(data: Path) -> Iterator[tuple[Served, int]]:
     """A server whose pipeline waits for a lake that somebody else holds; and the pipeline's process."""
-    with serving(data, *OPTIONS, seconds_max=100) as served, LakeLock(Place(data).folder):
+    with DataDirectory.open(data):
+        pass
+    with LakeLock(Place(data).folder), serving(data, *OPTIONS, seconds_max=100) as served:
         assert any(line.endswith("/#/pipeline") for line in served.lines)
-        shown = ask(served, "/v1/admin/pipeline")
-        assert (shown["state"], shown["pid"]) == ("resting", None)
         assert ask(served, "/v1/admin/pipeline/report") == {"empty": True}
         wait_for(lambda: ask(served, "/v1/admin/pipeline")["state"] == "waiting", timeout_s=60, what="the pipeline")
         shown = ask(served, "/v1/admin/pipeline")
