@@ -51,6 +51,12 @@ def found(*arguments: str) -> Any:
     return json.loads(out)
 
 
+def test_status_says_how_far_it_is(indexed: Path) -> None:
+    code, out, _ = pixiu("pipeline", "status", "--data", str(indexed), "--json")
+    rows = {each["table"]: each for each in json.loads(out)["tables"]}
+    assert (code, rows["search"]["rows"], rows["search"]["lag"]) == (0, 30, 0)
+
+
 def test_as_operator_and_as_users(indexed: Path) -> None:
     where = ("--data", str(indexed))
     page = found("群里", "--limit", "3", *where)
