@@ -23,8 +23,8 @@ class GroupsContract(StoresCase):
 
     def test_a_group_is_kept_with_all_its_fields(self) -> None:
         group = Group(
-            5, "chess", "Chess 棋", "http://a", 7, needs_approval=True, is_large=True, fields={"键": "值"},
-            created_at=1_700_000_000_000, message_count=3, last_message_id=2**61,
+            5, "chess", "Chess 棋", "http://a", 7, needs_approval=True, is_large=True, is_since_join=True,
+            fields={"键": "值"}, created_at=1_700_000_000_000, message_count=3, last_message_id=2**61,
         )  # fmt: skip
         self.groups.put(group)
         assert self.groups.get(5) == group
@@ -71,7 +71,7 @@ class GroupsContract(StoresCase):
     def test_a_member_changes_in_place(self) -> None:
         self.groups.put_member(1, member(5, 10))
         self.settle()
-        changed = Member(5, Role.ADMIN, 10, 10_000, 0, is_muted=True, count_at_read=77)
+        changed = Member(5, Role.ADMIN, 10, 10_000, 0, is_muted=True, count_at_read=77, joined_message=2**60)
         self.groups.put_member(1, changed)
         assert self.groups.members(1) == [changed]
         self.settle()

@@ -15,6 +15,7 @@ from pixiu.pipeline.jobs.backfill import backfill, days_of_archive
 from pixiu.pipeline.lake.schema import MART_SCHEMAS
 from pixiu.pipeline.query import query_duckdb, query_spark
 from pixiu.pipeline.runner import EVERY_JOBS, Pipeline
+from pixiu.pipeline.search.embedded import look_at
 from pixiu.pipeline.status import audit_of
 from pixiu.pipeline.views import VIEWS
 from tests.pipeline.logs import say, talk, with_node
@@ -32,6 +33,11 @@ def test_all_jobs(spark: Any, data: Path) -> None:
         with pytest.raises(ConfigError, match="there is no job"):
             pipeline.run(["archives"])
         pipeline.run(EVERY_JOBS)
+        found = look_at(data)
+        assert found is not None
+        assert (found[0].through, found[1]) == (pipeline.held_through(), 30), (
+            "the job search reads what Spark has written"
+        )
         with_node(data, lambda node: say(node, 7, begin=500))
         added = pipeline.run()
         assert added["messages"] == 7

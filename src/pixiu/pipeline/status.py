@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pixiu.backends.tantivy.schema import index_folder
 from pixiu.pipeline.lake.lock import holder_of
 from pixiu.pipeline.lake.place import Place
 from pixiu.pipeline.query import query_duckdb, tables_of
+from pixiu.pipeline.search.embedded import look_at
 from pixiu.pipeline.source.journal import JournalFolder
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ __all__ = ["audit_of", "status_of"]
 
 
 def status_of(data: Path) -> dict[str, Any]:
-    """Every table with its position, lag, rows, files and bytes; the end of the log; who writes now."""
+    """Every table, and the index of messages, with position, lag, rows, files and bytes; the log's end; who writes."""
     place = Place(data)
     end = JournalFolder(data, index_folder=place.index).end().event_id
     tables = []
@@ -31,6 +33,21 @@ def status_of(data: Path) -> dict[str, Any]:
                 "files": len(files),
                 "bytes": sum(file.size for file in files),
                 "version": table.version,
+            }
+        )
+    index = look_at(data)
+    if index is not None:
+        state, documents = index
+        sizes = [path.stat().st_size for path in index_folder(data).iterdir() if path.is_file()]
+        tables.append(
+            {
+                "table": "search",
+                "through": state.through,
+                "lag": max(0, end - state.through),
+                "rows": documents,
+                "files": len(sizes),
+                "bytes": sum(sizes),
+                "version": 0,
             }
         )
     return {"log": end, "pid": holder_of(place.folder), "tables": tables}

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from pixiu.backends.tantivy.schema import STATE, find_tantivy, index_folder, make_schema, pair_of
 from pixiu.machines.search.terms import index_text
-from pixiu.model.errors import Conflict, CorruptData
+from pixiu.model.errors import Conflict, CorruptData, PixiuError
 from pixiu.pipeline.search.steps import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    import tantivy
+
     from pixiu.pipeline.search.steps import Erased, Said, Step, Taken
 
-__all__ = ["EmbeddedIndex"]
+__all__ = ["EmbeddedIndex", "look_at"]
 
 HEAP_BYTES = 64 * 2**20
 """What the writer gathers before it writes a piece of the index: its memory has this bound, however long a step is."""
@@ -119,17 +121,7 @@ class EmbeddedIndex:
 
     def _read_state(self) -> State:
         self._index.reload()
-        searcher = self._index.searcher()
-        found = searcher.search(self._term(STATE, _STATE_KEY), limit=1).hits
-        if not found:
-            return State()
-        values: list[Any] = searcher.doc(found[0][1]).get_all(STATE)
-        try:
-            return State(**json.loads(values[1]))
-        except (ValueError, TypeError, LookupError) as error:
-            raise CorruptData(
-                f"the index in {self.folder} does not say how far it is: {error}; remove the folder"
-            ) from error
+        return _state_in(self._index.searcher(), self.folder)
 
     def _write_state(self, state: State) -> None:
         self._writer.delete_documents_by_term(STATE, _STATE_KEY)
@@ -150,3 +142,32 @@ class EmbeddedIndex:
     def _all(self, *queries: Any) -> Any:
         must = self._library.Occur.Must
         return self._library.Query.boolean_query([(must, query) for query in queries])
+
+
+def _state_in(searcher: tantivy.Searcher, folder: Path) -> State:
+    query = find_tantivy().Query.term_query(make_schema(), STATE, _STATE_KEY)
+    found = searcher.search(query, limit=1).hits
+    if not found:
+        return State()
+    values: list[Any] = searcher.doc(found[0][1]).get_all(STATE)
+    try:
+        return State(**json.loads(values[1]))
+    except (ValueError, TypeError, LookupError) as error:
+        raise CorruptData(
+            f"the index in {folder} does not say how far it is: {error}; remove the folder, and it is made again"
+        ) from error
+
+
+def look_at(data: Path) -> tuple[State, int] | None:
+    """How far the index of a data directory is, and how many messages it holds; None if it cannot be asked."""
+    folder = index_folder(data)
+    if not (folder / "meta.json").exists():
+        return None
+    try:
+        index = find_tantivy().Index.open(str(folder))
+        index.reload()
+        searcher = index.searcher()
+        state = _state_in(searcher, folder)
+    except (PixiuError, ValueError, OSError):
+        return None
+    return state, max(0, int(searcher.num_docs) - 1)
