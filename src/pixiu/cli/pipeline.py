@@ -12,6 +12,7 @@ import typer
 from pixiu.cli.erase import erase
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json, parse_duration_ms
 from pixiu.cli.queue.output import bytes_text, print_json, print_rows, progress
+from pixiu.cli.rebuilding import rebuild
 from pixiu.model.errors import ConfigError, NotFound
 
 if TYPE_CHECKING:
@@ -178,6 +179,7 @@ def compact(
 
 
 app.command("erase")(erase)
+app.command("rebuild")(rebuild)
 
 
 def _require_log(data: Path) -> None:

@@ -29,7 +29,7 @@ from pixiu.pipeline.records.walk import PADDING, walk
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["TABLES", "unfold"]
+__all__ = ["TABLES", "said_in", "unfold"]
 
 _WHATS = {
     10: "user", 11: "contact", 12: "block", 13: "group_info", 14: "member", 15: "recalled", 16: "receipt", 17: "read",
@@ -86,6 +86,15 @@ class _Batch:
 def unfold(batch: Any, table: str) -> Any:
     """The rows that a batch of the source (all columns, topic ``pixiu.main``) gives for a table."""
     return TABLES[table](_Batch(batch))
+
+
+def said_in(batch: Any) -> tuple[Any, Any, Any]:
+    """Of a batch of records: which of them say something, the times of all, and the chats of those that do."""
+    walked = _Batch(batch)
+    rows = np.flatnonzero(walked.says)
+    begin, end = (side[rows] for side in walked.record.span(3))
+    chats = _taken(walked.buffer, begin, end, np.zeros(len(rows), dtype=bool))
+    return rows, walked.record.number(1), chats
 
 
 # Messages.
