@@ -120,7 +120,7 @@ def _is_whole(view: memoryview, at: int) -> bool:
         return False
     length, crc = FRAME_HEADER.unpack_from(view, at)[:2]
     end = at + HEADER_BYTES + length
-    return end <= len(view) and crc32(view[at + 8 : end]) == crc
+    return end <= len(view) and bool(crc32(view[at + 8 : end]) == crc)
 
 
 class _Reader:
