@@ -1,12 +1,14 @@
 """Erasures in the lake: who was erased is a table, and what they wrote is in no file any more."""
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from pixiu.model.errors import CorruptData, Unavailable
 from pixiu.node.embedded import EmbeddedNode
 from pixiu.node.erasure import erase_stopped
 from pixiu.node.stores import audit_stopped
@@ -14,6 +16,9 @@ from pixiu.pipeline.checker import check_audit
 from pixiu.pipeline.lake.erasure import blank_lake, note_erasures
 from pixiu.pipeline.lake.place import Place
 from pixiu.pipeline.query import query_duckdb, tables_of
+from pixiu.pipeline.source.decode import Wanted, decode
+from pixiu.pipeline.source.journal import JournalFolder
+from pixiu.queue.redact import INTENT
 from pixiu.runtime.datadir import DataDirectory
 from tests.node.test_erasure import MARK, found, talk
 from tests.pipeline.lakes import make_lake
@@ -83,3 +88,31 @@ def test_an_erasure_that_the_archive_has_not_read_yet_is_noted_once_and_holds_fo
     assert answer(data, 'SELECT "user", event_id FROM lake_erasures') == [
         (int(erased["number"]), int(erased["event_id"]))
     ]
+
+
+def test_a_frame_that_is_being_redacted_is_waited_for_and_damage_is_not(data: Path) -> None:
+    asyncio.run(talk(data))
+    journal = next((data / "queue/journal").glob("*.log"))
+    whole = journal.read_bytes()
+    with journal.open("r+b") as file:
+        file.seek(whole.index(b"plain answer 3"))
+        file.write(b"\0" * 7)
+    folder = JournalFolder(data)
+    parts = folder.plan(0, folder.end().event_id)
+    wanted = Wanted.rows_of("messages")
+    with pytest.raises(CorruptData, match="checksum"):
+        list(decode(parts[0], wanted))
+    (data / INTENT).write_bytes(b"")
+
+    def finish() -> None:
+        with journal.open("r+b") as file:  # in place, as a redaction does
+            file.write(whole)
+        (data / INTENT).unlink()
+
+    timer = threading.Timer(0.2, finish)
+    timer.start()
+    assert sum(batch.num_rows for batch in decode(parts[0], wanted)) > 100
+    timer.join()
+    (data / INTENT).write_bytes(b"")
+    with pytest.raises(Unavailable, match="pixiu queue redact"):
+        folder.end()

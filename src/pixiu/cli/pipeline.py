@@ -14,6 +14,7 @@ import typer
 from pixiu.cli.erase import erase
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json, parse_duration_ms
 from pixiu.cli.queue.output import bytes_text, print_json, print_rows, progress
+from pixiu.cli.rebuilding import rebuild
 from pixiu.cli.waiting import take_cut
 from pixiu.model.errors import ConfigError, Conflict, NotFound
 
@@ -312,6 +313,7 @@ def compact(
 
 
 app.command("erase")(erase)
+app.command("rebuild")(rebuild)
 
 
 @app.command()

@@ -6,6 +6,7 @@ messages; ``RocksKeyValue(folder, options=LARGE)`` is for the stores of messagin
 """
 
 import logging
+import secrets
 import shutil
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,9 +21,11 @@ from rocksdict import (
     Cache,
     CompactOptions,
     DBCompressionType,
+    IngestExternalFileOptions,
     Options,
     Rdict,
     ReadOptions,
+    SstFileWriter,
     WriteBatch,
 )
 
@@ -164,6 +167,15 @@ class RocksKeyValue:
         except Exception as error:
             raise _translated(error, "cannot flush the store") from error
 
+    def ingest(self, paths: Sequence[str]) -> None:
+        """Take over files of ``write_sorted``, as they are, in one step."""
+        options = IngestExternalFileOptions()
+        options.set_move_files(True)
+        try:
+            self._db.ingest_external_file(list(paths), options)
+        except Exception as error:
+            raise _translated(error, "cannot take over files") from error
+
     def compact(self) -> None:
         """Write everything anew, so that what was deleted or replaced is in no file any more."""
         options = CompactOptions()
@@ -181,6 +193,22 @@ class RocksKeyValue:
             self._db.close()
         except Exception as error:
             raise _translated(error, "cannot close the store") from error
+
+
+def write_sorted(folder: str, pairs: Iterable[tuple[bytes, bytes]]) -> tuple[str, int]:
+    """Write pairs that rise by key as a new file for ``ingest``. Returns its path, and how many there were."""
+    path = Path(folder) / f"{secrets.token_hex(8)}.sst"
+    count = 0
+    try:
+        writer = SstFileWriter(options=Options(raw_mode=True))
+        writer.open(str(path))
+        for count, (key, value) in enumerate(pairs, 1):  # noqa: B007 - the last number counts them
+            writer[key] = value
+        if count:
+            writer.finish()
+    except Exception as error:
+        raise _translated(error, f"cannot write {path}") from error
+    return str(path), count
 
 
 def _translated(error: Exception, what: str) -> CorruptData | Unavailable:

@@ -27,7 +27,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.window import WindowSpec
 
-__all__ = ["accepted_twice", "books", "departures", "entries_of", "findings", "inboxes_of", "members_of"]
+__all__ = [
+    "accepted_twice",
+    "books",
+    "departures",
+    "entries_of",
+    "findings",
+    "inboxes_of",
+    "large_groups",
+    "members_of",
+]
 
 _INBOX = ["user_id", "platform"]
 _FOREVER = 2**62
@@ -93,7 +102,8 @@ def members_of(changes: DataFrame) -> DataFrame:
     )
 
 
-def _large(changes: DataFrame) -> DataFrame:
+def large_groups(changes: DataFrame) -> DataFrame:
+    """Groups that became large, and by which event."""
     return (
         changes.where("what = 'group' AND number = 1").groupBy("group_id").agg(sf.min("event_id").alias("large_event"))
     )
@@ -116,7 +126,7 @@ def entries_of(messages: DataFrame, changes: DataFrame, inboxes: DataFrame) -> D
     )
     in_groups = (
         spoken.where("recipient_id = 0 AND group_id > 0")
-        .join(_large(changes), "group_id", "left")
+        .join(large_groups(changes), "group_id", "left")
         .where("large_event IS NULL OR large_event > event_id")
     )
     heard = in_groups.join(members_of(changes), "group_id").where("joined_event <= event_id AND event_id < left_event")

@@ -32,7 +32,7 @@ from pixiu.pipeline.records.walk import PADDING, walk
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["TABLES", "Records", "unfold"]
+__all__ = ["TABLES", "Records", "said_in", "unfold"]
 
 _WHATS = {
     10: "user", 11: "contact", 12: "block", 13: "group_info", 14: "member", 15: "recalled", 16: "receipt", 17: "read",
@@ -106,6 +106,15 @@ class Records:
 def unfold(records: Records, table: str) -> Any:
     """The rows that records give for a table."""
     return TABLES[table](records)
+
+
+def said_in(batch: Any) -> tuple[Any, Any, Any]:
+    """Of a batch of records: which of them say something, the times of all, and the chats of those that do."""
+    walked = Records.of_rows(batch)
+    rows = np.flatnonzero(walked.says)
+    begin, end = (side[rows] for side in walked.record.span(3))
+    chats = _taken(walked.buffer, begin, end, np.zeros(len(rows), dtype=bool))
+    return rows, walked.record.number(1), chats
 
 
 # Messages.

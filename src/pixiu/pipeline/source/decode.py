@@ -12,6 +12,7 @@ neither is its checksum.
 from __future__ import annotations
 
 import mmap
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ from pixiu.pipeline.source.schema import ENTRY, FULL, HEADER
 from pixiu.ports.log import MAIN
 from pixiu.queue.record import HEADER as FRAME_HEADER
 from pixiu.queue.record import HEADER_BYTES, MESSAGE_KINDS, Kind
+from pixiu.queue.redact import INTENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +42,9 @@ __all__ = ["BATCH_ROWS", "Wanted", "decode", "decode_lines", "records_of", "reco
 BATCH_ROWS = 8192
 BATCH_BYTES_MAX = 64 * 2**20
 """A batch ends when it has this many rows, or when large messages make it this long."""
+
+REDACTION_LOOKS, REDACTION_LOOK_SECONDS = 200, 0.05
+"""How long a frame that a redaction is overwriting is waited for."""
 
 _EIGHT = np.arange(8)
 _LOW_HALF = np.uint64(0xFFFFFFFF)
@@ -132,6 +137,16 @@ def _distinct(numbers: Any) -> tuple[list[int], Any]:
 def _moments(lines: Any) -> Any:
     """When they were written."""
     return pa.array(lines["time"] * 1000).view(HEADER.field("written_at").type)
+
+
+def _is_whole(view: memoryview, at: int) -> bool:
+    """Has the frame here the checksum that it says?"""
+    size = len(view) - at
+    if size < HEADER_BYTES:
+        return False
+    length, crc = FRAME_HEADER.unpack_from(view, at)[:2]
+    end = at + HEADER_BYTES + length
+    return end <= len(view) and bool(crc32(view[at + 8 : end]) == crc)
 
 
 class _Reader:
@@ -273,15 +288,24 @@ class _Reader:
         for at in starts.tolist():
             if at == self._checked:
                 continue
-            size = len(view) - at
-            length, crc = FRAME_HEADER.unpack_from(view, at)[:2] if size >= HEADER_BYTES else (size, 0)
-            end = at + HEADER_BYTES + length
-            if end > len(view) or crc32(view[at + 8 : end]) != crc:
+            if not (_is_whole(view, at) or self._becomes_whole(view, at)):
                 raise CorruptData(
                     f"{self._name} byte {at}: checksum does not match; check it with: pixiu queue verify",
                     path=self._name,
                 )
             self._checked = at
+
+    def _becomes_whole(self, view: memoryview, at: int) -> bool:
+        """A redaction may be overwriting this very frame: look again, as long as one is under way."""
+        intent = Path(self._name).parent.parent / Path(INTENT).name
+        for _ in range(REDACTION_LOOKS):
+            is_under_way = intent.exists()
+            if _is_whole(view, at):
+                return True
+            if not is_under_way:
+                return False
+            time.sleep(REDACTION_LOOK_SECONDS)
+        return False
 
     def _topic_at(self, frame: int) -> str:
         """The topic's name, as the line of a frame has it."""

@@ -1,0 +1,196 @@
+"""A store made again from the log by Spark, and then kept up with the log by the appliers.
+
+The first run computes every row that messages fill, writes bulk files, and lets RocksDB take them over; users, contacts
+and groups, which are few and depend on their order, are applied by the carrier's own code in this process. Later runs
+find a store that stands at an event, and apply what came behind it: their cost is that of what is new.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf.message import DecodeError
+
+from pixiu.backends.embedded.bulk import high_rows
+from pixiu.backends.embedded.keyvalue import LARGE, RocksKeyValue
+from pixiu.backends.embedded.layout import LAYOUT, META, number
+from pixiu.backends.embedded.stores import EmbeddedStores
+from pixiu.model.errors import Conflict
+from pixiu.pipeline.bulk import rows_of, write_files
+from pixiu.pipeline.jobs.rebuild import Diffusion
+from pixiu.pipeline.source.decode import Wanted, decode
+from pixiu.pipeline.source.journal import JournalFolder
+from pixiu.ports.log import MAIN, LogRecord
+from pixiu.ports.stores import Lane
+from pixiu.roles.carrier.appliers import parse
+from pixiu.roles.carrier.apply_inboxes import LIMITS
+from pixiu.roles.carrier.apply_rosters import RosterApplier
+from pixiu.roles.carrier.reached import Reached
+from pixiu.roles.carrier.rebuild import rebuild as apply_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["Rebuilt", "SourceLog", "rebuild_store"]
+
+STORES = "stores"
+_LAYOUT = META + b"layout"
+_ROWS_PER_FILE = 2_000_000
+_COMMIT_RECORDS = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What a run has done."""
+
+    folder: str
+    through: int
+    is_bulk: bool
+    rows: int
+    """Of bulk files; of a later run, records that were applied."""
+    files: int
+
+
+class SourceLog:
+    """The log as appliers read it, from the files of a data directory that a server may be writing."""
+
+    def __init__(self, data: Path, index_folder: Path | None = None) -> None:
+        self._folder = JournalFolder(data, index_folder=index_folder)
+        self.committed = self._folder.end().event_id
+        self._wanted = Wanted(True, frozenset({MAIN}))
+
+    def batches(self, after: int) -> Iterator[list[LogRecord]]:
+        """Records of ``pixiu.main`` behind an event."""
+        for part in self._folder.plan(max(after, self._folder.first_event_id() - 1), self.committed):
+            for batch in decode(part, self._wanted):
+                yield _records(batch)
+
+    def read(self, after: int, limit: int) -> list[LogRecord]:
+        """As ``ports.log.Log`` has it; a batch may be longer than the limit."""
+        del limit
+        return next((batch for batch in self.batches(after) if batch), [])
+
+
+def _records(batch: Any) -> list[LogRecord]:
+    columns = [batch.column(name).to_pylist() for name in ("event_id", "message_id", "payload", "key")]
+    times = batch.column("written_at").cast("int64").to_pylist()
+    return [
+        LogRecord(event_id, message_id, MAIN, payload, key, at // 1000)
+        for event_id, message_id, payload, key, at in zip(*columns, times, strict=True)
+    ]
+
+
+def rebuild_store(
+    spark: Callable[[], SparkSession],
+    data: Path,
+    folder: Path,
+    *,
+    index_folder: Path | None = None,
+    tell: Callable[[str], object] = lambda text: None,
+) -> Rebuilt:
+    """Make the stores below ``folder`` what the log says: in bulk if there are none, otherwise from where they are."""
+    log = SourceLog(data, index_folder)
+    root = folder / STORES
+    if root.is_dir():
+        store = RocksKeyValue(root, options=LARGE)
+        found = store.get(_LAYOUT)
+        if found == number.pack(LAYOUT):
+            return _go_on(log, store, folder)
+        store.close()
+        if found is not None:
+            raise Conflict(f"the stores in {root} have another layout than this program; choose another folder")
+        shutil.rmtree(root)  # a run that did not end
+    files = folder / f"bulk-{secrets.token_hex(4)}"
+    files.mkdir(parents=True)
+    try:
+        made = _write(spark(), data, files, log.committed, index_folder)
+        tell(f"{sum(rows for _, rows in made)} rows in {len(made)} files")
+        _load(log, root, [path for path, _ in made])
+    finally:
+        shutil.rmtree(files, ignore_errors=True)
+    return Rebuilt(str(folder), log.committed, True, sum(rows for _, rows in made), len(made))
+
+
+def _write(
+    spark: SparkSession, data: Path, files: Path, through: int, index_folder: Path | None
+) -> list[tuple[str, int]]:
+    def source(columns: str) -> Any:
+        reader = spark.read.format("pixiu").option("columns", columns).option("endingEventId", str(through))
+        if index_folder is not None:
+            reader = reader.option("indexFolder", str(index_folder))
+        if columns == "full":
+            reader = reader.option("topics", MAIN)
+        return reader.load(str(data))
+
+    tables = [source(name).persist() for name in ("messages", "deliveries", "changes")]
+    made = Diffusion(*tables)
+    try:
+        count = max(1, -(-tables[0].count() // _ROWS_PER_FILE))
+        return write_files(rows_of(made, source("full")), str(files), count)
+    finally:
+        made.unpersist()
+        for table in tables:
+            table.unpersist()
+
+
+def _load(log: SourceLog, root: Path, paths: list[str]) -> None:
+    """Take the files over; then apply users, contacts and groups. The layout comes last: a half-made store has none."""
+    store = RocksKeyValue(root, options=LARGE)
+    stores = EmbeddedStores(store)
+    try:
+        if paths:
+            store.ingest(paths)
+        stores.close()
+        store = RocksKeyValue(root, options=LARGE)
+        stores = EmbeddedStores(store)
+        newest = _apply_rosters(log, stores)
+        stores.commit(dict.fromkeys(Lane, log.committed))
+        store.write([*high_rows(newest), (_LAYOUT, number.pack(LAYOUT))])
+        stores.flush()
+    finally:
+        stores.close()
+
+
+def _apply_rosters(log: SourceLog, stores: EmbeddedStores) -> int:
+    """Returns the newest message id."""
+    reached = Reached(stores)
+    reached.timelines = log.committed
+    rosters = RosterApplier(stores, reached)
+    newest = since = 0
+    for records in log.batches(0):
+        for record in records:
+            newest = max(newest, record.message_id)
+            try:
+                parsed = parse(record)
+                if parsed.HasField("limits"):
+                    stores.notes.put(LIMITS, parsed.limits.SerializeToString())
+                rosters.apply(record, parsed)
+            except (DecodeError, ValueError):
+                reached.rosters = (
+                    record.event_id
+                )  # the same rule as the carrier's: it makes no sense, and is passed over
+        rosters.take_removed()
+        rosters.take_erased()
+        since += len(records)
+        if since >= _COMMIT_RECORDS:
+            stores.commit({})
+            since = 0
+    return newest
+
+
+def _go_on(log: SourceLog, store: RocksKeyValue, folder: Path) -> Rebuilt:
+    stores = EmbeddedStores(store)
+    try:
+        before = min(stores.applied(lane) for lane in Lane)
+        apply_log(log, stores)  # type: ignore[arg-type]
+        stores.commit({Lane.TASKS: log.committed})
+        stores.flush()
+    finally:
+        stores.close()
+    return Rebuilt(str(folder), log.committed, False, max(log.committed - before, 0), 0)
