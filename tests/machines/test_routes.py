@@ -1,7 +1,7 @@
 """Routes: any order, any repeats, the same table; snapshots and digests repair what is wrong."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pixiu.machines.routes import Digest, RouteRow, RouteTable, nobody
@@ -26,6 +26,7 @@ def content(table: RouteTable) -> list[RouteRow]:
 
 
 @pytest.mark.feature("X36", "X38")
+@settings(max_examples=50)
 @given(histories, st.randoms(use_true_random=False))
 def test_any_order_and_any_repeats_give_the_same_table(rows: list[RouteRow], rng: object) -> None:
     mixed = rows * 2
@@ -36,6 +37,7 @@ def test_any_order_and_any_repeats_give_the_same_table(rows: list[RouteRow], rng
     assert [came.digest_of(gateway) for gateway in (1, 2)] == [told.digest_of(gateway) for gateway in (1, 2)]
 
 
+@settings(max_examples=50)
 @given(histories)
 def test_digests_are_what_the_rows_come_to(rows: list[RouteRow]) -> None:
     table = table_of(rows)
@@ -50,6 +52,7 @@ def test_digests_are_what_the_rows_come_to(rows: list[RouteRow]) -> None:
     assert table.digest(0, 2, of=(1, 2)) == Digest(0, 0)
 
 
+@settings(max_examples=50)
 @given(histories, st.lists(st.booleans(), min_size=30, max_size=30))
 def test_a_snapshot_makes_up_for_whatever_never_came(rows: list[RouteRow], came: list[bool]) -> None:
     truth = table_of(rows)

@@ -129,9 +129,8 @@ def check(seed: int) -> None:
 
 
 @pytest.mark.feature("X13", "X15", "X28", "X34", "X40", "X74")
-@pytest.mark.parametrize("seed", range(3))
-def test_a_few_seeds(seed: int) -> None:
-    check(seed)
+def test_one_seed() -> None:
+    check(34)  # a gateway is taken for dead, and comes back
 
 
 @pytest.mark.long
