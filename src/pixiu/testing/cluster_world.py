@@ -151,6 +151,7 @@ class Node:
             role=role, partition=partition, boot=self.boot, address=self.address,
         )  # fmt: skip
         self.lives = 0
+        self.directory.when_gone.append(lambda info: cluster.declared_dead.add(info.boot))
         cluster.nodes_by_address[self.address] = self
 
     def new_life(self) -> int:
@@ -277,6 +278,8 @@ class Cluster:
         self.brokers_by_node: dict[int, ClusterBroker] = {}
         self.routers_by_node: dict[int, Router] = {}
         self.datagrams = 0
+        self.declared_dead: set[int] = set()
+        """Everyone whom somebody took for dead, for a while or for good."""
         self._due: dict[tuple[str, str], float] = {}
         setup = self.registry.open()
         for role, count in (("broker", brokers), ("router", routers)):

@@ -3,7 +3,7 @@
 from hashlib import blake2b
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pixiu.machines.links.handshake import SecureStream
@@ -61,6 +61,7 @@ def test_it_is_for_one_process_and_one_time() -> None:
         assert isinstance(opener.open(sealer.seal(8, b"", NOW), NOW + skew), Opened)
 
 
+@settings(max_examples=30)
 @given(st.permutations(range(40)), st.lists(st.integers(0, 39), max_size=40))
 def test_any_order_counts_each_once(order: list[int], again: list[int]) -> None:
     sealer, opener = ends()

@@ -104,7 +104,7 @@ class Router:
             self._since_ms = now_ms
         for gateway in self.table.gateways():
             if gateway not in self._gateways.peers:  # it died while what it had said was still queued
-                self._tell(self.table.purge(gateway))
+                self.table.purge(gateway)
         is_patient = now_ms - self._since_ms < self._patience_ms
         usable = set(self._gateways.usable())
         key = self._key
@@ -120,8 +120,9 @@ class Router:
 
     def _gone(self, info: PeerInfo) -> None:
         if info.role == "gateway":
+            # Brokers are not told: they see it themselves, and should it come back, its rows have the same versions.
             self.replica.sinks.pop(info.boot, None)
-            self._tell(self.table.purge(info.boot))
+            self.table.purge(info.boot)
 
     def _applied(self, rows: list[RouteRow]) -> None:
         count = self._routers.counts.kept_count
