@@ -48,7 +48,8 @@ def test_the_audit_prints_what_the_documents_show(chat: Path) -> None:
     text = (ROOT / "docs" / "messaging.md").read_text(encoding="utf-8")
     shown = text.partition("$ pixiu audit --data chat\n")[2].partition("```")[0]
     assert counts == [list(row) for row in re.findall(r"^ (\w+) +(\d+)$", shown, flags=re.MULTILINE)]
-    assert done.stdout.splitlines()[-1] in shown
+    # How many records of traces there are depends on how long it ran.
+    assert re.sub(r"event \d+", "event 12", done.stdout.splitlines()[-1]) in shown
 
 
 def test_an_entry_that_is_missing_is_named_and_a_rebuild_brings_it_back(chat: Path) -> None:

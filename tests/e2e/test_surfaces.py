@@ -123,6 +123,10 @@ async def test_one_command_and_two_people_talk(served: Served) -> None:
             assert (await read(socket, "answer"))["result"]["room"] == "lobby"
         await a.send(json.dumps({"id": 5, "action": "say", "params": {"room": "lobby", "text": "all"}}))
         assert (await read(b, "message"))["message"]["text"] == "all"
+    served.stop()
+    # What is said in a live room is not kept; that it was said, and how often, is traced.
+    log = b"".join(path.read_bytes() for path in (served.data / "queue" / "journal").glob("*.log"))
+    assert (b"lobby" in log, b"all" in log) == (True, False)
 
 
 @pytest.mark.feature("R16")

@@ -152,8 +152,10 @@ class Broker:
         self.counters = BrokerCounters()
 
     def stop(self) -> None:
-        """Send what has gathered, and nothing more."""
+        """Send what has gathered, report what was said since the last tick, and nothing more."""
         self._flush_all()
+        for room in self._active:
+            self._tell_row(room, self._clock.now_ms())
         self._is_stopped = True
         for timer in (self._batch_timer, self._resend_timer, self._tick_timer):
             if timer is not None:
@@ -369,16 +371,20 @@ class Broker:
         full: set[str] = set()
         for room in active:
             members, users = self.rooms.members(room.number), self.rooms.users(room.number)
-            if room.messages or room.has_new_audience:
-                row = RoomRow(room.name, at, room.messages, room.deliveries, room.bytes, members, users)
-                room.messages = room.deliveries = room.bytes = 0
-                self._report(row)
+            self._tell_row(room, at)
             if not members:
                 self._close(room)
             elif room.has_new_audience:
                 room.has_new_audience = False
                 full.update(self.rooms.told(room.number, presence_body(room.name, members, users)))
         self._send(sorted(full))
+
+    def _tell_row(self, room: _OpenRoom, at: int) -> None:
+        if room.messages or room.has_new_audience:
+            members, users = self.rooms.members(room.number), self.rooms.users(room.number)
+            row = RoomRow(room.name, at, room.messages, room.deliveries, room.bytes, members, users)
+            room.messages = room.deliveries = room.bytes = 0
+            self._report(row)
 
     def _close(self, room: _OpenRoom) -> None:
         del self._open[room.name], self._by_number[room.number]
