@@ -182,7 +182,6 @@ class RegistryControl:
 
         Beyond ``CHANGES_MAX`` that wait for an answer a change is not sent, which is as if it had been lost.
         """
-
         if self._changes_waiting >= CHANGES_MAX:
             return
         self._changes_waiting += 1
