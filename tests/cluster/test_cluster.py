@@ -24,18 +24,18 @@ THREE = QUEUE_ONLY.format(zookeepers=3, replicas=3, min_isr=2)
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.feature("X43", "X48", "X50", "X51", "X54")
-def test_a_leader_that_is_killed_is_replaced_by_the_next_in_sync_and_nothing_accepted_is_lost(tmp_path: Path) -> None:
+@pytest.mark.feature("X43", "X48", "X51", "X54")
+def test_a_leader_that_is_killed_is_replaced_or_comes_back_and_nothing_accepted_is_lost(tmp_path: Path) -> None:
     with Cluster(tmp_path, THREE) as cluster:
         cluster.wait_in_sync(3)
         leader = cluster.leader()
-        assert leader == "queue-0-0", "the smallest that is there opens the first epoch"
+        others = {"queue-0-0", "queue-0-1", "queue-0-2"} - {leader}
         with Load(cluster.registry) as load:
             load.wait_for_more()
             cluster.run("kill", leader, "--json")
             load.wait_for_more()
-            assert cluster.leader() == "queue-0-1", "the smallest that was in sync"
             cluster.wait_in_sync(3)
+            assert cluster.leader() in (min(others), leader), "the next in sync, or itself if it was back sooner"
             load.wait_for_more()
             load.stop()
             assert not load.errors
@@ -50,7 +50,7 @@ def test_a_leader_that_is_killed_is_replaced_by_the_next_in_sync_and_nothing_acc
 
 @pytest.mark.long
 @pytest.mark.timeout(180)
-@pytest.mark.feature("X43", "X48", "X51")
+@pytest.mark.feature("X43", "X48", "X50", "X51")
 def test_a_leader_that_stands_still_is_replaced_and_comes_back_as_a_follower(tmp_path: Path) -> None:
     with Cluster(tmp_path, THREE) as cluster:
         cluster.wait_in_sync(3)
@@ -59,6 +59,8 @@ def test_a_leader_that_stands_still_is_replaced_and_comes_back_as_a_follower(tmp
             load.wait_for_more()
             cluster.ask("freeze", leader)
             load.wait_for_more()
+            others = {"queue-0-0", "queue-0-1", "queue-0-2"} - {leader}
+            assert cluster.leader() == min(others), "the smallest that was in sync"
             cluster.ask("thaw", leader)
             cluster.wait_in_sync(3)
             assert cluster.leader() != leader

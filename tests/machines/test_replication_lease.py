@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pixiu.machines import replication as r
 from tests.machines.replica_steps import ALONE, BOTH, JOURNAL, REGISTRY, follower, granted, has, leader, only, seen
 
@@ -77,6 +79,7 @@ def test_a_leader_renews_its_lease_by_writing_the_record_again() -> None:
     assert not has(replica.receive(poll + 100, r.Ticked()), r.ChangeControl)
 
 
+@pytest.mark.feature("X50")
 def test_of_two_in_sync_followers_the_smaller_claims_first_and_the_other_a_little_later() -> None:
     everyone = frozenset("abc")
     late = REGISTRY.takeover_ms

@@ -132,6 +132,28 @@ async def test_a_place_that_somebody_removed_counts_as_a_lost_session(
     assert (await a.read()).live == frozenset("a")
 
 
+async def test_a_reading_that_was_asked_for_before_the_registration_removes_nobody(
+    tree: MemoryRegistry, scheduler: LoopScheduler
+) -> None:
+    a = Peer(tree, scheduler, "a")
+    a.control.read(1)  # its answer is made before the registration's, and comes after it
+    await turn()
+    assert SessionLost() not in a.told
+    late = Peer(tree, scheduler, "b")
+    await turn()
+    answers: list[object] = []
+    late.session.read = lambda path, done: answers.append(done)  # type: ignore[method-assign,assignment]
+    late.session.expire()
+    late.control.read(2)
+    late.control.read(3)
+    await turn()
+    assert len(answers) == 1, "one waits, no further one is made"
+    late.told.clear()
+    answers[0]({})  # type: ignore[operator]
+    assert SessionLost() not in late.told
+    assert len([name for name in tree.read(FOLDER) if name.isdecimal()]) == 2
+
+
 async def test_the_ghost_of_an_earlier_life_is_removed_and_its_address_not_used(
     tree: MemoryRegistry, scheduler: LoopScheduler
 ) -> None:

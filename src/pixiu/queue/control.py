@@ -37,6 +37,7 @@ CONTROL_PATH = "control"
 CONTROL = "ctl"
 LEADER = "leader"
 REGISTER_AGAIN_MS = 500
+CHANGES_MAX = 4
 
 
 def partition_folder(root: str, partition: int) -> str:
@@ -140,6 +141,8 @@ class RegistryControl:
         self._path = ""
         self._version = 0
         self._is_registering = False
+        self._is_reading = False
+        self._changes_waiting = 0
         self._is_stopped = False
         self._addresses: dict[str, str] = {}
         self._live: frozenset[str] = frozenset()
@@ -154,12 +157,20 @@ class RegistryControl:
     # The record.
 
     def read(self, asked_ms: int) -> None:
-        """Read the record and who is there. One that the registry cannot answer is not answered."""
+        """Read the record and who is there. One that the registry cannot answer is not answered.
+
+        While it does not answer, one request waits and no further one is made.
+        """
+        if self._is_reading:
+            return
+        self._is_reading = True
+        path = self._path
 
         def done(folder: Folder | PixiuError) -> None:
+            self._is_reading = False
             if isinstance(folder, PixiuError) or self._is_stopped:
                 return
-            self._note_peers(folder)
+            self._note_peers(folder, is_since_registered=bool(path) and path == self._path)
             found = _control_in(folder)
             if found is not None:
                 self._tell(ControlSeen(*found, self._live, asked_ms))
@@ -167,9 +178,16 @@ class RegistryControl:
         self._registry.read(self._folder, done)
 
     def change(self, expected_version: int, control: Control, asked_ms: int) -> None:
-        """Compare and set. The registry counts versions from 0, the machine from 1: 0 there is "none yet"."""
+        """Compare and set. The registry counts versions from 0, the machine from 1: 0 there is "none yet".
+
+        Beyond ``CHANGES_MAX`` that wait for an answer a change is not sent, which is as if it had been lost.
+        """
+        if self._changes_waiting >= CHANGES_MAX:
+            return
+        self._changes_waiting += 1
 
         def done(version: int | PixiuError) -> None:
+            self._changes_waiting -= 1
             if self._is_stopped:
                 return
             if isinstance(version, Conflict | NotFound):
@@ -241,13 +259,17 @@ class RegistryControl:
 
         self._registry.register(self._folder, self._place(), done)
 
-    def _note_peers(self, folder: Folder) -> None:
-        """Who is there, and where. Of two places of one name the newer counts: the older is a ghost."""
+    def _note_peers(self, folder: Folder, *, is_since_registered: bool) -> None:
+        """Who is there, and where. Of two places of one name the newer counts: the older is a ghost.
+
+        A reading that was asked for before we registered may not have us, and says nothing about that.
+        """
         places = sorted((sequence_of(name), entry) for name, entry in folder.items() if name.isdecimal())
         self._addresses = {str(e.data.get("name")): str(e.data.get("address")) for _, e in places}
         self._live = frozenset(self._addresses)
         if not self._path:
             self._live -= {self._name}  # what is there under our name is of an earlier life
+        if not is_since_registered:
             return
         own = sequence_of(self._path)
         if own not in {number for number, _ in places}:

@@ -142,7 +142,7 @@ class Ensemble:
 def configure_server(home: Path, number: int, client_port: int, peers: list[tuple[int, int]]) -> None:
     """Write what one server reads at its start. ``peers`` are the ports of all, for data and for votes, in order."""
     lines = [
-        f"tickTime={TICK_MS}", "initLimit=20", "syncLimit=6", f"dataDir={home / 'data'}",
+        f"tickTime={TICK_MS}", "initLimit=10", "syncLimit=6", f"dataDir={home / 'data'}",
         "clientPortAddress=127.0.0.1", f"clientPort={client_port}", "maxClientCnxns=0",
         "minSessionTimeout=1000", "standaloneEnabled=true",
     ]  # fmt: skip
