@@ -142,7 +142,7 @@ async def test_a_reading_that_was_asked_for_before_the_registration_removes_nobo
     late = Peer(tree, scheduler, "b")
     await turn()
     answers: list[object] = []
-    late.session.read = lambda path, done: answers.append(done)  # type: ignore[method-assign,assignment]
+    late.session.read = lambda path, done: answers.append(done)  # type: ignore[method-assign]
     late.session.expire()
     late.control.read(2)
     late.control.read(3)
