@@ -38,6 +38,7 @@ REFUSED: list[tuple[str, object, type[PixiuError], str]] = [
     ("send", {**SEND, "tet": "x"}, RequestError, "send knows no 'tet'; did you mean 'text'?"),
     ("send", {**SEND, "zzzzz": "x"}, RequestError, "known: body, "),
     ("send", dict[object, object](SEND) | {5: "x"}, RequestError, "knows no '5'"),
+    ("search", {}, RequestError, "q is missing"),
     ("send", {**SEND, "to": ""}, RequestError, "to must not be empty"),
     ("send", {**SEND, "to": "0"}, RequestError, "which is the system"),
     ("send", {**SEND, "to": "x" * 65}, TooLarge, "to may have 64 bytes, not 65"),

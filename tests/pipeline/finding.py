@@ -9,7 +9,7 @@ import pyarrow as pa
 from pixiu.backends.tantivy.reader import IndexReader
 from pixiu.im.draft import Answer
 from pixiu.model.errors import PixiuError
-from pixiu.pipeline.records.unfold import unfold
+from pixiu.pipeline.records.unfold import Records, unfold
 from pixiu.pipeline.search.embedded import EmbeddedIndex
 from pixiu.pipeline.search.feed import said_in, taken_in
 from pixiu.pipeline.search.steps import Step
@@ -52,9 +52,9 @@ class FindingWorld(World):
         through = sink.state().through
         new = [each for each in self.log.records if each.topic == MAIN and through < each.event_id]
         if new:
-            batch = as_batch(new)
-            said = list(said_in(unfold(batch, "messages")))
-            taken = list(taken_in(unfold(batch, "changes")))
+            records = Records.of_rows(as_batch(new))
+            said = list(said_in(unfold(records, "messages")))
+            taken = list(taken_in(unfold(records, "changes")))
             self.indexed |= {each.message_id for each in said}
             sink.apply(Step(said, taken, (), sink.state()._replace(through=new[-1].event_id)))
         sink.close()

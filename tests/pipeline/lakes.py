@@ -55,6 +55,7 @@ def make_marts(data: Path, *, users: Sequence[int], group: int, through: int, fi
             row | {"day": second, "what": "sent", "place": "web", "kind": "image", "messages": 5, "bytes": 500}
         )
         usage.append(row | {"day": second, "what": "received", "place": "ios", "messages": 20})
+    first_days = [{"user_id": user, "day": (first, second)[number % 2]} for number, user in enumerate(users)]
     rooms = [f"g:{group}", f"u:{min(users)}:{max(users)}"]
     minutes = [MINUTE + timedelta(minutes=number) for number in range(10)]
     heat = [
@@ -91,7 +92,14 @@ def make_marts(data: Path, *, users: Sequence[int], group: int, through: int, fi
         {"finding": "lost", "reason": "not in the inbox", "user_id": users[0], "platform": "ios", "useq": 7,
          "message_id": 909776103973847040}
     ]  # fmt: skip
-    made = {"usage": usage, "heat": heat, "latency": latency, "audit": audit, "findings": found if findings else []}
+    made = {
+        "usage": usage,
+        "first_days": first_days,
+        "heat": heat,
+        "latency": latency,
+        "audit": audit,
+        "findings": found if findings else [],
+    }
     for name, rows in made.items():
         schema = (MART_SCHEMAS | AUDIT_SCHEMAS)[name]
         table = LakeTable(Place(data).lake, name, schema)

@@ -132,6 +132,7 @@ async def redact_running(host: MessagingHost) -> RedactionReport:
         report = step
         await asyncio.sleep(0)
     queue.windows.clear()
+    await host.settled()  # what the erasure removed from the stores is not there for the compaction
     for store in (queue.state.store, host.store):
         if isinstance(store, RocksKeyValue):
             await asyncio.to_thread(store.compact)

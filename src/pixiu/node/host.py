@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["MessagingHost", "replay_audit"]
 
+SETTLE_SECONDS = 0.01
+"""Between two looks whether a commit was possible."""
+
 log = logging.getLogger(__name__)
 
 
@@ -131,15 +134,26 @@ class MessagingHost:
         self._engine.writer.when_flushed(lambda: flushed.set_result(None))
         await flushed
 
+    async def applied(self) -> None:
+        """Wait until the stores hold everything that is committed."""
+        await self.written()
+        caught_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.messaging.carrier.when_applied(self.log.committed, lambda: caught_up.set_result(None))
+        await caught_up
+
+    async def settled(self) -> None:
+        """Wait until the stores hold it on disk, too."""
+        end = self.log.committed
+        await self.applied()
+        while min(self.stores.applied(lane) for lane in (Lane.ROSTERS, Lane.INBOXES, Lane.TIMELINES)) < end:
+            self.messaging.carrier.commit()
+            await asyncio.sleep(SETTLE_SECONDS)
+        self.stores.flush()
+
     async def cut(self) -> Cut:
         """What waits in the stores now, once they hold everything that is committed."""
-        carrier = self.messaging.carrier
-        loop = asyncio.get_running_loop()
-        await self.written()
-        caught_up: asyncio.Future[None] = loop.create_future()
-        carrier.when_applied(self.log.committed, lambda: caught_up.set_result(None))
-        await caught_up
-        return take_cut(self.stores, carrier.applied(Lane.INBOXES))
+        await self.applied()
+        return take_cut(self.stores, self.messaging.carrier.applied(Lane.INBOXES))
 
     async def audit(self, *, at_least: int = 0, before: int | None = None) -> AuditReport:
         """Take a cut now, then replay the log up to it, a batch at a time, between other work."""

@@ -117,7 +117,7 @@ def no_next_newest(patch: Patch) -> None:
 
     def forget(self: Relay, live: Any) -> None:
         patch_inside = Patch()
-        patch_inside.set(Delivery, "logged_in", lambda self, session, cursor=0: ())
+        patch_inside.set(Delivery, "logged_in", lambda self, session, cursor=0, told=0: ())
         try:
             forget_rightly(self, live)
         finally:

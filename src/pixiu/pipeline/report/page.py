@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pixiu.model.version import __version__
 from pixiu.pipeline.report.charts import bars, heat_map, lines
-from pixiu.pipeline.report.text import verdict
+from pixiu.pipeline.report.text import cells_of_link, shown_share, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -120,11 +120,7 @@ def _latency(latency: dict[str, Any]) -> str:
          for each in latency["series"]],
         show="{:.0f} %".format,
     )  # fmt: skip
-    rows = [
-        (each["hop"], each["link"], each["messages"], _ms(each["p50"]), _ms(each["p90"]), _ms(each["p99"]),
-         _ms(each["max_ms"]), _percent(each["share_in_time"]))
-        for each in latency["links"]
-    ]  # fmt: skip
+    rows = [cells_of_link(each) for each in latency["links"]]
     table = _table(("hop", "link", "samples", "p50", "p90", "p99", "max", f"≤ {within} ms"), rows)
     charts = _section("Latency, 99th percentile", p99) + _section(f"Share within {within} ms", share)
     return f'<div class="two">{charts}</div>' + _section("Links", table)
@@ -138,7 +134,10 @@ def _heat(heat: dict[str, Any]) -> str:
     parts = bars("Messages by partition", [(str(row["bucket"]), row["messages"]) for row in heat["buckets"]])
     table = _table(
         ("room", "messages", "share", "busiest minute"),
-        [(each["name"], each["messages"], _percent(each["share"]), each["peak_per_minute"]) for each in heat["rooms"]],
+        [
+            (each["name"], each["messages"], shown_share(each["share"]), each["peak_per_minute"])
+            for each in heat["rooms"]
+        ],
     )
     note = f"<p>The busiest partition has {heat['skew']} x the mean.</p>"
     return (
@@ -196,11 +195,3 @@ def _shown(cell: object) -> str:
 
 def _is_measure(text: str) -> bool:
     return text.endswith((" ms", " %", " MB"))
-
-
-def _ms(value: float | None) -> str:
-    return "–" if value is None else f"{value:,} ms"
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{share * 100:.1f} %"

@@ -9,7 +9,7 @@ from unicodedata import east_asian_width
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["report_text", "verdict"]
+__all__ = ["cells_of_link", "report_text", "shown_share", "verdict"]
 
 BAR = 24
 SPARKS = "▁▂▃▄▅▆▇█"
@@ -63,7 +63,7 @@ def _usage(usage: dict[str, Any]) -> list[str]:
         lines.append(f"people by platform: {shown}")
     later = [each for each in usage["retention"] if each["after_days"] in (1, 3, 7, 14, 30)]
     if later:
-        shown = ", ".join(f"day {each['after_days']}: {_percent(each['share'])}" for each in later)
+        shown = ", ".join(f"day {each['after_days']}: {shown_share(each['share'])}" for each in later)
         lines.append(f"of new people came back, {shown}")
     return lines
 
@@ -74,11 +74,7 @@ def _latency(latency: dict[str, Any]) -> list[str]:
         return [*lines, "nothing was measured yet"]
     return lines + _table(
         ("hop", "link", "samples", "p50", "p90", "p99", "max", f"≤ {latency['within_ms']} ms"),
-        [
-            (each["hop"], each["link"], each["messages"], _ms(each["p50"]), _ms(each["p90"]), _ms(each["p99"]),
-             _ms(each["max_ms"]), _percent(each["share_in_time"]))
-            for each in latency["links"]
-        ],
+        [cells_of_link(each) for each in latency["links"]],
     )  # fmt: skip
 
 
@@ -90,7 +86,13 @@ def _heat(heat: dict[str, Any]) -> list[str]:
     lines += _table(
         ("room", "messages", "share", "busiest minute", "over time"),
         [
-            (each["name"], each["messages"], _percent(each["share"]), each["peak_per_minute"], _spark(row["messages"]))
+            (
+                each["name"],
+                each["messages"],
+                shown_share(each["share"]),
+                each["peak_per_minute"],
+                _spark(row["messages"]),
+            )
             for each, row in zip(heat["rooms"][:ROOMS], heat["map"][:ROOMS], strict=True)
         ],
     )
@@ -162,12 +164,22 @@ def _spark(values: list[int]) -> str:
     return "".join(SPARKS[round(value / most * (len(SPARKS) - 1))] if most and value else " " for value in sums)
 
 
-def _percent(share: float | None) -> str:
+def cells_of_link(link: dict[str, Any]) -> tuple[object, ...]:
+    """A row of the table of links."""
+    times = (_shown_ms(link[key]) for key in ("p50", "p90", "p99", "max_ms"))
+    return (link["hop"], link["link"], link["messages"], *times, shown_share(link["share_in_time"]))
+
+
+def shown_share(share: float | None) -> str:
+    """A share for people."""
     return "–" if share is None else f"{share * 100:.1f} %"
 
 
-def _ms(value: float | None) -> str:
-    return "–" if value is None else f"{value:,} ms"
+def _shown_ms(value: float | None) -> str:
+    """A time for people."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f} ms" if value >= 10 else f"{value:.1f} ms"
 
 
 def _moment(ms: int) -> str:

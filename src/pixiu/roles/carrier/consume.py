@@ -160,7 +160,7 @@ class Carrier:
         if self.tasks is not None:
             self.tasks.stop()
         self._waiters.clear()
-        self._commit()
+        self.commit()
 
     # What others ask.
 
@@ -436,15 +436,15 @@ class Carrier:
             return
         pace = self._pace
         if pace.is_look_due(events) and self._pending_bytes() >= pace.bound(is_behind=self.is_behind):
-            self._commit()
+            self.commit()
         elif self._commit_timer is None:
-            self._commit_timer = self._scheduler.after(self._settings.commit_ms, self._commit)
+            self._commit_timer = self._scheduler.after(self._settings.commit_ms, self.commit)
 
     def _pending_bytes(self) -> int:
         """About how much a commit writes; 0 for stores that do not say."""
         return int(getattr(self._stores, "pending_bytes", 0))
 
-    def _commit(self) -> None:
+    def commit(self) -> None:
         """Make the stores durable with the positions that they were brought to."""
         if self._commit_timer is not None:
             self._commit_timer.cancel()
@@ -474,7 +474,7 @@ class Carrier:
 
     def _touch_later(self) -> None:
         if self._is_running:
-            self._commit_timer = self._scheduler.after(self._settings.lane_retry_ms, self._commit)
+            self._commit_timer = self._scheduler.after(self._settings.lane_retry_ms, self.commit)
 
     def _forget_left(self) -> None:
         """Now and then: nobody asks any more who was a member before what every lane has durably applied."""
