@@ -36,6 +36,7 @@ __all__ = ["ChildPlan", "Layout", "read_state"]
 
 STATE = "cluster.json"
 ZOOKEEPER = "zookeeper"
+GATEWAYS = "gateway"
 ORDER = (ZOOKEEPER, "queue")
 """What others need comes first; the rest in the order of the file."""
 
@@ -129,10 +130,12 @@ class Layout:
         settings = dict(plan.settings)
         if plan.role == "queue":
             settings = {"replication.name": name, "queue.node_id": replica, **settings}
+        # Gateways read the keys that sign tokens, and nothing else: a token is good at each of them.
+        home = self.folder / "nodes" / (GATEWAYS if plan.role == GATEWAYS else name)
         return (
             *_pixiu(), "role", plan.role, "--registry", str(self.registry), "--partition", str(partition),
             "--partitions", str(plan.partitions), "--bind", plan.bind, "--port", str(port),
-            "--data", str(self.folder / "nodes" / name), "--secret-file", str(self.secret_file), "--json",
+            "--data", str(home), "--secret-file", str(self.secret_file), "--json",
             *_assignments(settings),
         )  # fmt: skip
 
