@@ -39,8 +39,8 @@ serve: $(BASE) ## set up, then start Pixiu on this machine (ARGS='--port 8400 --
 test: $(DEV) $(PIPELINE) ## lint, types, layer rules and all tests but the long ones (what CI runs)
 	@$(MAKE) check
 	@tools/get_browser.sh
-	@echo "== tests, two at a time"
-	@$(PYTEST) -q -n 2 --dist loadfile -m "not long and not crash and not serial" $(ARGS)
+	@echo "== tests, three at a time: they wait as often as they work"
+	@$(PYTEST) -q -n 3 --dist loadfile -m "not long and not crash and not serial" $(ARGS)
 	@echo "== tests that need the machine to themselves"
 	@$(PYTEST) -q -m "(crash or serial) and not long" $(ARGS)
 	@echo "== all green: lint, types, layers, tests"
