@@ -53,12 +53,12 @@ def test_a_message_of_long_ago_is_found_and_opened_in_its_place(world: BrowserWo
     expect(target).to_contain_text("吃什么")
     expect(target).to_be_in_viewport()
     expect(page.locator(".thread .head .name")).to_have_text("team")
-    expect(page.locator(".said", has_text="word 3").first).to_be_attached()
-    expect(page.locator(".said", has_text=f"word {OTHERS - 1}")).to_be_attached()
+    expect(page.get_by_text("word 3", exact=True)).to_be_attached()
+    expect(page.get_by_text(f"word {OTHERS - 1}", exact=True)).to_be_attached()
     # What lies between is a gap, and can be loaded.
     expect(page.locator(".messages .gap:not(.first)")).to_have_count(1)
     page.get_by_role("button", name="Load more").click()
-    expect(page.locator(".said", has_text="word 60")).to_be_attached()
+    expect(page.get_by_text("word 60", exact=True)).to_be_attached()
 
 
 def test_the_page_of_results_pages_orders_and_tells_what_is_wrong(world: BrowserWorld) -> None:
