@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pixiu.cli.main import main
-from pixiu.cli.pipeline import hours_of
+from pixiu.cli.queue.asking import hours_of
 from pixiu.pipeline.lake.lock import LakeLock
 from pixiu.pipeline.lake.place import Place
 from pixiu.pipeline.lake.schema import LAKE_SCHEMAS, MART_SCHEMAS

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from pixiu.cli.calling import Caller, Token, Url
-from pixiu.cli.queue.asking import DEFAULT_DATA, Json, parse_duration_ms
+from pixiu.cli.queue.asking import DEFAULT_DATA, Json, hours_of
 from pixiu.cli.queue.output import print_json, print_rows, progress
 from pixiu.cli.queue.redact import REDACTION_SECONDS
 from pixiu.model.errors import ConfigError, Conflict, NotFound, Unavailable
@@ -41,7 +41,7 @@ def erase(
     """
     if url is not None and data is not None:
         raise ConfigError("say where once: --url or --data")
-    hours = parse_duration_ms(keep) // 3_600_000
+    hours = hours_of(keep)
     directory = data or DEFAULT_DATA
     holder = None if url is not None else find_server(directory)
     if holder is not None and holder.http is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pixiu.cli.erase import erase
-from pixiu.cli.queue.asking import DEFAULT_DATA, Json, parse_duration_ms
+from pixiu.cli.queue.asking import DEFAULT_DATA, Json, hours_of, parse_duration_ms
 from pixiu.cli.queue.output import bytes_text, print_json, print_rows, progress
 from pixiu.cli.rebuilding import rebuild
 from pixiu.cli.waiting import take_cut
@@ -368,11 +368,6 @@ def plan(
         print("nothing to do: no room and no partition is above its bound")
     if out is not None:
         print(f"written to {out}")
-
-
-def hours_of(keep: str) -> int:
-    """A time as whole hours, which is what Delta counts in; rounded up, so that nothing goes before its time."""
-    return -(-parse_duration_ms(keep) // 3_600_000)
 
 
 @app.command()

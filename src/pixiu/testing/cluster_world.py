@@ -72,7 +72,13 @@ class NodeScheduler:
         return self._scheduler.after(delay_ms, self._mine(call))
 
     def offload(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-        raise NotImplementedError
+        node = self._node
+
+        def finished(error: BaseException | None) -> None:
+            if not node.is_dead:
+                self.soon(lambda: done(error))
+
+        self._scheduler.offload(work, finished)
 
     def _mine(self, call: Callable[[], object]) -> Callable[[], object]:
         node = self._node

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -11,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from pixiu.testing.messaging_runs import Explanation
 from pixiu.testing.replication_world import list_mutants, run
+from pixiu.testing.seeds import until_failure
 from pixiu.testing.shrink import shrink
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ["Outcome", "Summary", "explain", "list_mutants", "run_seeds", "trace_of"]
 
@@ -66,30 +66,15 @@ def run_seeds(
     on_done: Callable[[int], object] = lambda count: None,
 ) -> Summary:
     """Run seeds in order until one fails."""
-    outcomes: list[Outcome] = []
-    failed: Outcome | None = None
-    for outcome in _outcomes(seeds, mutant, jobs, keep):
-        outcomes.append(outcome)
-        on_done(len(outcomes))
-        if outcome.failure:
-            failed = outcome
-            break
+    one = partial(_run_one, mutant=mutant, keep=keep)
+    outcomes = until_failure(one, seeds, jobs=jobs, chunk=CHUNK, on_done=on_done)
     return Summary(
         seeds=len(outcomes),
-        failed=failed,
+        failed=outcomes[-1] if outcomes and outcomes[-1].failure else None,
         accepted=sum(outcome.accepted for outcome in outcomes),
         epochs=sum(outcome.epochs for outcome in outcomes),
         median_cpu_seconds=median(outcome.cpu_seconds for outcome in outcomes) if outcomes else 0.0,
     )
-
-
-def _outcomes(seeds: range, mutant: str, jobs: int, keep: Sequence[int] | None) -> Iterator[Outcome]:
-    one = partial(_run_one, mutant=mutant, keep=keep)
-    if jobs == 1 or len(seeds) == 1:
-        yield from map(one, seeds)
-        return
-    with multiprocessing.get_context("spawn").Pool(min(jobs, len(seeds))) as pool:
-        yield from pool.imap(one, seeds, chunksize=CHUNK)
 
 
 def _run_one(seed: int, *, mutant: str, keep: Sequence[int] | None) -> Outcome:

@@ -21,7 +21,7 @@ from pixiu.model.errors import (
 from pixiu.queue.client import Client, FateUnknown
 from pixiu.runtime.datadir import find_server, read_node_key
 
-__all__ = ["Data", "Json", "Port", "TopicName", "Url", "Where", "ask", "parse_duration_ms", "parse_headers"]
+__all__ = ["Data", "Json", "Port", "TopicName", "Url", "Where", "ask", "hours_of", "parse_duration_ms", "parse_headers"]
 
 DEFAULT_ADDRESS = "127.0.0.1:12301"
 DEFAULT_DATA = Path("pixiu-data")
@@ -114,6 +114,11 @@ def parse_duration_ms(text: str) -> int:
     if not parts or "".join(number + unit for number, unit in parts) != compact.replace(" ", ""):
         raise typer.BadParameter(f"{text!r} is not a duration; write 500ms, 5s, 10m, 1h or 2d")
     return round(sum(float(number) * _UNITS_MS[unit] for number, unit in parts))
+
+
+def hours_of(keep: str) -> int:
+    """A time as whole hours, which is what Delta counts in; rounded up, so that nothing goes before its time."""
+    return -(-parse_duration_ms(keep) // 3_600_000)
 
 
 def parse_headers(texts: list[str] | None) -> dict[str, str]:

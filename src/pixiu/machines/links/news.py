@@ -21,12 +21,12 @@ from pixiu.machines.links.messages import AskRoutes, News, Reach, Routes, Want
 from pixiu.machines.seqlog import Heard, Missing, Told
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pixiu.machines.links.messages import ClusterMessage, StreamKey
     from pixiu.machines.routes import Digest, RouteRow
 
-__all__ = ["NewsRules", "NewsSink", "NewsSource", "Snapshot"]
+__all__ = ["NewsRules", "NewsSink", "NewsSource", "Snapshot", "flushed"]
 
 PAGE_ROWS = 5_000
 AGAIN_MAX = 2_000
@@ -230,3 +230,12 @@ class NewsSink:
         for number in sorted(number for number in ahead if number <= position):
             row = ahead.pop(number)
             self.marks[row.gateway] = max(row.version, self.marks.get(row.gateway, 0))
+
+
+def flushed(sources: Iterable[NewsSource], now_ms: int) -> Iterator[tuple[int, News]]:
+    """What was told to these sources since the last time, and to whom each piece goes."""
+    for source in sources:
+        news = source.flush()
+        if news is not None:
+            for boot in source.sinks(now_ms):
+                yield boot, news

@@ -20,7 +20,7 @@ from pixiu.im import params as read
 from pixiu.im.content import plain_text, send_id, send_key
 from pixiu.im.params import check_known
 from pixiu.machines.links.messages import FROM_GATEWAY, AskRoutes, RoomAck, RoomFrame, StreamKey, Want
-from pixiu.machines.links.news import NewsRules, NewsSource
+from pixiu.machines.links.news import NewsRules, NewsSource, flushed
 from pixiu.machines.room_bodies import message_body
 from pixiu.machines.rooms import room_number
 from pixiu.machines.routes import RouteRow, RouteTable, nobody
@@ -220,12 +220,8 @@ class ClusterRooms:
 
     def _flush(self) -> None:
         self._is_near = False
-        now_ms = self._clock.monotonic_us() // 1000
-        for stream in self._streams.values():
-            news = stream.flush()
-            if news is not None:
-                for boot in stream.sinks(now_ms):
-                    self._endpoint.send(boot, news)
+        for boot, news in flushed(self._streams.values(), self._clock.monotonic_us() // 1000):
+            self._endpoint.send(boot, news)
 
     def _again(self, key: StreamKey, number: int) -> None:
         stream = self._streams.get(key)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pixiu.links.replica import Replica
 from pixiu.machines.links.messages import FROM_GATEWAY, TO_BROKER, AskRoutes, StreamKey, Want
-from pixiu.machines.links.news import NewsRules, NewsSource
+from pixiu.machines.links.news import NewsRules, NewsSource, flushed
 from pixiu.machines.routes import RouteTable
 from pixiu.model.partitions import owns
 
@@ -148,12 +148,8 @@ class Router:
 
     def _flush(self) -> None:
         self._is_near = False
-        now_ms = self._clock.monotonic_us() // 1000
-        for stream in self._streams.values():
-            news = stream.flush()
-            if news is not None:
-                for boot in stream.sinks(now_ms):
-                    self._endpoint.send(boot, news)
+        for boot, news in flushed(self._streams.values(), self._clock.monotonic_us() // 1000):
+            self._endpoint.send(boot, news)
 
     def _want(self, boot: int, want: Want) -> None:
         if want.key.kind == TO_BROKER and self.replica.life.takes_work:
