@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from pixiu.cli.calling import Caller, Token, Url
-from pixiu.cli.queue.asking import DEFAULT_DATA, Json, hours_of
+from pixiu.cli.queue.asking import Json, hours_of
 from pixiu.cli.queue.output import print_json, print_rows, progress
 from pixiu.cli.queue.redact import REDACTION_SECONDS
-from pixiu.model.errors import ConfigError, Conflict, NotFound, Unavailable
-from pixiu.runtime.datadir import find_server
+from pixiu.cli.served import ServedData, find_node
+from pixiu.model.errors import Conflict, Unavailable
 
 __all__ = ["erase"]
 
@@ -21,10 +21,7 @@ Row = dict[str, Any]
 
 def erase(
     user: Annotated[str, typer.Argument(metavar="USER", help="The public id of the user.")],
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", metavar="DIR", help="Of this data directory, served or not.  [default: pixiu-data]"),
-    ] = None,
+    data: ServedData = None,
     url: Url = None,
     token: Token = None,
     keep: Annotated[
@@ -39,16 +36,8 @@ def erase(
     do it; a data directory that nobody serves is opened for it. The report says where was looked, what was found, and
     what remains until when.
     """
-    if url is not None and data is not None:
-        raise ConfigError("say where once: --url or --data")
     hours = hours_of(keep)
-    directory = data or DEFAULT_DATA
-    holder = None if url is not None else find_server(directory)
-    if holder is not None and holder.http is None:
-        raise Unavailable(f"a node without HTTP runs on {directory} (pid {holder.pid}); stop it first")
-    is_running = url is not None or holder is not None
-    if not is_running and not (directory / "queue").is_dir():
-        raise NotFound(f"there is no log in {directory}; name its data directory with --data, or a server with --url")
+    directory, is_running = find_node(data, url)
     if not yes and not typer.confirm(f"Erase {user!r} for good? This cannot be undone"):
         raise typer.Exit(1)
     from pixiu.node.erasure import places_of_journal, places_of_stores

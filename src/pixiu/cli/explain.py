@@ -6,10 +6,11 @@ from typing import Annotated, Any
 import typer
 
 from pixiu.cli.calling import Caller, Token, Url
-from pixiu.cli.queue.asking import DEFAULT_DATA, Json
+from pixiu.cli.queue.asking import Json
 from pixiu.cli.queue.output import moment_text, print_json, progress
-from pixiu.model.errors import ConfigError, NotFound, Unavailable
-from pixiu.runtime.datadir import DataDirectory, find_server
+from pixiu.cli.served import ServedData, find_node
+from pixiu.model.errors import NotFound
+from pixiu.runtime.datadir import DataDirectory
 
 __all__ = ["app", "waterfall_lines"]
 
@@ -23,10 +24,7 @@ _PARTS = " ▏▎▍▌▋▊▉█"
 @app.command()
 def explain(
     message_id: Annotated[int, typer.Argument(metavar="MESSAGE_ID", min=1, help="As send answered it.")],
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", metavar="DIR", help="Of this data directory, served or not.  [default: pixiu-data]"),
-    ] = None,
+    data: ServedData = None,
     url: Url = None,
     token: Token = None,
     json: Json = False,
@@ -36,18 +34,9 @@ def explain(
     It is read from the log; where that has been trimmed, from the lake of --data. A server that runs on --data, or at
     --url, is asked for it.
     """
-    if url is not None and data is not None:
-        raise ConfigError("say where once: --url or --data")
-    directory = data or DEFAULT_DATA
-    holder = None if url is not None else find_server(directory)
-    if holder is not None and holder.http is None:
-        raise Unavailable(
-            f"a node without HTTP runs on {directory} (pid {holder.pid}): stop it first, or use pixiu serve"
-        )
-    if url is None and not (directory / "queue").is_dir():
-        raise NotFound(f"there is no log in {directory}; name its data directory with --data, or a server with --url")
+    directory, is_running = find_node(data, url)
     try:
-        if url is not None or holder is not None:
+        if is_running:
             path = f"/v1/admin/explain?message_id={message_id}"
             with progress("looking", None):
                 found = dict(Caller(url, token, data).get(path, timeout_seconds=EXPLAIN_SECONDS))
@@ -57,15 +46,13 @@ def explain(
             with DataDirectory.open(directory), progress("looking", None):
                 found = dict(explain_stopped(directory, message_id))
     except NotFound as error:
-        found = _from_lake(directory, message_id, error) if url is None else _refuse(error)
+        if url is not None:
+            raise
+        found = _from_lake(directory, message_id, error)
     if json:
         print_json(found)
     else:
         print("\n".join(waterfall_lines(found)))
-
-
-def _refuse(error: NotFound) -> dict[str, Any]:
-    raise error
 
 
 def _from_lake(data: Path, message_id: int, error: NotFound) -> dict[str, Any]:
