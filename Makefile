@@ -22,7 +22,7 @@ PYTEST := $(BIN)/python -m pytest
 INSTALL_PIPELINE = $(MAKE) $(PIPELINE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check format test-long fuzz bench bench-queue bench-core bench-gateway bench-pipeline bench-cluster demo lock docs proto clean
+.PHONY: help setup serve test check format test-long test-engines fuzz bench bench-queue bench-core bench-gateway bench-pipeline bench-cluster demo lock docs proto clean
 
 help: ## list the targets
 	@echo "Pixiu: make TARGET [ARGS='…']"
@@ -40,9 +40,9 @@ test: $(DEV) $(PIPELINE) ## lint, types, layer rules and all tests but the long 
 	@$(MAKE) check
 	@tools/get_browser.sh
 	@echo "== tests, three at a time: they wait as often as they work"
-	@$(PYTEST) -q -n 3 --dist loadfile -m "not long and not crash and not serial" $(ARGS)
+	@$(PYTEST) -q -n 3 --dist loadfile -m "not long and not engines and not crash and not serial" $(ARGS)
 	@echo "== tests that need the machine to themselves"
-	@$(PYTEST) -q -m "(crash or serial) and not long" $(ARGS)
+	@$(PYTEST) -q -m "(crash or serial) and not long and not engines" $(ARGS)
 	@echo "== all green: lint, types, layers, tests"
 
 check: $(DEV) $(PIPELINE) ## lint, format, types and layer rules, without tests
@@ -63,6 +63,10 @@ test-long: $(DEV) $(PIPELINE) ## the long tests: a thousand kills, thousands of 
 	@$(MAKE) fuzz ARGS=-max_total_time=600
 	@$(BIN)/python -m benchmarks.queue.soak
 	@$(BIN)/python -m benchmarks.queue --only seed --seed-messages 25600000
+
+test-engines: $(DEV) $(PIPELINE) ## the tests with Kafka, Cassandra, Redis and ZooKeeper, their faults included
+	@$(BIN)/python -m tools.jars
+	@$(PYTEST) -m engines --timeout 600 $(ARGS)
 
 fuzz: $(FUZZ) ## fuzz the wire parser by coverage (ARGS='-max_total_time=600')
 	@$(BIN)/python tools/fuzz_wire.py $(or $(ARGS),-max_total_time=60)

@@ -81,7 +81,10 @@ def test_a_wrong_variable_is_refused_by_key_and_bound(environ: dict[str, str], w
     [
         ("[queue]\nprot = 1\n", ["unknown setting queue.prot", "did you mean port?"]),
         ("[que]\nport = 1\n", ["unknown section que", "did you mean queue?"]),
-        ("[zzz]\nport = 1\n", ["unknown section zzz", "known: carrier, delays, gateway, horn, http, inbox, journal"]),
+        (
+            "[zzz]\nport = 1\n",
+            ["unknown section zzz", "known: carrier, delays, engines, gateway, horn, http, inbox, journal"],
+        ),
         ("queue = 1\n", ["queue is a section"]),
         ("[queue]\nport = true\n", ["queue.port must be a whole number, not True"]),
         ("[queue]\nport = 1.5\n", ["queue.port must be a whole number, not 1.5"]),
@@ -156,3 +159,18 @@ def test_the_example_lists_every_setting_with_its_default(tmp_path: Path) -> Non
         name: set(key_types(section)) for name, section in sections().items()
     }
     assert load_settings(path) == Settings()
+
+
+def test_an_engine_is_one_line_above_all_sections(tmp_path: Path) -> None:
+    path = tmp_path / "pixiu.toml"
+    path.write_text('store = "redis://a:1"\nlog = "kafka://b:2"\n[log]\n', encoding="utf-8")
+    with pytest.raises(ConfigError, match="TOML"):  # a name cannot be both: then write [engines]
+        load_settings(path)
+    path.write_text('store = "redis://a:1"\nlog = "kafka://b:2"\n[queue]\nport = 7\n', encoding="utf-8")
+    settings = load_settings(
+        path, environ={"PIXIU_ENGINES__TIMELINES": "cassandra://c"}, overrides={"registry": "zk://d"}
+    )
+    engines = settings.engines
+    assert (engines.store, engines.log, engines.timelines) == ("redis://a:1", "kafka://b:2", "cassandra://c")
+    assert (engines.registry, settings.queue.port) == ("zk://d", 7)
+    assert parse_assignment("store=redis://e") == ("engines.store", "redis://e")

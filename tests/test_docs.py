@@ -24,7 +24,7 @@ SMSS_KEYS = (
     "timeout.server.alive", "background.defaultScanSecond", "background.firstExecSecond",
 )
 TARGETS = (
-    "help", "setup", "serve", "test", "check", "format", "test-long", "fuzz", "demo", "bench", "bench-queue",
+    "help", "setup", "serve", "test", "check", "format", "test-long", "test-engines", "fuzz", "demo", "bench", "bench-queue",
     "bench-core", "bench-gateway", "bench-pipeline", "bench-cluster", "docs", "proto", "lock", "clean",
 )
 # fmt: on
@@ -206,7 +206,7 @@ def test_every_requirement_has_a_hash_and_every_package_is_explained() -> None:
     for path in sorted((ROOT / "requirements").glob("*.in")):
         for line in path.read_text(encoding="utf-8").splitlines():
             if line and not line.startswith(("#", "-r", "-c")):
-                name = re.split(r"[<>=; ]", line)[0]
+                name = re.split(r"[\[<>=; ]", line)[0]
                 assert re.search(rf"\b{re.escape(name)}\b", explained), f"{name} is not explained"
 
 

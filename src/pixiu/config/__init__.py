@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import get_type_hints
 
+from pixiu.config.engines import EngineSettings
 from pixiu.config.gateway import GatewaySettings
 from pixiu.config.links import LinkSettings
 from pixiu.config.messaging import CarrierSettings, HornSettings, InboxSettings, MessagingSettings
@@ -41,6 +42,7 @@ __all__ = [
     "Bounds",
     "CarrierSettings",
     "DelaySettings",
+    "EngineSettings",
     "GatewaySettings",
     "HornSettings",
     "HttpSettings",
@@ -90,6 +92,7 @@ class Settings:
     links: LinkSettings = field(default_factory=LinkSettings)
     security: SecuritySettings = field(default_factory=SecuritySettings)
     pipeline: PipelineSettings = field(default_factory=PipelineSettings)
+    engines: EngineSettings = field(default_factory=EngineSettings)
 
 
 def sections() -> dict[str, type[Section]]:
@@ -110,7 +113,7 @@ def load_settings(
         _take_file(path, values)
     _take_environment(environ or {}, values)
     for key, value in (overrides or {}).items():
-        section, _, name = key.partition(".")
+        section, name = _split(key)
         _require_known(section, name)
         values[section][name] = value
     return Settings(**{section: kind(**values[section]) for section, kind in sections().items()})  # type: ignore[arg-type]
@@ -119,11 +122,17 @@ def load_settings(
 def parse_assignment(text: str) -> tuple[str, object]:
     """The key and value of ``section.key=value``, as the command line has it."""
     key, equals, value = text.partition("=")
-    section, _, name = key.strip().partition(".")
+    section, name = _split(key.strip())
     if not equals:
         raise ConfigError(f"write SECTION.KEY=VALUE, not {text!r}")
     _require_known(section, name)
-    return key.strip(), _from_text(key.strip(), value.strip(), key_types(sections()[section])[name])
+    return f"{section}.{name}", _from_text(key.strip(), value.strip(), key_types(sections()[section])[name])
+
+
+def _split(key: str) -> tuple[str, str]:
+    """Section and name of a key; an engine may be named alone: ``store`` is ``engines.store``."""
+    section, dot, name = key.partition(".")
+    return ("engines", key) if not dot and key in key_types(EngineSettings) else (section, name)
 
 
 def _take_file(path: Path, values: dict[str, dict[str, object]]) -> None:
@@ -135,6 +144,9 @@ def _take_file(path: Path, values: dict[str, dict[str, object]]) -> None:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
     for section, keys in content.items():
+        if isinstance(keys, str) and section in key_types(EngineSettings):
+            values["engines"][section] = keys  # one line for an engine, above all sections
+            continue
         _require_known_section(section)
         if not isinstance(keys, dict):
             raise ConfigError(f"{section} is a section: write [{section}] above its keys in {path}")

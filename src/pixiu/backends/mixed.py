@@ -1,0 +1,82 @@
+"""``Stores`` from several engines: rosters and inboxes here, timelines there.
+
+Each part commits by itself, with the event ids of the lanes, and knows how far it has got; a lane has got as far as the
+part that is furthest behind. So after a crash between two commits the lane applies some records again to a part that
+has them: every part drops what it has already, by the event id it has reached.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from pixiu.ports.stores import Lane, Stores
+from pixiu.ports.timelines import Timelines
+
+if TYPE_CHECKING:
+    from pixiu.ports.bodies import Bodies
+    from pixiu.ports.contacts import Contacts
+    from pixiu.ports.groups import Groups
+    from pixiu.ports.inboxes import Inboxes
+    from pixiu.ports.notes import Notes
+    from pixiu.ports.recent import Recent
+    from pixiu.ports.sendkeys import SendKeys
+    from pixiu.ports.unread import Unread
+    from pixiu.ports.users import Users
+
+__all__ = ["MixedStores", "Part"]
+
+
+class Part(Protocol):
+    """One engine's share of the stores."""
+
+    def applied(self, lane: Lane) -> int:
+        """The event id that a lane has durably reached here."""
+        ...
+
+    def commit(self, applied: Mapping[Lane, int]) -> None:
+        """Make what was written durable, with the event ids it brings the lanes to. Raises ``Unavailable``."""
+        ...
+
+    def flush(self) -> None:
+        """Return when every commit would survive the loss of a machine."""
+        ...
+
+    def close(self) -> None:
+        """Let go, without a commit."""
+        ...
+
+
+class MixedStores:
+    """``base`` holds everything that no other engine holds."""
+
+    def __init__(self, base: Stores, parts: Sequence[Part], *, timelines: Timelines) -> None:
+        """``parts`` are all engines with something of their own to commit, ``base`` among them."""
+        self.users: Users = base.users
+        self.contacts: Contacts = base.contacts
+        self.groups: Groups = base.groups
+        self.inboxes: Inboxes = base.inboxes
+        self.bodies: Bodies = base.bodies
+        self.unread: Unread = base.unread
+        self.keys: SendKeys = base.keys
+        self.notes: Notes = base.notes
+        self.recent: Recent = base.recent
+        self.timelines: Timelines = timelines
+        self._parts = parts
+
+    def applied(self, lane: Lane) -> int:
+        """The event id that a lane has durably reached in every part."""
+        return min(part.applied(lane) for part in self._parts)
+
+    def commit(self, applied: Mapping[Lane, int]) -> None:
+        """Commit every part; one that is down keeps what it has for the next time. Raises ``Unavailable``."""
+        for part in self._parts:
+            part.commit(applied)
+
+    def flush(self) -> None:
+        """Return when every commit is safe."""
+        for part in self._parts:
+            part.flush()
+
+    def close(self) -> None:
+        """Let go of every part, without a commit."""
+        for part in self._parts:
+            part.close()

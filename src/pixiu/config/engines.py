@@ -1,0 +1,27 @@
+"""Which engines keep what: one line each. ``embedded`` is Pixiu's own, in the data directory."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pixiu.config.section import Section
+
+__all__ = ["EMBEDDED", "EngineSettings"]
+
+EMBEDDED = "embedded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings(Section):
+    """The engines. In the file these may stand above all sections, without one: ``store = "redis://…"``."""
+
+    name_in_file: ClassVar[str] = "engines"
+    may_be_empty: ClassVar[frozenset[str]] = frozenset({"registry"})
+
+    log: str = EMBEDDED
+    """Where the log is: ``embedded``, or ``kafka://HOST:PORT[,…]``."""
+    store: str = EMBEDDED
+    """Where inboxes, bodies, unread counts, groups, contacts and users are: ``embedded``, or ``redis://HOST:PORT``."""
+    timelines: str = EMBEDDED
+    """Where history is: ``embedded``, or ``cassandra://HOST[:PORT][,…][/KEYSPACE]``."""
+    registry: str = ""
+    """Where a cluster's registry is: ``zk://HOST:PORT[,…]/PATH``. Empty: this node is alone."""
