@@ -24,8 +24,8 @@ SMSS_KEYS = (
     "timeout.server.alive", "background.defaultScanSecond", "background.firstExecSecond",
 )
 TARGETS = (
-    "help", "setup", "serve", "test", "check", "format", "test-long", "test-engines", "fuzz", "demo", "bench", "bench-queue",
-    "bench-core", "bench-gateway", "bench-pipeline", "bench-cluster", "docs", "proto", "lock", "clean",
+    "help", "setup", "serve", "test", "check", "format", "test-long", "test-engines", "fuzz", "demo", "bench",
+    "bench-queue", "bench-core", "bench-gateway", "bench-pipeline", "bench-cluster", "docs", "proto", "lock", "clean",
 )
 # fmt: on
 NAMES_PATHS = (
