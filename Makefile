@@ -104,7 +104,7 @@ LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generat
 	--no-emit-index-url --no-emit-find-links
 
 lock: $(DEV) ## renew the hash-pinned requirements/*.txt from the *.in files
-	@cd requirements && for name in base build dev fuzz pipeline; do \
+	@cd requirements && for name in base build dev fuzz pipeline uv; do \
 		echo "locking $$name"; ../$(LOCK) --upgrade $$name.in -o $$name.txt || exit 1; done
 	@! grep -nE 'https?://' requirements/*.txt
 
