@@ -1,27 +1,21 @@
 """The log of a server that runs elsewhere, read by the queue's protocol.
 
-The reader asks to follow, as a follower does, and gets journal frames as they are on the server's disk. It never says
-that it has made anything durable, so the leader counts on it for nothing: it joins no in-sync set and holds up neither
-commits nor retention. Only what the leader has committed is decoded, and every frame is checked against its CRC.
+Only what the leader has committed is decoded, and every frame is checked against its CRC.
 """
 
 from __future__ import annotations
 
-import os
-import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pixiu.machines.queue_wire.follow import FollowReader, FramesSent, StateTold, TooFarBehind, TruncateTold
-from pixiu.machines.queue_wire.requests import encode_follow
-from pixiu.machines.queue_wire.streams import Refused
-from pixiu.model.errors import ConfigError, CorruptData, Gone, Unavailable
+from pixiu.model.errors import ConfigError, CorruptData, Gone
 from pixiu.pipeline.source.decode import Wanted, decode_lines, records_of_lines
 from pixiu.pipeline.source.journal import SLICE_ROWS, End
 from pixiu.pipeline.source.schema import ENTRY
 from pixiu.queue.client import BlockingClient
+from pixiu.queue.client.frames import followed_frames
 from pixiu.queue.record import decode_block, read_frames
 from pixiu.queue.segment import entries_of
 
@@ -32,8 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RemoteLog", "RemoteSlice", "decode_remote", "records_of_remote"]
 
-SILENCE_SECONDS = 30.0
-RECEIVE_BYTES = 2**20
 RECORD_EVENTS = 4096
 """A record has this many event ids, or fewer, as a rule. Reading from inside one begins this much earlier."""
 
@@ -72,7 +64,7 @@ class RemoteLog:
         if not commit:
             return 1
         try:
-            for _, frame in read_frames(next(_frames(self._server, 0, epoch, commit))):
+            for _, frame in read_frames(next(followed_frames(self._server, 0, epoch, commit))):
                 return frame.event_id
         except Gone as error:
             return int(str(error).rsplit(" ", 1)[1])
@@ -110,7 +102,7 @@ def _pieces(part: RemoteSlice) -> Iterator[tuple[Any, bytes]]:
     begin, step = part.after, RECORD_EVENTS
     while True:
         expected: int | None = None
-        for frames in _frames(part.server, begin, part.epoch, part.through):
+        for frames in followed_frames(part.server, begin, part.epoch, part.through):
             lines = _lines(frames)
             first = int(lines["event_id"][0])
             if expected is None and first > part.after + 1:
@@ -137,43 +129,3 @@ def _lines(frames: bytes) -> Any:
         number = topics.setdefault(record.topic, len(topics) + 1)
         entries.append(entries_of(record, frame, position, number))
     return np.frombuffer(b"".join(entries), ENTRY)
-
-
-def _frames(server: str, after: int, epoch: int, through: int) -> Iterator[bytes]:
-    """Whole frames behind the record of ``after``, in pieces, until ``through`` is in one of them."""
-    host, _, port = server.rpartition(":")
-    while True:
-        known = epoch
-        try:
-            with socket.create_connection((host.strip("[]"), int(port)), timeout=SILENCE_SECONDS) as connection:
-                name = f"pipeline-{os.getpid()}-{after}".encode()
-                request = encode_follow(name, last_event_id=after, last_epoch=epoch if after else 0, highest_epoch=0)
-                connection.sendall(request)
-                reader = FollowReader()
-                while data := connection.recv(RECEIVE_BYTES):
-                    for event in reader.receive(data):
-                        if isinstance(event, FramesSent) and event.frames:
-                            yield event.frames
-                            if _last_event_id(event.frames) >= through:
-                                return
-                        elif isinstance(event, TruncateTold) and event.event_id == after and event.epoch != epoch:
-                            epoch = event.epoch
-                        elif isinstance(event, TooFarBehind):
-                            raise Gone(f"{server} has dropped what came before event {event.oldest_event_id}")
-                        elif isinstance(event, Refused):
-                            raise Unavailable(f"{server} does not let us follow: {event.text}")
-                        elif not isinstance(event, StateTold | FramesSent):
-                            raise Unavailable(f"{server} has another history than this reader: {event}")
-                    if epoch != known:
-                        break
-        except OSError as error:
-            raise Unavailable(f"cannot read the log of {server}: {error}") from error
-        if epoch == known:
-            raise Unavailable(f"{server} closed the connection before event {through}")
-
-
-def _last_event_id(frames: bytes) -> int:
-    last = 0
-    for _, frame in read_frames(frames):
-        last = frame.last_event_id
-    return last
