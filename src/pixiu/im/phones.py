@@ -6,6 +6,7 @@ somebody else. A phone that is handed on registers for its new owner, and rings 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from pixiu.im import params as read
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["REGISTERING", "TOKEN_BYTES_MAX", "TOPIC_BYTES_MAX", "register_push", "retired", "unregister_push"]
 
 REGISTERING = frozenset({"provider", "token", "topic"})
+_HEXADECIMAL = re.compile("[0-9a-fA-F]+")
+_APP = re.compile("[A-Za-z0-9._-]*")  # it becomes a header field
 TOKEN_BYTES_MAX = 4096
 TOPIC_BYTES_MAX = 256
 FRESH_MS = 86_400_000
@@ -34,7 +37,11 @@ def register_push(context: Context, actor: Actor, params: Params) -> Draft | Ans
     token = read.line(params, "token", bytes_max=TOKEN_BYTES_MAX)
     if not token:
         raise RequestError("token is missing" if token is None else "token must not be empty")
+    if provider == "apns" and not _HEXADECIMAL.fullmatch(token):
+        raise RequestError("token must be hexadecimal, as APNs gives it")
     topic = read.line(params, "topic", bytes_max=TOPIC_BYTES_MAX, default="") or ""
+    if not _APP.fullmatch(topic):
+        raise RequestError("topic must be the id of an app, as com.example.chat")
     found = _own(context, actor)
     at = context.clock.now_ms()
     if found is not None and found[3:6] == (provider, token, topic) and at - found.at < FRESH_MS:

@@ -1,8 +1,9 @@
 """Blank what an erased user wrote in the records of the log, in place: every length stays, so does every number.
 
-Text, fields, device, profile and push tokens become zeros of the same length. A zero byte is valid in a protobuf text and in UTF-8,
-so a redacted record is a whole record still: it is applied, counted and audited like any other, and whoever shows it
-knows it by its zeros (``is_blank``). Everything else stays: who wrote to whom, when, and under which number.
+Text, fields, device, profile and push tokens become zeros of the same length. A zero byte is valid in a protobuf text
+and in UTF-8, so a redacted record is a whole record still: it is applied, counted and audited like any other, and
+whoever shows it knows it by its zeros (``is_blank``). Everything else stays: who wrote to whom, when, and under which
+number.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 import logging
 import random
-from collections.abc import Callable
 
 import pytest
 
@@ -11,7 +10,7 @@ from pixiu.config.messaging import HornSettings
 from pixiu.model.failure import Failure
 from pixiu.model.pixiu_pb2 import Notify, Task
 from pixiu.model.user import Profile
-from pixiu.ports.notifications import Notification
+from pixiu.ports.notifications import Notification, Refused, Told
 from pixiu.roles.horn.horn import Horn
 from pixiu.roles.horn.providers import LoggedNotifications, NoNotifications
 from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
@@ -24,9 +23,9 @@ class Phones:
         self.sent: list[Notification] = []
         self.broken: set[str] = set()
 
-    def send(self, notification: Notification, done: Callable[[str | None], None]) -> None:
+    def send(self, notification: Notification, done: Told) -> None:
         self.sent.append(notification)
-        done("no such device" if notification.platform in self.broken else None)
+        done(Refused("no such device") if notification.platform in self.broken else None)
 
 
 class Stage:
@@ -56,8 +55,8 @@ def test_each_platform_that_is_named_is_told_once_with_public_ids() -> None:
     stage.perform(10, "ios", "web", "ios")
     stage.run()
     assert stage.phones.sent == [
-        Notification("bert", "ios", 10, "u:1", "anna", "hi", 3), Notification("bert", "web", 10, "u:1", "anna", "hi", 3)
-    ]  # fmt: skip
+        Notification("bert", platform, 10, "u:1", "anna", "hi", 3, sender_name="Anna") for platform in ("ios", "web")
+    ]
     assert stage.answers == [None]
     assert stage.horn.counters.sent == 2
 
@@ -134,7 +133,7 @@ def test_a_stopped_horn_tells_nobody_and_finishes_nothing() -> None:
 
 def test_the_log_is_told_everything_but_what_was_said(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
-    answers: list[str | None] = []
+    answers: list[Refused | None] = []
     provider = LoggedNotifications(stage.scheduler)
     with caplog.at_level(logging.INFO):
         provider.send(Notification("bert", "ios", 10, "u:1", "anna", "a secret", 3), answers.append)
@@ -147,7 +146,7 @@ def test_the_log_is_told_everything_but_what_was_said(caplog: pytest.LogCaptureF
 
 def test_nobody_can_be_told_too() -> None:
     stage = Stage()
-    answers: list[str | None] = []
+    answers: list[Refused | None] = []
     NoNotifications(stage.scheduler).send(Notification("bert", "ios", 10, "u:1", "anna", "", 3), answers.append)
     assert answers == []
     stage.run()

@@ -103,7 +103,7 @@ class RosterApplier:
         self._users.put(profile)
 
     def _erased(self, _: LogRecord, parsed: Record) -> None:
-        """Number and public id stay; the profile, contacts at both sides, blocks and phones go. Groups were left before."""
+        """Number and public id stay; profile, contacts at both sides, blocks and phones go. Groups were left before."""
         number = parsed.erased.user
         before = self._users.get(number)
         if before is None:
