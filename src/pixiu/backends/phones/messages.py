@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -89,13 +90,14 @@ def _where(notification: Notification) -> dict[str, str]:
 
 
 def _fitted(text: str, build: Callable[[str], bytes], bytes_max: int = PAYLOAD_BYTES_MAX) -> bytes:
-    """Cut the text until the whole is small enough; without any text it always is."""
+    """With as much of the text as there is room for."""
     content = build(text)
-    while len(content) > bytes_max and text:
-        cut = text.removesuffix("…").encode(errors="replace")[: -(len(content) - bytes_max) - 3]
-        text = cut.decode(errors="ignore") + "…" if cut else ""
-        content = build(text)
-    return content
+    if len(content) <= bytes_max:
+        return content
+    text = text[:bytes_max]
+    # How long a character is depends on how it is written: ask.
+    count = bisect_right(range(1, len(text) + 1), bytes_max, key=lambda size: len(build(text[:size] + "…")))
+    return build(text[:count] + "…")
 
 
 def _encoded(content: dict[str, object]) -> bytes:
