@@ -95,10 +95,7 @@ class Messaging:
             node=settings.queue.node_id, hop_sample=settings.messaging.hop_sample,
         )  # fmt: skip
         traces = self.tracing.rows
-        self.horn = Horn(
-            stores.users, notifications, scheduler, settings.horn,
-            push_tokens=stores.push_tokens if settings.horn.provider == "phones" else None, retire=self._retire,
-        )  # fmt: skip
+        self.horn = Horn(stores.users, notifications, scheduler, settings.horn, stores.push_tokens, self._retire)
         self.relay = Relay(
             inboxes=stores.inboxes,
             bodies=stores.bodies,

@@ -34,6 +34,7 @@ class Apple:
         self.key_file = folder / "AuthKey.p8"
         form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         self.key_file.write_bytes(self.private.private_bytes(serialization.Encoding.PEM, form, plain))
+        self.key_file.chmod(0o600)
         self.authority = Authority(folder, "apple")
         self.certificate, self.certificate_key = folder / "apple-chain.pem", folder / "apple-key.pem"
         self.authority.certify(self.certificate, self.certificate_key)
@@ -172,3 +173,5 @@ async def apple_server(folder: Path) -> AsyncIterator[Apple]:
         yield apple
     finally:
         server.close()
+        apple.hang_up()
+        await asyncio.sleep(0.01)  # until they are gone

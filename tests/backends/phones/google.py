@@ -58,6 +58,7 @@ class Google:
         self.assertions: list[dict[str, Any]] = []
         self.messages: list[dict[str, Any]] = []
         self.paths: list[str] = []
+        self.writers: list[asyncio.StreamWriter] = []
 
     def write_account(self) -> None:
         form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -70,6 +71,7 @@ class Google:
             "token_uri": f"{self.url}/token",
         }
         self.account_file.write_text(json.dumps(content))
+        self.account_file.chmod(0o600)
 
     def settings(self, **more: Any) -> PhoneSettings:
         return PhoneSettings(fcm_account_file=str(self.account_file), fcm_url=self.url, **more)
@@ -112,6 +114,7 @@ class Google:
         return 200, {"access_token": self.issued[-1], "expires_in": self.expires_in, "token_type": "Bearer"}, {}
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.append(writer)
         try:
             server = h11.Connection(h11.SERVER)
             while await self._exchange(server, reader, writer):
@@ -157,3 +160,6 @@ async def google_server(folder: Path) -> AsyncIterator[Google]:
         yield google
     finally:
         server.close()
+        for writer in google.writers:
+            writer.close()
+        await asyncio.sleep(0.01)  # until they are gone

@@ -286,3 +286,13 @@ async def test_a_package_that_is_missing_is_named(apple: Apple, monkeypatch: pyt
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ConfigError, match=rf"phones need the package {package}; try: pip install pixiu\[phones\]"):
         Stage(apple)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+async def test_a_key_that_others_can_read_is_pointed_out(
+    apple: Apple, caplog: pytest.LogCaptureFixture, mode: int
+) -> None:
+    apple.key_file.chmod(mode)
+    with caplog.at_level(logging.WARNING):
+        await Stage(apple).apns.close()
+    assert [record.message for record in caplog.records] == ["others can read a provider's key"] * (mode == 0o644)

@@ -167,8 +167,8 @@ class PhoneStage(Stage):
         self.broken: set[str] = set()
         self.told: list[str] = []
         self.horn = Horn(
-            self.users, self, self.scheduler, HornSettings(collapse_ms=collapse_ms), push_tokens=self.tokens,
-            retire=self.retired.append,
+            self.users, self, self.scheduler, HornSettings(provider="phones", collapse_ms=collapse_ms), self.tokens,
+            self.retired.append,
         )  # fmt: skip
         for event_id, (platform, device) in enumerate((("ios", "a"), ("ios", "b"), ("android", "c")), 1):
             self.tokens.put(PushToken(2, platform, device, "fcm", f"t{device}", at=1000, event_id=event_id))

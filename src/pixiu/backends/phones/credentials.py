@@ -6,6 +6,8 @@ The keys are read once, at the start: a file that is missing or wrong is an erro
 from __future__ import annotations
 
 import json
+import logging
+from os import fstat
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from pixiu.ports.clock import Clock
 
 __all__ = ["ApnsCredential", "FcmAccount"]
+
+log = logging.getLogger(__name__)
 
 APNS_RENEW_MS = 50 * 60_000
 """APNs takes a token for an hour."""
@@ -115,6 +119,8 @@ class FcmAccount(NamedTuple):
 def _read(setting: str, path: str) -> bytes:
     try:
         with Path(path).open("rb") as file:
+            if fstat(file.fileno()).st_mode & 0o077:
+                log.warning("others can read a provider's key", extra={"setting": setting, "path": path})
             return file.read(_FILE_BYTES_MAX)
     except OSError as error:
         raise ConfigError(f"{setting}: cannot read {path}: {error.strerror}") from None

@@ -86,13 +86,12 @@ class Horn:
         notifications: Notifications,
         scheduler: Scheduler,
         settings: HornSettings,
-        *,
         push_tokens: PushTokens | None = None,
         retire: Callable[[PushToken], object] = lambda _push_token: None,
     ) -> None:
-        """With ``push_tokens`` phones are told, else platforms; ``retire`` is told of tokens that are dead."""
+        """Phones are told by their push tokens if the settings say so, else platforms. ``retire`` hears of dead ones."""
         self.counters = HornCounters()
-        self._push_tokens = push_tokens
+        self._push_tokens = push_tokens if settings.provider == "phones" else None
         self._retire = retire
         self._users = users
         self._notifications = notifications
