@@ -39,7 +39,7 @@ class PhoneSettings(Section):
     """Certificates (PEM) to trust in place of the machine's own, as for a proxy of yours."""
 
     timeout_ms: Milliseconds = 10_000
-    """How long a provider may take for one notification."""
+    """How long a provider may take to connect, or be silent while it owes an answer; then it is connected anew."""
 
     in_flight_max: Annotated[int, Bounds(1, 1000)] = 64
     """Notifications on their way to a provider at a time, over one connection; more wait."""

@@ -228,9 +228,12 @@ async def test_a_provider_that_is_not_there_is_a_failure(tmp_path: Path, monkeyp
 
 
 async def test_a_provider_that_takes_too_long_is_a_failure(apple: Apple) -> None:
-    apple.delay_seconds = 5
-    stage = Stage(apple, timeout_ms=50)
-    assert await stage.tell(HELLO) == [Refused("APNs: no answer within 0.05 s")]
+    apple.delay_seconds = 20
+    stage = Stage(apple, timeout_ms=700)
+    assert await stage.tell(HELLO) == [Refused("APNs: no answer within 0.7 s")]
+    apple.delay_seconds = 0
+    assert await stage.tell(HELLO) == [None]
+    assert apple.connections == 2, "a connection that is silent is given up"
     await stage.apns.close()
 
 
@@ -238,7 +241,9 @@ async def test_closing_gives_up_what_is_under_way(apple: Apple) -> None:
     apple.delay_seconds = 5
     stage = Stage(apple)
     stage.apns.send(HELLO, stage.answers.append)
-    await asyncio.sleep(0.05)
+    async with asyncio.timeout(20):
+        while not apple.open_now:
+            await asyncio.sleep(0.005)
     await stage.apns.close()
     assert stage.answers == []
 

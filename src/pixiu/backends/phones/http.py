@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["HttpAnswer", "HttpConnection", "checked_url"]
 
 ANSWER_BYTES_MAX = 64 * 1024
+WHOLE_FACTOR = 4
+"""A request as a whole may take this many times as long as each step of it: connecting, sending, silence."""
 
 
 class HttpAnswer(NamedTuple):
@@ -54,7 +56,8 @@ class HttpConnection:
     async def post(self, url: str, content: bytes, headers: Mapping[str, str]) -> HttpAnswer:
         """Raises ``Unavailable`` if there is no answer in time, or none that makes sense."""
         try:
-            async with asyncio.timeout(self._timeout_seconds):
+            # Each step has its time, after which the connection counts as dead and is closed; this is the last resort.
+            async with asyncio.timeout(WHOLE_FACTOR * self._timeout_seconds):
                 async with self._client.stream("POST", url, content=content, headers=dict(headers)) as answer:
                     body = b""
                     async for piece in answer.aiter_bytes():
@@ -62,7 +65,7 @@ class HttpConnection:
                         if len(body) > ANSWER_BYTES_MAX:
                             break
                     return HttpAnswer(answer.status_code, body, answer.headers.get("retry-after"))
-        except TimeoutError:
+        except (TimeoutError, self._httpx.TimeoutException):
             raise Unavailable(f"no answer within {self._timeout_seconds:g} s") from None
         except self._httpx.HTTPError as error:
             raise Unavailable(f"{type(error).__name__}: {error}".rstrip(": ")) from error

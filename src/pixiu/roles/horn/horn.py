@@ -89,7 +89,7 @@ class Horn:
         push_tokens: PushTokens | None = None,
         retire: Callable[[PushToken], object] = lambda _push_token: None,
     ) -> None:
-        """Phones are told by their push tokens if the settings say so, else platforms. ``retire`` hears of dead ones."""
+        """With the provider ``phones`` they are told by push tokens, else platforms are. ``retire`` hears of dead ones."""
         self.counters = HornCounters()
         self._push_tokens = push_tokens if settings.provider == "phones" else None
         self._retire = retire
