@@ -77,16 +77,19 @@ class MessagingHost:
 
     def _notifications(self, scheduler: Scheduler) -> Notifications:
         horn = self._settings.horn
-        if horn.provider in ("webhook", "phones"):
-            loop, webhook = asyncio.get_running_loop(), None
-            if horn.webhook_url or horn.provider == "webhook":
-                webhook = WebhookNotifications(loop, horn.webhook_url, timeout_ms=horn.webhook_timeout_ms)
-            if horn.provider == "phones" or webhook is None:
-                self._provider = PhoneNotifications(self._engine.clock, self._settings.phones, webhook)
-            else:
-                self._provider = webhook
+        if horn.provider == "webhook":
+            self._provider = self._webhook()
+            return self._provider
+        if horn.provider == "phones":
+            webhook = self._webhook() if horn.webhook_url else None
+            self._provider = PhoneNotifications(self._engine.clock, self._settings.phones, webhook)
             return self._provider
         return LoggedNotifications(scheduler) if horn.provider == "log" else NoNotifications(scheduler)
+
+    def _webhook(self) -> WebhookNotifications:
+        horn = self._settings.horn
+        loop = asyncio.get_running_loop()
+        return WebhookNotifications(loop, horn.webhook_url, timeout_ms=horn.webhook_timeout_ms)
 
     def _needed_from(self) -> int:
         """The oldest event that the stores would ask for after the machine was lost: behind what is on the disk."""
