@@ -89,7 +89,7 @@ class Horn:
         push_tokens: PushTokens | None = None,
         retire: Callable[[PushToken], object] = lambda _push_token: None,
     ) -> None:
-        """With the provider ``phones`` they are told by push tokens, else platforms are. ``retire`` hears of dead ones."""
+        """The provider ``phones`` gets phones by their push tokens, others platforms; ``retire`` hears of dead ones."""
         self.counters = HornCounters()
         self._push_tokens = push_tokens if settings.provider == "phones" else None
         self._retire = retire
