@@ -91,10 +91,11 @@ bench-pipeline: $(DEV) $(PIPELINE) ## the pipeline on five million records, besi
 bench-cluster: $(DEV) $(PIPELINE) ## three replicas beside JetStream R3, and how long a leader's end is felt
 	@$(BIN)/python -m benchmarks.cluster $(ARGS)
 
-docs: $(DEV) ## write the generated files: examples/pixiu.toml, tables in docs/, features, dashboard, alerts
+docs: $(DEV) ## write the generated files: examples/pixiu.toml, tables in docs/, features, dashboard, alerts, compose
 	@$(BIN)/python -m tools.make_reference
 	@$(BIN)/python -m tools.make_features
 	@$(BIN)/python -m tools.make_dashboards
+	@$(BIN)/python -m tools.make_compose
 
 proto: $(DEV) ## make src/pixiu/model/*_pb2.py from the .proto files beside them
 	@$(BIN)/python -m grpc_tools.protoc -Isrc/pixiu/model --python_out=src/pixiu/model --pyi_out=src/pixiu/model pixiu.proto frames.proto

@@ -52,7 +52,7 @@ async def test_what_is_required_is_required(tmp_path: Path, name: str) -> None:
     """Every param that is there is right, and without one of them there is no action."""
     good: dict[str, object] = {
         "user": "bob", "group": "g", "to": "bob", "op": "mute", "text": "x", "message_id": "1", "message_ids": ["1"],
-        "kind": "read", "at": 2**42, "schedule_id": "1", "q": "x",
+        "kind": "read", "at": 2**42, "schedule_id": "1", "q": "x", "provider": "fcm", "token": "t",
     }  # fmt: skip
     async with open_world(tmp_path) as world:
         await world.act("alice", "create_group", {"group": "g", "members": ["bob"]})
@@ -78,6 +78,8 @@ SCRIPT: list[tuple[str, str, dict[str, object]]] = [
     ("alice", "contact", {"user": "bob"}),
     ("alice", "block", {"user": "carol"}),
     ("alice", "unblock", {"user": "carol"}),
+    ("alice", "register_push", {"provider": "apns", "token": "00aa", "topic": "app"}),
+    ("alice", "unregister_push", {}),
     ("alice", "create_group", {"group": "g", "members": ["bob"], "needs_approval": True}),
     ("carol", "join", {"group": "g"}),
     ("alice", "group", {"group": "g"}),

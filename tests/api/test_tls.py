@@ -7,81 +7,23 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 import uvloop
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives import serialization
 
 from pixiu.api.server import HttpServer
 from pixiu.config.security import SecuritySettings
 from pixiu.model.errors import ConfigError
 from pixiu.runtime.certificates import Certificates, certificates_from, client_context
 from tests.api.world import open_world
+from tests.certificates import Authority
 
 pytestmark = pytest.mark.feature("T4")
 
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-
-
-class Authority:
-    """Certifies, as a certificate authority does."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        self.path = folder / f"{name}.pem"
-        self.path.write_bytes(_pem(self._made(self._name, self._key, is_authority=True)))
-
-    def certify(self, certificate: Path, key: Path, *, days: int = 30) -> int:
-        """Write a new pair; returns the certificate's serial number."""
-        private = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-        made = self._made(name, private, days=days)
-        plain = serialization.NoEncryption()
-        form = serialization.PrivateFormat.PKCS8
-        _replace(key, private.private_bytes(serialization.Encoding.PEM, form, plain))
-        _replace(certificate, _pem(made))
-        return made.serial_number
-
-    def _made(
-        self, name: x509.Name, key: ec.EllipticCurvePrivateKey, *, is_authority: bool = False, days: int = 30
-    ) -> x509.Certificate:
-        now = datetime.datetime.now(datetime.UTC)
-        names = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=days))
-            .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        )
-        if is_authority:
-            usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
-            builder = builder.add_extension(usage, critical=True)
-        else:
-            issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-            builder = builder.add_extension(issuer, critical=False)
-        return builder.sign(self._key, hashes.SHA256())
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    new = path.with_suffix(".new")
-    new.write_bytes(data)
-    new.rename(path)
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from tests.contracts.contacts import ContactsContract
 from tests.contracts.groups import GroupsContract
 from tests.contracts.inboxes import InboxesContract
 from tests.contracts.notes import NotesContract
+from tests.contracts.push_tokens import PushTokensContract
 from tests.contracts.recent import RecentContract
 from tests.contracts.routes import RoutesContract
 from tests.contracts.sendkeys import SendKeysContract
@@ -96,6 +97,10 @@ class TestUsers(EveryBackend, UsersContract):
 
 
 class TestContacts(EveryBackend, ContactsContract):
+    pass
+
+
+class TestPushTokens(EveryBackend, PushTokensContract):
     pass
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from tests.api.test_tls import Authority
+from tests.certificates import Authority
 from tests.e2e.gateways import Node, Person, eventually, is_alive
 
 if TYPE_CHECKING:

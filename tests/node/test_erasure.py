@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pixiu.im.draft import Actor
 from pixiu.model.redaction import is_blank
 from pixiu.node.embedded import EmbeddedNode
 from pixiu.node.erasure import erase_stopped, places_of_journal, places_of_stores, redact_stopped
@@ -31,6 +32,9 @@ async def talk(root: Path) -> None:
         for name in ("alice", "bob", "carol"):
             await node.create_user(name)
         await node.act("alice", "create_user", user="alice", name=f"{MARK} name", avatar=f"http://{MARK}", town=MARK)
+        alice = Actor(node.messaging.proxy.context.directory.user("alice"), "ios", f"{MARK} device")
+        params: dict[str, object] = {"provider": "fcm", "token": f"{MARK} token"}
+        node.messaging.act(alice, "register_push", params, lambda answer: None)
         await node.create_group("alice", "tea", members=["bob", "carol"])
         await node.create_group("bob", "old", members=["alice"])
         phone = await node.connect("bob", platform="ios")

@@ -3,7 +3,6 @@
 import asyncio
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from pixiu.model.pixiu_pb2 import Notify, Task
 from pixiu.node.embedded import EmbeddedNode
 from pixiu.node.stores import open_stores, rebuild_stores
 from pixiu.ports.log import NOTIFY
-from pixiu.ports.notifications import Notification
+from pixiu.ports.notifications import Notification, Told
 from pixiu.ports.stores import Lane
 from pixiu.queue.journal import Journal
 
@@ -157,7 +156,7 @@ async def test_a_store_that_was_lost_rings_no_phone_for_what_is_long_past(tmp_pa
     told: list[int] = []
 
     class Phones:
-        def send(self, notification: Notification, done: Callable[[str | None], None]) -> None:
+        def send(self, notification: Notification, done: Told) -> None:
             told.append(notification.message_id)
             done(None)
 

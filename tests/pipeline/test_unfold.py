@@ -9,7 +9,7 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from pixiu.model.pixiu_pb2 import IMAGE, MsgChat, Record
+from pixiu.model.pixiu_pb2 import IMAGE, MsgChat, PushTokenChanged, Record
 from pixiu.pipeline.records.schema import SCHEMAS
 from pixiu.pipeline.records.unfold import Records, unfold
 from pixiu.pipeline.source.decode import Wanted, decode
@@ -93,6 +93,20 @@ def test_what_nobody_can_read_is_a_row() -> None:
         (3, "undecodable"),
         (4, "undecodable"),
     ]
+
+
+def test_a_push_token_is_told_of_and_not_kept() -> None:
+    change = PushTokenChanged(user=7, platform="ios", device="d", provider="apns", token="secret", is_registered=True)
+    batch = batch_of(
+        (0, Record(at=1, actor=7, push_token=change).SerializeToString()),
+        (0, Record(at=2, push_token=PushTokenChanged(user=7, platform="ios", token="secret")).SerializeToString()),
+    )
+    rows = unfold(Records.of_rows(batch), "changes").to_pylist()
+    assert [(row["what"], row["user_id"], row["platform"]) for row in rows] == [
+        ("register_push", 7, "ios"),
+        ("unregister_push", 7, "ios"),
+    ]
+    assert "secret" not in str(rows) + str(unfold(Records.of_rows(batch), "messages").to_pylist())
 
 
 def test_a_chat_that_nobody_can_read_is_kept_as_it_is() -> None:

@@ -16,7 +16,7 @@ from websockets.exceptions import InvalidStatus
 
 from pixiu.runtime.certificates import Certificates
 from pixiu.runtime.client_sockets import HELLO_BYTES_MAX
-from tests.api.test_tls import Authority
+from tests.certificates import Authority
 from tests.roles.gateway.raw import CLOSE, CONTINUATION, PING, TEXT, RawWebSocket, frame_of, handshake
 from tests.roles.gateway.world import TcpClient, eventually, get, on_the_loop_that_serves, world_at
 

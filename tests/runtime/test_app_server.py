@@ -18,7 +18,7 @@ from websockets.typing import Subprotocol
 
 from pixiu.runtime.certificates import Certificates
 from pixiu.runtime.pace import Pace
-from tests.api.test_tls import Authority
+from tests.certificates import Authority
 from tests.roles.gateway.world import TcpClient, eventually, get, on_the_loop_that_serves, world_at
 
 if TYPE_CHECKING:

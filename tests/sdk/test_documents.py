@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pixiu
 import pixiu.sdk
+from pixiu.im import VERBS
 from tests.sdk.world import take, world_at
 
 if TYPE_CHECKING:
@@ -21,6 +22,16 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "sdk-python.md"
 BOT = ROOT / "examples" / "chat_bot.py"
+
+
+def test_both_sdks_have_every_action_of_a_user() -> None:
+    actions = {name for name, verb in VERBS.items() if not verb.is_for_admins}
+    script = (ROOT / "src" / "pixiu" / "console" / "static" / "pixiu.js").read_text(encoding="utf-8")
+    listed = re.search(r"const ACTIONS = \[(.*?)\];", script, flags=re.DOTALL)
+    assert listed is not None
+    assert actions <= set(re.findall(r"'(\w+)'", listed[1]))
+    for client in (pixiu.sdk.Client, pixiu.sdk.BlockingClient):
+        assert actions - set(dir(client)) == set(), client
 
 
 async def test_every_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

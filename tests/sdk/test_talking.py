@@ -121,6 +121,8 @@ async def test_people_groups_and_reading(tmp_path: Path) -> None:
         await carl.send("bob", "hello!")
         assert (await wanted(bob, lambda message: message.kind == "text")).text == "hello!"
         await bob.unlink("alice")
+        assert (await bob.register_push("apns", "00ff", topic="com.example.chat"))["provider"] == "apns"
+        assert (await bob.unregister_push())["provider"] is None
         for bad in (alice.send("bob"), alice.act("dance"), alice.history(group="nowhere")):
             with pytest.raises(RequestError):
                 await bad

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pixiu.im import VERBS
 from pixiu.model.message import ENCRYPTIONS, KINDS, PRIORITIES
+from pixiu.model.push_token import PROVIDERS
 
 if TYPE_CHECKING:
     from pixiu.im import Verb
@@ -92,6 +93,7 @@ PARAMS: dict[str, Schema] = {
     "op": {"type": "string", "enum": [*_MEMBER_OPS, "history"]},
     "order": {"type": "string", "enum": ["newest", "relevance"]},
     "priority": {"type": "string", "enum": list(PRIORITIES)},
+    "provider": {"type": "string", "enum": list(PROVIDERS), "description": "Who rings the phone."},
     "q": {"type": "string", "minLength": 1, "maxLength": 256, "description": "Words; from: in: before: after:"},
     "ref": {**GIVEN_ID, "description": "The message that this one is about."},
     "schedule_id": GIVEN_ID,
@@ -104,6 +106,8 @@ PARAMS: dict[str, Schema] = {
     "text": TEXT,
     "through": {**GIVEN_ID, "description": "Read through this message; through all without it."},
     "to": NAME,
+    "token": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "What the provider calls the phone."},
+    "topic": {"type": "string", "maxLength": 256, "description": "The app, where it is not the one of the settings."},
     "user": NAME,
     "with": NAME,
 }
@@ -133,6 +137,7 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "schedule": ("at",),
     "unschedule": ("schedule_id",),
     "search": ("q",),
+    "register_push": ("provider", "token"),
 }
 
 _PAGE: dict[str, Schema] = {
@@ -145,6 +150,10 @@ _CAUGHT_UP = thing(
 )
 _SENT = thing({"message_id": ID, "at": TIME}, required=("message_id", "at"))
 _NOTHING = thing({})
+_PHONE = thing(
+    {"platform": TEXT, "device": TEXT, "provider": {"type": ["string", "null"]}, "topic": TEXT, "at": TIME},
+    required=("platform", "device", "provider"),
+)
 _SCHEDULED = thing({"schedule_id": ID, "at": TIME}, required=("schedule_id",))
 
 RESULTS: dict[str, Schema] = {
@@ -155,6 +164,7 @@ RESULTS: dict[str, Schema] = {
     **dict.fromkeys(("recall", "manage"), _NOTHING),
     **dict.fromkeys(("sync", "receive"), _CAUGHT_UP),
     **dict.fromkeys(("schedule", "unschedule"), _SCHEDULED),
+    **dict.fromkeys(("register_push", "unregister_push"), _PHONE),
     "history": thing(
         {**_PAGE, "min": {"type": ["string", "null"]}, "max": {"type": ["string", "null"]}},
         required=("messages", "has_more", "min", "max"),

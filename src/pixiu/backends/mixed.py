@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pixiu.ports.groups import Groups
     from pixiu.ports.inboxes import Inboxes
     from pixiu.ports.notes import Notes
+    from pixiu.ports.push_tokens import PushTokens
     from pixiu.ports.recent import Recent
     from pixiu.ports.sendkeys import SendKeys
     from pixiu.ports.unread import Unread
@@ -53,6 +54,7 @@ class MixedStores:
         self.users: Users = base.users
         self.contacts: Contacts = base.contacts
         self.groups: Groups = base.groups
+        self.push_tokens: PushTokens = base.push_tokens
         self.inboxes: Inboxes = base.inboxes
         self.bodies: Bodies = base.bodies
         self.unread: Unread = base.unread

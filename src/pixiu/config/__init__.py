@@ -22,6 +22,7 @@ from pixiu.config.engines import EngineSettings
 from pixiu.config.gateway import GatewaySettings
 from pixiu.config.links import LinkSettings
 from pixiu.config.messaging import CarrierSettings, HornSettings, InboxSettings, MessagingSettings
+from pixiu.config.phones import PhoneSettings
 from pixiu.config.pipeline import PipelineSettings
 from pixiu.config.process import HttpSettings, LogSettings
 from pixiu.config.queue import (
@@ -52,6 +53,7 @@ __all__ = [
     "LinkSettings",
     "LogSettings",
     "MessagingSettings",
+    "PhoneSettings",
     "PipelineSettings",
     "QueueSettings",
     "ReplicationSettings",
@@ -83,6 +85,7 @@ class Settings:
     inbox: InboxSettings = field(default_factory=InboxSettings)
     carrier: CarrierSettings = field(default_factory=CarrierSettings)
     horn: HornSettings = field(default_factory=HornSettings)
+    phones: PhoneSettings = field(default_factory=PhoneSettings)
     replication: ReplicationSettings = field(default_factory=ReplicationSettings)
     log: LogSettings = field(default_factory=LogSettings)
     http: HttpSettings = field(default_factory=HttpSettings)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from pixiu.config.section import Bounds, Milliseconds, Positive, Section
+from pixiu.config.section import Bounds, Milliseconds, Port, Positive, Section
 from pixiu.model.errors import ConfigError
 
 __all__ = ["NOTIFICATION_MS", "LinkSettings"]
@@ -53,6 +53,9 @@ class LinkSettings(Section):
 
     pending_max: Positive = 10_000
     """Messages of one publisher without an answer; more are refused as busy."""
+
+    admin_port: Port = 0
+    """Health, readiness, metrics and peers of a role process, on the address that it binds; 0 picks a free port."""
 
     def __post_init__(self) -> None:
         Section.__post_init__(self)

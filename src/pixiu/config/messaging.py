@@ -136,11 +136,11 @@ class HornSettings(Section):
 
     name_in_file: ClassVar[str] = "horn"
 
-    provider: Literal["none", "log", "webhook"] = "log"
-    """Who is told: nobody, the log file, or an HTTP server of yours."""
+    provider: Literal["none", "log", "webhook", "phones"] = "log"
+    """Who is told: nobody, the log file, an HTTP server of yours, or the phones themselves (see the section phones)."""
 
     webhook_url: str = ""
-    """Where notifications are posted as JSON, with provider = "webhook"."""
+    """Where notifications are posted as JSON, with provider = "webhook"; of "phones", those that registered for it."""
 
     webhook_timeout_ms: Milliseconds = 5_000
     """How long the server may take."""

@@ -23,6 +23,7 @@ from pixiu.im.erasing import erase_user
 from pixiu.im.groups import create_group, group, join, quit  # noqa: A004 - the seed's name
 from pixiu.im.members import manage
 from pixiu.im.messages import broadcast, gsend, recall, send, system
+from pixiu.im.phones import REGISTERING, register_push, unregister_push
 from pixiu.im.push import PUSH, push
 from pixiu.im.reading import history, mark_read, receipt
 from pixiu.im.schedules import schedule, scheduled, unschedule
@@ -61,6 +62,8 @@ VERBS: dict[str, Verb] = {
         Verb("contacts", contacts, frozenset(), is_changing=False),
         Verb("block", block, _ONE_USER),
         Verb("unblock", unblock, _ONE_USER),
+        Verb("register_push", register_push, REGISTERING),
+        Verb("unregister_push", unregister_push, frozenset()),
         Verb("create_group", create_group, _NEW_GROUP),
         Verb("group", group, _ONE_GROUP | {"offset"}, is_changing=False, needs_user=False),
         Verb("join", join, _ONE_GROUP),

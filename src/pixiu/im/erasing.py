@@ -108,6 +108,7 @@ def survey(context: Context, user: int) -> dict[str, object]:
         "profile": int(profile is not None and not profile.is_erased),
         "contacts": len(stores.contacts.of(user)),
         "blocks": len(stores.contacts.blocked_by(user)),
+        "push_tokens": len(stores.push_tokens.of(user)),
         "groups": len(stores.groups.groups_of(user)),
         "timeline_rows": rows,
         "private_messages": written,

@@ -14,3 +14,5 @@ class Failure(NamedTuple):
     code: str = "unavailable"
     is_final: bool = False
     """Trying again would give the same."""
+    devices: tuple[str, ...] = ()
+    """Of a notification for phones: those of the platforms that are still to be told."""

@@ -126,7 +126,7 @@ class MsgChat(_message.Message):
     def __init__(self, msgId: _Optional[int] = ..., userId: _Optional[int] = ..., fromId: _Optional[int] = ..., toId: _Optional[int] = ..., tm: _Optional[int] = ..., devId: _Optional[str] = ..., sendId: _Optional[str] = ..., msgType: _Optional[_Union[ChatMsgType, str]] = ..., data: _Optional[bytes] = ..., priority: _Optional[_Union[MsgPriority, str]] = ..., refMessageId: _Optional[int] = ..., status: _Optional[_Union[ChatMsgStatus, str]] = ..., sendReply: _Optional[int] = ..., recvReply: _Optional[int] = ..., readReply: _Optional[int] = ..., encType: _Optional[_Union[EncryptType, str]] = ..., chatType: _Optional[_Union[ChatType, str]] = ..., subMsgType: _Optional[int] = ..., keyPrint: _Optional[int] = ..., params: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Record(_message.Message):
-    __slots__ = ("at", "actor", "chat", "to", "group", "options", "session", "user", "contact", "block", "group_info", "member", "recalled", "receipt", "read", "inbox", "push", "ledger", "limits", "erased", "traces")
+    __slots__ = ("at", "actor", "chat", "to", "group", "options", "session", "user", "contact", "block", "group_info", "member", "recalled", "receipt", "read", "inbox", "push", "ledger", "limits", "erased", "push_token", "traces")
     AT_FIELD_NUMBER: _ClassVar[int]
     ACTOR_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
@@ -147,6 +147,7 @@ class Record(_message.Message):
     LEDGER_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
     ERASED_FIELD_NUMBER: _ClassVar[int]
+    PUSH_TOKEN_FIELD_NUMBER: _ClassVar[int]
     TRACES_FIELD_NUMBER: _ClassVar[int]
     at: int
     actor: int
@@ -168,8 +169,9 @@ class Record(_message.Message):
     ledger: Ledger
     limits: LimitsChanged
     erased: UserErased
+    push_token: PushTokenChanged
     traces: Traces
-    def __init__(self, at: _Optional[int] = ..., actor: _Optional[int] = ..., chat: _Optional[bytes] = ..., to: _Optional[int] = ..., group: _Optional[int] = ..., options: _Optional[int] = ..., session: _Optional[int] = ..., user: _Optional[_Union[UserChanged, _Mapping]] = ..., contact: _Optional[_Union[ContactChanged, _Mapping]] = ..., block: _Optional[_Union[BlockChanged, _Mapping]] = ..., group_info: _Optional[_Union[GroupChanged, _Mapping]] = ..., member: _Optional[_Union[MemberChanged, _Mapping]] = ..., recalled: _Optional[_Union[Recalled, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., read: _Optional[_Union[ReadThrough, _Mapping]] = ..., inbox: _Optional[_Union[InboxOpened, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ..., limits: _Optional[_Union[LimitsChanged, _Mapping]] = ..., erased: _Optional[_Union[UserErased, _Mapping]] = ..., traces: _Optional[_Union[Traces, _Mapping]] = ...) -> None: ...
+    def __init__(self, at: _Optional[int] = ..., actor: _Optional[int] = ..., chat: _Optional[bytes] = ..., to: _Optional[int] = ..., group: _Optional[int] = ..., options: _Optional[int] = ..., session: _Optional[int] = ..., user: _Optional[_Union[UserChanged, _Mapping]] = ..., contact: _Optional[_Union[ContactChanged, _Mapping]] = ..., block: _Optional[_Union[BlockChanged, _Mapping]] = ..., group_info: _Optional[_Union[GroupChanged, _Mapping]] = ..., member: _Optional[_Union[MemberChanged, _Mapping]] = ..., recalled: _Optional[_Union[Recalled, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., read: _Optional[_Union[ReadThrough, _Mapping]] = ..., inbox: _Optional[_Union[InboxOpened, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ..., limits: _Optional[_Union[LimitsChanged, _Mapping]] = ..., erased: _Optional[_Union[UserErased, _Mapping]] = ..., push_token: _Optional[_Union[PushTokenChanged, _Mapping]] = ..., traces: _Optional[_Union[Traces, _Mapping]] = ...) -> None: ...
 
 class UserChanged(_message.Message):
     __slots__ = ("user", "public_id", "name", "avatar", "fields")
@@ -362,6 +364,24 @@ class UserErased(_message.Message):
     user: int
     def __init__(self, user: _Optional[int] = ...) -> None: ...
 
+class PushTokenChanged(_message.Message):
+    __slots__ = ("user", "platform", "device", "provider", "token", "topic", "is_registered")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    PLATFORM_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    PROVIDER_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    IS_REGISTERED_FIELD_NUMBER: _ClassVar[int]
+    user: int
+    platform: str
+    device: str
+    provider: str
+    token: str
+    topic: str
+    is_registered: bool
+    def __init__(self, user: _Optional[int] = ..., platform: _Optional[str] = ..., device: _Optional[str] = ..., provider: _Optional[str] = ..., token: _Optional[str] = ..., topic: _Optional[str] = ..., is_registered: _Optional[bool] = ...) -> None: ...
+
 class LimitsChanged(_message.Message):
     __slots__ = ("offline_max", "offline_max_by_platform")
     class OfflineMaxByPlatformEntry(_message.Message):
@@ -518,7 +538,7 @@ class Task(_message.Message):
     def __init__(self, attempt: _Optional[int] = ..., last_attempt_at: _Optional[int] = ..., reason: _Optional[str] = ..., at: _Optional[int] = ..., notify: _Optional[_Union[Notify, _Mapping]] = ..., kick: _Optional[_Union[KickSession, _Mapping]] = ..., flush: _Optional[_Union[FlushInbox, _Mapping]] = ..., undecodable: _Optional[_Union[Undecodable, _Mapping]] = ..., refused: _Optional[_Union[RefusedSchedule, _Mapping]] = ..., replayed: _Optional[_Union[Replayed, _Mapping]] = ...) -> None: ...
 
 class Notify(_message.Message):
-    __slots__ = ("user", "platforms", "message_id", "conversation", "unread", "text")
+    __slots__ = ("user", "platforms", "message_id", "conversation", "unread", "text", "devices")
     USER_FIELD_NUMBER: _ClassVar[int]
     PLATFORMS_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -526,13 +546,15 @@ class Notify(_message.Message):
     FROM_FIELD_NUMBER: _ClassVar[int]
     UNREAD_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
     user: int
     platforms: _containers.RepeatedScalarFieldContainer[str]
     message_id: int
     conversation: str
     unread: int
     text: str
-    def __init__(self, user: _Optional[int] = ..., platforms: _Optional[_Iterable[str]] = ..., message_id: _Optional[int] = ..., conversation: _Optional[str] = ..., unread: _Optional[int] = ..., text: _Optional[str] = ..., **kwargs) -> None: ...
+    devices: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, user: _Optional[int] = ..., platforms: _Optional[_Iterable[str]] = ..., message_id: _Optional[int] = ..., conversation: _Optional[str] = ..., unread: _Optional[int] = ..., text: _Optional[str] = ..., devices: _Optional[_Iterable[str]] = ..., **kwargs) -> None: ...
 
 class KickSession(_message.Message):
     __slots__ = ("user", "session", "reason")

@@ -1,8 +1,9 @@
 """Blank what an erased user wrote in the records of the log, in place: every length stays, so does every number.
 
-Text, fields, device and profile become zeros of the same length. A zero byte is valid in a protobuf text and in UTF-8,
-so a redacted record is a whole record still: it is applied, counted and audited like any other, and whoever shows it
-knows it by its zeros (``is_blank``). Everything else stays: who wrote to whom, when, and under which number.
+Text, fields, device, profile and push tokens become zeros of the same length. A zero byte is valid in a protobuf text
+and in UTF-8, so a redacted record is a whole record still: it is applied, counted and audited like any other, and
+whoever shows it knows it by its zeros (``is_blank``). Everything else stays: who wrote to whom, when, and under which
+number.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ __all__ = ["erased_user", "is_blank", "redacted"]
 
 _VARINT, _I64, _BYTES, _I32 = 0, 1, 2, 5
 
-_CHAT, _USER = 3, 10
+_CHAT, _USER, _PUSH_TOKEN = 3, 10, 31
 """Fields of ``Record``."""
 _CHAT_DEVICE, _CHAT_DATA, _CHAT_PARAMS = 6, 9, 30
 _USER_NAME, _USER_AVATAR, _USER_FIELDS = 3, 4, 5
-_NOTIFY, _NOTIFY_TEXT = 10, 7
+_TOKEN_DEVICE, _TOKEN_TOKEN, _TOKEN_TOPIC = 3, 5, 6
+_NOTIFY, _NOTIFY_TEXT, _NOTIFY_DEVICES = 10, 7, 8
 _UNDECODABLE, _UNDECODABLE_PAYLOAD = 13, 2
 _REFUSED, _REFUSED_RECORD = 14, 1
 _TASK_TOPICS = frozenset({"pixiu.notify", "pixiu.tasks", "pixiu.dlq"})
@@ -78,15 +80,22 @@ def _in_record(data: bytes, start: int, end: int, message_id: int, users: Collec
             for field in (_USER_NAME, _USER_AVATAR):
                 yield from _spans(data, user_start, user_end, field)
             yield from _pairs(data, user_start, user_end, _USER_FIELDS)
+    if what == "push_token" and record.push_token.user in users:
+        for token_start, token_end in _spans(data, start, end, _PUSH_TOKEN):
+            for field in (_TOKEN_DEVICE, _TOKEN_TOKEN, _TOKEN_TOPIC):
+                yield from _spans(data, token_start, token_end, field)
 
 
 def _in_task(data: bytes, users: Collection[int]) -> Iterator[tuple[int, int]]:
-    """Notifications quote what was written; dead letters hold whole records."""
+    """Notifications quote what was written, and name devices; dead letters hold whole records."""
     task = Task.FromString(data)
     what = task.WhichOneof("what")
-    if what == "notify" and getattr(task.notify, "from") in users:
+    if what == "notify":
         for start, end in _spans(data, 0, len(data), _NOTIFY):
-            yield from _spans(data, start, end, _NOTIFY_TEXT)
+            if getattr(task.notify, "from") in users:
+                yield from _spans(data, start, end, _NOTIFY_TEXT)
+            if task.notify.user in users:
+                yield from _spans(data, start, end, _NOTIFY_DEVICES)
     elif what == "refused":
         for start, end in _spans(data, 0, len(data), _REFUSED):
             for record_start, record_end in _spans(data, start, end, _REFUSED_RECORD):

@@ -160,6 +160,7 @@ def places_of_stores(erased: dict[str, Any]) -> list[Place]:
         "profile": ("users", "the profile"),
         "contacts": ("contacts", "both sides of the user's contacts"),
         "blocks": ("contacts", "whom the user blocks"),
+        "push_tokens": ("push_tokens", "where the user's phones are told"),
         "groups": ("groups", "memberships"),
         "timeline_rows": ("timelines", "the user's own timeline"),
         "private_messages": ("bodies", "private messages that the user wrote"),

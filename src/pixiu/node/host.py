@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pixiu.backends.embedded.sessions import EmbeddedSessions
 from pixiu.backends.memory.stores import MemoryStores
+from pixiu.backends.phones.notifications import Closable, PhoneNotifications
 from pixiu.backends.tantivy.searches import ThreadedSearches
 from pixiu.model.errors import CorruptData, PixiuError
 from pixiu.node.messaging import Messaging
@@ -46,7 +47,7 @@ class MessagingHost:
         self._settings = settings
         self.root = root
         self.log = EngineLog(engine)
-        self._webhook: WebhookNotifications | None = None
+        self._provider: Closable | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._searches = ThreadedSearches(root, self._on_loop, settings.search)
         notifications = self._notifications(scheduler)
@@ -77,10 +78,18 @@ class MessagingHost:
     def _notifications(self, scheduler: Scheduler) -> Notifications:
         horn = self._settings.horn
         if horn.provider == "webhook":
-            loop = asyncio.get_running_loop()
-            self._webhook = WebhookNotifications(loop, horn.webhook_url, timeout_ms=horn.webhook_timeout_ms)
-            return self._webhook
+            self._provider = self._webhook()
+            return self._provider
+        if horn.provider == "phones":
+            webhook = self._webhook() if horn.webhook_url else None
+            self._provider = PhoneNotifications(self._engine.clock, self._settings.phones, webhook)
+            return self._provider
         return LoggedNotifications(scheduler) if horn.provider == "log" else NoNotifications(scheduler)
+
+    def _webhook(self) -> WebhookNotifications:
+        horn = self._settings.horn
+        loop = asyncio.get_running_loop()
+        return WebhookNotifications(loop, horn.webhook_url, timeout_ms=horn.webhook_timeout_ms)
 
     def _needed_from(self) -> int:
         """The oldest event that the stores would ask for after the machine was lost: behind what is on the disk."""
@@ -118,8 +127,8 @@ class MessagingHost:
         """Close sessions, commit and close the stores."""
         self.messaging.stop()
         self._searches.close()
-        if self._webhook is not None:
-            await self._webhook.close()
+        if self._provider is not None:
+            await self._provider.close()
 
     def close(self) -> None:
         """Let go of the stores; the writer must be idle."""

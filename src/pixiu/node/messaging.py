@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from pixiu.im.phones import retired
 from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.model.failure import Failure
 from pixiu.model.pixiu_pb2 import Record
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pixiu.im.draft import Actor, Answer, Params
     from pixiu.model.inbox import Entry
     from pixiu.model.pixiu_pb2 import Task
+    from pixiu.model.push_token import PushToken
     from pixiu.model.session import Session
     from pixiu.ports.clock import Clock
     from pixiu.ports.log import Appended, Log, LogRecord
@@ -93,7 +95,7 @@ class Messaging:
             node=settings.queue.node_id, hop_sample=settings.messaging.hop_sample,
         )  # fmt: skip
         traces = self.tracing.rows
-        self.horn = Horn(stores.users, notifications, scheduler, settings.horn)
+        self.horn = Horn(stores.users, notifications, scheduler, settings.horn, stores.push_tokens, self._retire)
         self.relay = Relay(
             inboxes=stores.inboxes,
             bodies=stores.bodies,
@@ -256,6 +258,17 @@ class Messaging:
             done(None)
         else:
             self.horn.perform(task, done)
+
+    def _retire(self, push_token: PushToken) -> None:
+        """A provider knows a phone no more. If the log does not take it now, the next notification finds it again."""
+
+        def appended(result: Appended | PixiuError) -> None:
+            if isinstance(result, PixiuError):
+                log.warning("a dead push token stays for now", extra={"reason": str(result)})
+
+        if not self._is_stopped:
+            record = retired(push_token, self._clock.now_ms())
+            self.log.append(MAIN, record.SerializeToString(), appended)
 
     def _fire(self, record: LogRecord, _: Record, done: Callable[[Failure | None], None]) -> None:
         """A scheduled send is due. What the proxy refuses for good becomes a dead letter."""

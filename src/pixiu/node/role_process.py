@@ -104,7 +104,7 @@ class RoleProcess:
             counted = asyncio.Event()
             ensure_count(end.registry, end.scheduler, end.root, options.role, options.partitions, counted.set)
             await counted.wait()
-        host, port = await self._admin.start(options.bind, 0)
+        host, port = await self._admin.start(options.bind, options.settings.links.admin_port)
         self._admin_address = f"{host}:{port}"
         await self.part.start()
         end.directory.start()

@@ -14,6 +14,7 @@ from pixiu.ports.contacts import Contacts
 from pixiu.ports.groups import Groups
 from pixiu.ports.inboxes import Inboxes
 from pixiu.ports.notes import Notes
+from pixiu.ports.push_tokens import PushTokens
 from pixiu.ports.recent import Recent
 from pixiu.ports.sendkeys import SendKeys
 from pixiu.ports.timelines import Timelines
@@ -27,7 +28,7 @@ class Lane(Enum):
     """A set of stores that is applied in order, apart from the others: one that is down holds up only its own."""
 
     ROSTERS = "rosters"
-    """users, contacts, groups."""
+    """users, contacts, groups, push tokens."""
     INBOXES = "inboxes"
     """inboxes, bodies, send keys, notes."""
     TIMELINES = "timelines"
@@ -42,6 +43,7 @@ class Stores(Protocol):
     users: Users
     contacts: Contacts
     groups: Groups
+    push_tokens: PushTokens
     inboxes: Inboxes
     bodies: Bodies
     unread: Unread

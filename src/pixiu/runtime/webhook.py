@@ -9,17 +9,17 @@
     {"user": "alice", "platform": "ios", "message_id": "7461…", "conversation": "u:17", "sender": "bob",
      "text": "hi", "badge": 3}
 
-Any status below 300 means that it was taken. Everything else, and no answer in time, is a failure: it is tried again
-later, so the server may see one twice, under the same key.
+One for a phone (``horn.provider = "phones"``) has ``"device"``, ``"token"`` and ``"topic"`` as well. Any status below
+300 means that it was taken; 410 for a phone, that its token is dead. Everything else, and no answer in time, is a
+failure: it is tried again later, so the server may see one twice, under the same key.
 """
 
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable
 
 from pixiu.model.errors import Unavailable
-from pixiu.ports.notifications import Notification
+from pixiu.ports.notifications import Notification, Refused, Told
 from pixiu.runtime.http_client import JsonPoster
 
 __all__ = ["WebhookNotifications"]
@@ -37,12 +37,12 @@ class WebhookNotifications:
         self._loop = loop
         self._poster = JsonPoster(url, setting="horn.webhook_url", timeout_ms=timeout_ms)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._waiting: deque[tuple[Notification, Callable[[str | None], None]]] = deque()
+        self._waiting: deque[tuple[Notification, Told]] = deque()
 
-    def send(self, notification: Notification, done: Callable[[str | None], None]) -> None:
+    def send(self, notification: Notification, done: Told) -> None:
         """Post it as soon as there is room."""
         if len(self._waiting) >= WAITING_MAX:
-            self._loop.call_soon(done, f"{WAITING_MAX} notifications wait already")
+            self._loop.call_soon(done, Refused(f"{WAITING_MAX} notifications wait already"))
             return
         self._waiting.append((notification, done))
         self._fill()
@@ -64,10 +64,12 @@ class WebhookNotifications:
         self._tasks.discard(task)
         self._fill()
 
-    async def _perform(self, notification: Notification, done: Callable[[str | None], None]) -> None:
+    async def _perform(self, notification: Notification, done: Told) -> None:
         # Ids may be any UTF-8; a header may not.
-        key = json.dumps(f"{notification.message_id}/{notification.user}/{notification.platform}").strip('"')
-        content = {
+        phone = notification.push_token
+        words = f"{notification.message_id}/{notification.user}/{notification.platform}"
+        key = json.dumps(f"{words}/{phone.device}" if phone else words).strip('"')
+        content: dict[str, object] = {
             "user": notification.user,
             "platform": notification.platform,
             "message_id": str(notification.message_id),
@@ -76,9 +78,12 @@ class WebhookNotifications:
             "text": notification.text,
             "badge": notification.badge,
         }
+        if phone:
+            content |= {"device": phone.device, "token": phone.token, "topic": phone.topic}
         try:
             status = await self._poster.post_for_status(content, {"Idempotency-Key": key})
-            reason = None if status < 300 else f"the server answered with status {status}"
+            reason = f"the server answered with status {status}"
+            refused = None if status < 300 else Refused(reason, is_token_dead=phone is not None and status == 410)
         except Unavailable as error:
-            reason = str(error)
-        done(reason)
+            refused = Refused(str(error))
+        done(refused)

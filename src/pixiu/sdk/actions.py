@@ -27,6 +27,7 @@ __all__ = ["Actions", "Content"]
 Id = int | str
 Op = Literal["approve", "refuse", "invite", "remove", "mute", "unmute", "admin", "member", "transfer", "history"]
 History = Literal["all", "since_join"]
+PushProvider = Literal["apns", "fcm", "webhook"]
 
 
 class Content(TypedDict, total=False):
@@ -202,6 +203,16 @@ class Actions(ABC):
     async def unblock(self, user: str) -> Contacts:
         """Hear that user again."""
         return Contacts.read(await self.act("unblock", user=user))
+
+    # Phones.
+
+    async def register_push(self, provider: PushProvider, token: str, *, topic: str | None = None) -> dict[str, Any]:
+        """Let this device be told through a provider while it is away."""
+        return await self.act("register_push", provider=provider, token=token, topic=topic)
+
+    async def unregister_push(self) -> dict[str, Any]:
+        """Let this device be told no more."""
+        return await self.act("unregister_push")
 
     # Groups.
 

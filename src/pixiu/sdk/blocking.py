@@ -195,6 +195,9 @@ class BlockingClient:
     block = _blocking(Client.block)
     unblock = _blocking(Client.unblock)
 
+    register_push = _blocking(Client.register_push)
+    unregister_push = _blocking(Client.unregister_push)
+
     create_group = _blocking(Client.create_group)
     group = _blocking(Client.group)
     join = _blocking(Client.join)

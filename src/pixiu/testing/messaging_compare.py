@@ -26,6 +26,7 @@ def describe_stores(stores: Stores, model: Model) -> Description:
         "users": {user: (p.public_id, p.name) for user in users if (p := stores.users.get(user)) is not None},
         "contacts": {user: stores.contacts.of(user) for user in users},
         "blocks": {(user, peer): True for user in users for peer in users if stores.contacts.is_blocked(user, peer)},
+        "push tokens": {user: stores.push_tokens.of(user) for user in users},
         "groups": {
             number: (g.public_id, g.name, g.owner, g.needs_approval, g.is_large, g.message_count, g.last_message_id)
             for number in model.groups
@@ -78,6 +79,7 @@ def describe_model(model: Model) -> Description:
             user: sorted(model.contacts.get(user, {}).items(), key=lambda pair: pair[::-1]) for user in model.users
         },
         "blocks": dict.fromkeys(model.blocks, True),
+        "push tokens": {user: [token for token in model.push_tokens if token.user == user] for user in model.users},
         "groups": {
             number: (g.public_id, g.name, g.owner, g.needs_approval, g.is_large, g.count, g.last)
             for number, g in model.groups.items()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pixiu.model.body import tombstone
 from pixiu.model.inbox import NEED_NOTIFICATION
 from pixiu.model.pixiu_pb2 import MemberChanged, MsgChat, Record
+from pixiu.model.push_token import PUSH_TOKENS_MAX, PushToken
 from pixiu.ports.log import MAIN
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class Model:
         self.users: dict[int, tuple[str, str]] = {}
         self.contacts: dict[int, dict[int, int]] = {}
         self.blocks: set[tuple[int, int]] = set()
+        self.push_tokens: list[PushToken] = []
         self.groups: dict[int, GroupState] = {}
         self.inboxes: dict[int, dict[str, Inbox]] = {}
         self.bodies: dict[int, list[object]] = {}
@@ -110,6 +112,7 @@ class Model:
             "user": self._user, "contact": self._contact, "block": self._block, "group_info": self._group_info,
             "member": self._member, "recalled": self._recalled, "receipt": self._receipt, "read": self._read,
             "inbox": self._inbox, "push": self._push, "ledger": self._ledger, "limits": self._limits,
+            "push_token": self._push_token,
         }  # fmt: skip
 
     @classmethod
@@ -241,6 +244,18 @@ class Model:
             self.blocks.add(pair)
         else:
             self.blocks.discard(pair)
+
+    def _push_token(self, record: LogRecord, parsed: Record) -> None:
+        change = parsed.push_token
+        place = (change.user, change.platform, change.device)
+        new = PushToken(*place, change.provider, change.token, change.topic, parsed.at, record.event_id)
+        if not change.is_registered:
+            self.push_tokens = [t for t in self.push_tokens if t[:3] != place or change.token not in ("", t.token)]
+            return
+        self.push_tokens = [t for t in self.push_tokens if t[:3] != place and t[3:5] != new[3:5]] + [new]
+        own = [token for token in self.push_tokens if token.user == change.user]
+        if len(own) > PUSH_TOKENS_MAX:
+            self.push_tokens.remove(own[0])
 
     # Groups.
 

@@ -14,6 +14,7 @@ from pixiu.backends.memory.sessions import MemorySessions
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.node.messaging import Messaging
+from pixiu.ports.notifications import Refused
 from pixiu.queue.engine import Engine
 from pixiu.queue.log import EngineLog
 from pixiu.queue.replication import Replication
@@ -28,7 +29,7 @@ from pixiu.testing.scheduler import Power, PowerCut
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pixiu.ports.notifications import Notification
+    from pixiu.ports.notifications import Notification, Told
     from pixiu.ports.sessions import Sessions
     from pixiu.ports.stores import Stores
     from pixiu.testing.messaging_world import World
@@ -62,13 +63,13 @@ class Provider:
         self._world = world
         self.taken: list[Notification] = []
 
-    def send(self, notification: Notification, done: Callable[[str | None], None]) -> None:
+    def send(self, notification: Notification, done: Told) -> None:
         """Take it, or say why not, a little later."""
         world = self._world
         is_taken = world.rng.random() >= world.weather.provider_errors
         if is_taken:
             self.taken.append(notification)
-        world.node.scheduler.after(world.rng.uniform(0, 50), lambda: done(None if is_taken else "no route"))
+        world.node.scheduler.after(world.rng.uniform(0, 50), lambda: done(None if is_taken else Refused("no route")))
 
 
 class Node:

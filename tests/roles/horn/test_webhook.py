@@ -9,9 +9,10 @@ from pixiu.backends.memory.stores import MemoryStores
 from pixiu.config.messaging import CarrierSettings, HornSettings
 from pixiu.model.errors import ConfigError
 from pixiu.model.inbox import NEED_NOTIFICATION, Entry
+from pixiu.model.push_token import PushToken
 from pixiu.model.wake import Wake
 from pixiu.ports.log import MAIN
-from pixiu.ports.notifications import Notification
+from pixiu.ports.notifications import Notification, Refused
 from pixiu.roles.carrier.consume import Carrier
 from pixiu.roles.carrier.dead_letters import dead_letters
 from pixiu.roles.carrier.notify import Notifier
@@ -33,10 +34,10 @@ async def server() -> AsyncIterator[HttpServer]:
         yield server
 
 
-async def post(url: str, *, timeout_ms: int = 5000, notification: Notification = HELLO) -> str | None:
+async def post(url: str, *, timeout_ms: int = 5000, notification: Notification = HELLO) -> Refused | None:
     loop = asyncio.get_running_loop()
     webhook = WebhookNotifications(loop, url, timeout_ms=timeout_ms)
-    answer: asyncio.Future[str | None] = loop.create_future()
+    answer: asyncio.Future[Refused | None] = loop.create_future()
     webhook.send(notification, answer.set_result)
     result = await answer
     await webhook.close()
@@ -72,6 +73,15 @@ async def test_a_status_below_300_means_that_it_was_taken(server: HttpServer, st
     assert is_taken or str(status) in str(reason)
 
 
+async def test_a_phone_is_posted_with_its_token_and_410_means_that_it_is_gone(server: HttpServer) -> None:
+    server.statuses = [410, 503]
+    phone = Notification("bert", "ios", 1, "u:1", "anna", "hi", 3, PushToken(2, "ios", "d 1", "webhook", "tok", "app"))
+    assert await post(server.url, notification=phone) == Refused("the server answered with status 410", True)
+    assert await post(server.url, notification=phone) == Refused("the server answered with status 503")
+    assert server.bodies[0].items() >= {"device": "d 1", "token": "tok", "topic": "app"}.items()
+    assert dict(server.requests[0].headers)[b"idempotency-key"] == b"1/bert/ios/d 1"
+
+
 async def test_a_server_that_is_not_there_is_a_failure_with_a_reason() -> None:
     async with http_server() as gone:
         url = gone.url
@@ -80,7 +90,7 @@ async def test_a_server_that_is_not_there_is_a_failure_with_a_reason() -> None:
 
 async def test_a_server_that_takes_too_long_is_a_failure(server: HttpServer) -> None:
     server.delay_seconds = 5
-    assert await post(server.url, timeout_ms=50) == "no answer within 0.05 s"
+    assert await post(server.url, timeout_ms=50) == Refused("no answer within 0.05 s")
 
 
 async def test_a_server_that_closes_without_an_answer_is_a_failure(server: HttpServer) -> None:
@@ -98,7 +108,7 @@ async def test_requests_under_way_and_waiting_are_bounded(server: HttpServer, mo
     monkeypatch.setattr("pixiu.runtime.webhook.WAITING_MAX", 16)
     server.delay_seconds = 0.02
     webhook = WebhookNotifications(asyncio.get_running_loop(), server.url, timeout_ms=5000)
-    answers: list[str | None] = []
+    answers: list[Refused | None] = []
     for _ in range(30):
         webhook.send(HELLO, answers.append)
     async with asyncio.timeout(20):
@@ -113,7 +123,7 @@ async def test_requests_under_way_and_waiting_are_bounded(server: HttpServer, mo
 async def test_closing_gives_up_what_is_under_way(server: HttpServer) -> None:
     server.delay_seconds = 5
     webhook = WebhookNotifications(asyncio.get_running_loop(), server.url, timeout_ms=5000)
-    answers: list[str | None] = []
+    answers: list[Refused | None] = []
     webhook.send(HELLO, answers.append)
     await asyncio.sleep(0.05)
     await webhook.close()

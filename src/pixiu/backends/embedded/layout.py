@@ -30,6 +30,8 @@ One byte for the table, then numbers of fixed width, big-endian, so that the ord
     TALK         user, peer, block                           message_id, is it incoming: a conversation is one range
     TIMELINE     group, message_id                           from_user, previous, state
     MARK         user, message_id                            state, delivered_at, read_at: once there is any
+    PUSH_TOKENS  user                                        JSON, a list for each device, oldest first
+    PUSH_HOLDER  SHA-256 of provider and token               user
 
 A block is several entries in one row, under the number of the first (``blocks``).
 """
@@ -51,6 +53,8 @@ __all__ = [
     "META",
     "NUMBER_MAX",
     "PRIVATE",
+    "PUSH_HOLDER",
+    "PUSH_TOKENS",
     "REFERENCES",
     "REQUEST",
     "SEND_KEY",
@@ -94,6 +98,8 @@ TALK = b"\x12"
 TIMELINE = b"\x13"
 MARK = b"\x14"
 WAS_IN = b"\x15"
+PUSH_TOKENS = b"\x16"
+PUSH_HOLDER = b"\x17"
 
 NUMBER_MAX = 2**64 - 1
 """Above every number in a key."""

@@ -14,6 +14,7 @@ from pixiu.backends.embedded.inboxes import EmbeddedInboxes
 from pixiu.backends.embedded.layout import META, number
 from pixiu.backends.embedded.notes import EmbeddedNotes
 from pixiu.backends.embedded.overlay import Overlay
+from pixiu.backends.embedded.push_tokens import EmbeddedPushTokens
 from pixiu.backends.embedded.sendkeys import EmbeddedSendKeys
 from pixiu.backends.embedded.timelines import EmbeddedTimelines
 from pixiu.backends.embedded.unread import EmbeddedUnread
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pixiu.ports.groups import Groups
     from pixiu.ports.inboxes import Inboxes
     from pixiu.ports.notes import Notes
+    from pixiu.ports.push_tokens import PushTokens
     from pixiu.ports.recent import Recent
     from pixiu.ports.sendkeys import SendKeys
     from pixiu.ports.timelines import Timelines
@@ -65,6 +67,7 @@ class EmbeddedStores:
         self.users: Users = EmbeddedUsers(overlay, cached_max=cached_users_max)
         self.contacts: Contacts = EmbeddedContacts(overlay, cached_max=cached_users_max)
         self.groups: Groups = groups
+        self.push_tokens: PushTokens = EmbeddedPushTokens(overlay)
         self.inboxes: Inboxes = inboxes
         self.bodies: Bodies = bodies
         self.unread: Unread = unread

@@ -8,6 +8,7 @@ from pixiu.backends.memory.contacts import MemoryContacts
 from pixiu.backends.memory.groups import MemoryGroups
 from pixiu.backends.memory.inboxes import MemoryInboxes
 from pixiu.backends.memory.notes import MemoryNotes
+from pixiu.backends.memory.push_tokens import MemoryPushTokens
 from pixiu.backends.memory.recent import MemoryRecent
 from pixiu.backends.memory.sendkeys import MemorySendKeys
 from pixiu.backends.memory.timelines import MemoryTimelines
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pixiu.ports.groups import Groups
     from pixiu.ports.inboxes import Inboxes
     from pixiu.ports.notes import Notes
+    from pixiu.ports.push_tokens import PushTokens
     from pixiu.ports.recent import Recent
     from pixiu.ports.sendkeys import SendKeys
     from pixiu.ports.timelines import Timelines
@@ -37,6 +39,7 @@ class MemoryStores:
         self.users: Users = MemoryUsers()
         self.contacts: Contacts = MemoryContacts()
         self.groups: Groups = MemoryGroups()
+        self.push_tokens: PushTokens = MemoryPushTokens()
         self.inboxes: Inboxes = MemoryInboxes()
         self.bodies: Bodies = MemoryBodies()
         self.unread: Unread = MemoryUnread()

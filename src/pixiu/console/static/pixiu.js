@@ -42,7 +42,7 @@ const RETURNS = new Set(['no_ack', 'slow', 'resync', 'unknown_session', 'shutdow
 const ACTIONS = [
   'send', 'gsend', 'receive', 'history', 'sync', 'read', 'receipt', 'recall', 'create_user', 'user', 'contact', 'unlink',
   'contacts', 'block', 'unblock', 'create_group', 'group', 'join', 'quit', 'manage', 'enter', 'leave', 'say', 'typing',
-  'presence', 'schedule', 'unschedule', 'scheduled', 'search',
+  'presence', 'schedule', 'unschedule', 'scheduled', 'search', 'register_push', 'unregister_push',
 ];
 
 /** What went wrong. `code` is one of bad_request unauthenticated forbidden not_found conflict too_large rate_limited busy unavailable internal. */

@@ -37,6 +37,7 @@ __all__ = ["TABLES", "Records", "said_in", "unfold"]
 _WHATS = {
     10: "user", 11: "contact", 12: "block", 13: "group_info", 14: "member", 15: "recalled", 16: "receipt", 17: "read",
     18: "inbox", 19: "push", 20: "ledger", 21: "limits", 22: "traces", 30: "erased",
+    31: "push_token",
 }  # fmt: skip
 """Fields of ``Record.what``."""
 
@@ -421,6 +422,13 @@ def _erased(parsed: Record, _: int) -> Iterator[Row]:
     yield {"what": "erased", "user_id": parsed.erased.user}
 
 
+def _push_token(parsed: Record, _: int) -> Iterator[Row]:
+    # The token itself is a way to a person's phone: it stays in the log.
+    change = parsed.push_token
+    what = "register_push" if change.is_registered else "unregister_push"
+    yield {"what": what, "user_id": change.user, "platform": change.platform}
+
+
 _ROWS: dict[str, Callable[[Record, int], Iterator[Row]]] = {
     "user": _user,
     "contact": _contact,
@@ -434,6 +442,7 @@ _ROWS: dict[str, Callable[[Record, int], Iterator[Row]]] = {
     "push": _push,
     "limits": _limits,
     "erased": _erased,
+    "push_token": _push_token,
 }
 
 # Traces.

@@ -1,4 +1,4 @@
-"""The lane of users, contacts and groups.
+"""The lane of users, contacts, groups and push tokens.
 
 Records are checked when they are accepted; between that and here someone else may have come first. A change that has
 become pointless (muting someone who has just left) does nothing. A record that never made sense raises ``ValueError``.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pixiu.model.errors import Unavailable
 from pixiu.model.group import Group, Member, Role
 from pixiu.model.pixiu_pb2 import GroupChanged, MemberChanged, Record
+from pixiu.model.push_token import PUSH_TOKENS_MAX, PushToken
 from pixiu.model.user import Profile
 from pixiu.roles.carrier.audience import group_of
 
@@ -37,12 +38,13 @@ class Removed(NamedTuple):
 
 
 class RosterApplier:
-    """Applies records to users, contacts and groups."""
+    """Applies records to users, contacts, groups and push tokens."""
 
     def __init__(self, stores: Stores, reached: Reached) -> None:
         self._users = stores.users
         self._contacts = stores.contacts
         self._groups = stores.groups
+        self._push_tokens = stores.push_tokens
         self._timelines = stores.timelines
         self._reached = reached
         self._removed: list[Removed] = []
@@ -56,6 +58,7 @@ class RosterApplier:
             "recalled": self._recalled,
             "read": self._read,
             "erased": self._erased,
+            "push_token": self._push_token,
         }
 
     def apply(self, record: LogRecord, parsed: Record) -> None:
@@ -100,7 +103,7 @@ class RosterApplier:
         self._users.put(profile)
 
     def _erased(self, _: LogRecord, parsed: Record) -> None:
-        """Number and public id stay; the profile, contacts at both sides, and blocks go. Groups were left before."""
+        """Number and public id stay; profile, contacts at both sides, blocks and phones go. Groups were left before."""
         number = parsed.erased.user
         before = self._users.get(number)
         if before is None:
@@ -110,6 +113,8 @@ class RosterApplier:
             self._contacts.unlink(number, peer)
         for peer in self._contacts.blocked_by(number):
             self._contacts.block(number, peer, is_blocked=False)
+        for each in self._push_tokens.of(number):
+            self._push_tokens.remove(number, each.platform, each.device)
         self._users.put(Profile(number, before.public_id, "", created_at=before.created_at, is_erased=True))
         self._gone.append(number)
 
@@ -123,6 +128,28 @@ class RosterApplier:
     def _block(self, _: LogRecord, parsed: Record) -> None:
         change = parsed.block
         self._contacts.block(change.user, change.peer, is_blocked=change.is_blocked)
+
+    def _push_token(self, record: LogRecord, parsed: Record) -> None:
+        """A token rings one phone, and so it is one device's: whoever registers it last has it."""
+        change, tokens = parsed.push_token, self._push_tokens
+        number, platform, device = change.user, change.platform, change.device
+        profile = self._users.get(number)
+        if profile is None or not platform:
+            raise ValueError(f"a push token of user {number}, who does not exist or has no platform")
+        if not change.is_registered:
+            if any(each[1:3] == (platform, device) and change.token in ("", each.token) for each in tokens.of(number)):
+                tokens.remove(number, platform, device)
+        elif not profile.is_erased:
+            holder = tokens.holder(change.provider, change.token)
+            if holder is not None:
+                tokens.remove(holder.user, holder.platform, holder.device)
+            tokens.put(
+                PushToken(
+                    number, platform, device, change.provider, change.token, change.topic, parsed.at, record.event_id
+                )
+            )
+            for oldest in tokens.of(number)[:-PUSH_TOKENS_MAX]:
+                tokens.remove(number, oldest.platform, oldest.device)
 
     # Groups.
 

@@ -182,6 +182,8 @@ class Tasks:
         if failure.platforms and task.WhichOneof("what") == "notify":
             del task.notify.platforms[:]
             task.notify.platforms.extend(failure.platforms)
+            del task.notify.devices[:]
+            task.notify.devices.extend(failure.devices)
         if failure.is_final or task.attempt >= self._settings.task_retries_max:
             self._bury(record, task)
             return

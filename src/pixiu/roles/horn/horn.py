@@ -3,13 +3,20 @@
 A conversation that talks fast would ring a phone for every line. So a notification waits a moment, per user, platform
 and conversation, and a newer one takes its place: the newest is what is shown, with the newest badge. Whatever it
 replaced counts as told.
+
+With push tokens, telling a platform is telling each of its phones that has one. What is left to do after a failure
+names the phones, so that the others do not ring again; a token that its provider knows no more is retired.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from pixiu.model.errors import Unavailable
 from pixiu.model.failure import Failure
+from pixiu.model.inbox import FIRST
 from pixiu.ports.notifications import Notification
 from pixiu.roles.horn.metrics import HornCounters
 
@@ -18,7 +25,9 @@ if TYPE_CHECKING:
 
     from pixiu.config.messaging import HornSettings
     from pixiu.model.pixiu_pb2 import Notify, Task
-    from pixiu.ports.notifications import Notifications
+    from pixiu.model.push_token import PushToken
+    from pixiu.ports.notifications import Notifications, Refused
+    from pixiu.ports.push_tokens import PushTokens
     from pixiu.ports.scheduler import Scheduler, Timer
     from pixiu.ports.users import Users
 
@@ -44,31 +53,46 @@ class _Waiting:
 class _Part:
     """One task: finished when every platform of it is."""
 
-    __slots__ = ("_done", "_left", "failed", "reason")
+    __slots__ = ("_done", "_left", "devices", "failed", "reason", "untold", "user")
 
-    def __init__(self, count: int, done: Callable[[Failure | None], None]) -> None:
+    def __init__(self, user: int, devices: frozenset[str], count: int, done: Callable[[Failure | None], None]) -> None:
         self._left = count
         self._done = done
+        self.user = user
+        self.devices = devices
+        """Only these phones are still to be told, or all of a platform by its name; none: all of them."""
         self.failed: list[str] = []
+        self.untold: list[str] = []
         self.reason = ""
 
-    def finished(self, platform: str, reason: str | None) -> None:
-        """One platform is told, or could not be."""
+    def finished(self, platform: str, reason: str | None, untold: list[str]) -> None:
+        """One platform is told, or could not be; of phones, these could not."""
         if reason is not None:
             self.failed.append(platform)
+            self.untold += untold
             self.reason = reason
         self._left -= 1
         if not self._left:
-            self._done(Failure(self.reason, tuple(self.failed)) if self.failed else None)
+            left = Failure(self.reason, tuple(self.failed), devices=tuple(self.untold))
+            self._done(left if self.failed else None)
 
 
 class Horn:
     """Performs notification tasks through a provider."""
 
     def __init__(
-        self, users: Users, notifications: Notifications, scheduler: Scheduler, settings: HornSettings
+        self,
+        users: Users,
+        notifications: Notifications,
+        scheduler: Scheduler,
+        settings: HornSettings,
+        push_tokens: PushTokens | None = None,
+        retire: Callable[[PushToken], object] = lambda _push_token: None,
     ) -> None:
+        """The provider ``phones`` gets phones by their push tokens, others platforms; ``retire`` hears of dead ones."""
         self.counters = HornCounters()
+        self._push_tokens = push_tokens if settings.provider == "phones" else None
+        self._retire = retire
         self._users = users
         self._notifications = notifications
         self._scheduler = scheduler
@@ -84,7 +108,7 @@ class Horn:
             self._scheduler.soon(lambda: done(None))
             return
         sender = self._users.get(getattr(notify, "from"))
-        part = _Part(len(platforms), done)
+        part = _Part(notify.user, frozenset(notify.devices), len(platforms), done)
         for platform in platforms:
             notification = Notification(
                 user=user.public_id,
@@ -94,6 +118,7 @@ class Horn:
                 sender=sender.public_id if sender is not None else "",
                 text=notify.text,
                 badge=notify.unread,
+                sender_name=sender.name if sender is not None else "",
             )
             self._take(notify, notification, part)
 
@@ -118,7 +143,7 @@ class Horn:
         self._told_later(older, notification.platform)
 
     def _told_later(self, part: _Part, platform: str) -> None:
-        self._scheduler.soon(lambda: part.finished(platform, None))
+        self._scheduler.soon(lambda: part.finished(platform, None, []))
 
     def _send_waiting(self, key: _Key) -> None:
         waiting = self._waiting.pop(key, None)
@@ -126,12 +151,56 @@ class Horn:
             self._send(waiting.notification, waiting.part)
 
     def _send(self, notification: Notification, part: _Part) -> None:
-        def sent(reason: str | None) -> None:
-            if reason is None:
+        platform = notification.platform
+        if self._push_tokens is None:
+            self._hand_over(notification, lambda reason: part.finished(platform, reason, []))
+            return
+        try:
+            tokens = self._push_tokens.of(part.user)
+        except Unavailable as error:
+            self.counters.failed += 1
+            part.finished(platform, str(error), sorted(part.devices) or [platform])
+            return
+        phones = [
+            each
+            for each in tokens
+            if platform in (each.platform, FIRST)
+            and (not part.devices or each.place in part.devices or platform in part.devices)
+        ]
+        if not phones:
+            self.counters.unreachable += not part.devices
+            self._told_later(part, platform)
+            return
+        left, untold, last_reason = len(phones), list[str](), ""
+
+        def answered(place: str, reason: str | None) -> None:
+            nonlocal left, last_reason
+            left -= 1
+            if reason is not None:
+                untold.append(place)
+                last_reason = reason
+            if not left:
+                part.finished(platform, last_reason if untold else None, untold)
+
+        for phone in phones:
+            self._hand_over(replace(notification, push_token=phone), partial(answered, phone.place))
+
+    def _hand_over(self, notification: Notification, told: Callable[[str | None], object]) -> None:
+        """To the provider; ``told`` hears None when there is nothing more to do."""
+
+        def sent(refused: Refused | None) -> None:
+            phone = notification.push_token
+            if refused is None:
                 self.counters.sent += 1
+            elif refused.is_token_dead and phone is not None:
+                if refused.dead_since is None or phone.at <= refused.dead_since:
+                    self.counters.retired += 1
+                    self._retire(phone)
             else:
                 self.counters.failed += 1
-            part.finished(notification.platform, reason)
+                told(refused.reason)
+                return
+            told(None)
 
         self._notifications.send(notification, sent)
 

@@ -8,6 +8,8 @@ METRICS = (
     Metric("pixiu_horn_sent_total", "counter", "Notifications that a provider took."),
     Metric("pixiu_horn_collapsed_total", "counter", "Notifications that a newer one of their conversation replaced."),
     Metric("pixiu_horn_failed_total", "counter", "Notifications that a provider did not take; they are tried again."),
+    Metric("pixiu_horn_unreachable_total", "counter", "Notifications for platforms without a push token."),
+    Metric("pixiu_horn_retired_total", "counter", "Push tokens that a provider knows no more."),
 )
 
 
@@ -18,6 +20,8 @@ class HornCounters:
         self.sent = 0
         self.collapsed = 0
         self.failed = 0
+        self.unreachable = 0
+        self.retired = 0
 
     def snapshot(self) -> dict[str, int]:
         """The present values, by metric name."""

@@ -6,9 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pixiu.ports.notifications import Notification
+    from pixiu.ports.notifications import Notification, Told
     from pixiu.ports.scheduler import Scheduler
 
 __all__ = ["LoggedNotifications", "NoNotifications"]
@@ -22,7 +20,7 @@ class NoNotifications:
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
 
-    def send(self, notification: Notification, done: Callable[[str | None], None]) -> None:
+    def send(self, notification: Notification, done: Told) -> None:
         """Nothing to do."""
         self._scheduler.soon(lambda: done(None))
 
@@ -33,7 +31,7 @@ class LoggedNotifications:
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
 
-    def send(self, notification: Notification, done: Callable[[str | None], None]) -> None:
+    def send(self, notification: Notification, done: Told) -> None:
         """Log it."""
         log.info(
             "notification",
