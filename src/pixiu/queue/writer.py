@@ -424,6 +424,7 @@ class Writer:
         """The store takes nothing, most likely for want of space: let everyone wait, and try again."""
         log.error("cannot commit, will try again", extra={"reason": str(error)})
         self.stalled = f"cannot write: {error}"
+        self._journal.give_back()
 
         def again() -> None:
             self.stalled = None

@@ -1,0 +1,92 @@
+"""Zeros ahead of the journal's end, so that a flush finds the blocks that it writes to.
+
+Where a file grows, each flush waits for two writes: its bytes, and the file system's own note that the file is longer.
+Where it overwrites zeros that are on disk already, it waits for one. So the last segment is filled ahead of its end, a
+step at a time, beside the loop; a step ends with a flush of its own.
+
+Nothing depends on it. A writer that comes to the end of the zeros goes on behind them, as on a disk that is almost
+full, where none are laid, and where those that lie there are given back (``Journal.give_back``). Whoever opens a
+journal takes zeros at the end of its last segment for what they are (``segment.written_end``), and a segment that is
+rolled or closed is cut to its records.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pixiu.ports.files import Files
+    from pixiu.ports.scheduler import Scheduler
+    from pixiu.queue.journal import Journal
+
+__all__ = ["Filler"]
+
+log = logging.getLogger(__name__)
+
+STEPS_AHEAD = 4
+RETRY_MS = 1000
+"""How soon to look again when there was no room, or the disk took no zeros."""
+
+
+class Filler:
+    """Keeps at most ``ahead`` zeros before the end of one journal, one step at a time."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        files: Files,
+        scheduler: Scheduler,
+        *,
+        ahead: int,
+        segment_bytes: int,
+        free_bytes_min: int,
+        failed: Callable[[BaseException], object],
+    ) -> None:
+        """``failed`` is told of a flush that failed: nobody knows then what became of the records beside the zeros."""
+        self._journal = journal
+        self._files = files
+        self._scheduler = scheduler
+        self._ahead = ahead
+        self._zeros = bytes(max(ahead // STEPS_AHEAD, 1))
+        self._segment_bytes = segment_bytes
+        self._room = free_bytes_min + 2 * ahead
+        self._failed = failed
+        self._is_busy = False
+
+    def look(self) -> None:
+        """The end has moved: is a step due?"""
+        tail = self._journal.tail
+        if self._is_busy or tail.filled_bytes > self._ahead - len(self._zeros):
+            return
+        if tail.size + tail.filled_bytes >= self._segment_bytes:
+            return  # the rest of this segment is filled
+        self._is_busy = True
+        has_room = True
+
+        def work() -> None:
+            nonlocal has_room
+            try:
+                has_room = self._files.free_bytes() >= self._room
+                if not has_room or not tail.fill(self._zeros, self._segment_bytes):
+                    return
+            except OSError as error:
+                log.warning("cannot fill the journal ahead", extra={"reason": str(error)})
+                has_room = False
+                return
+            tail.flush()
+
+        def done(error: BaseException | None) -> None:
+            if error is not None:
+                self._failed(error)
+            elif has_room:
+                self._is_busy = False
+            else:
+                self._scheduler.after(RETRY_MS, self._look_again)
+
+        self._scheduler.offload(work, done)
+
+    def _look_again(self) -> None:
+        self._is_busy = False
