@@ -115,10 +115,10 @@ def test_zeros_ahead_of_the_journal_are_given_back_when_the_disk_is_full(disk: P
     """The journal has room that nobody else has: nothing waits for ever, and what is taken is kept."""
     env = NO_RESERVE | {"PIXIU_JOURNAL__FILL_BYTES": str(2 * 2**20)}
     with QueueProcess(disk / "data", env=env) as queue:
-        (journal,) = (disk / "data" / "queue" / "journal").glob("*.log")
         with Raw(queue.host, queue.port) as raw:
             raw.create(b"t")
             raw.pub(b"t", b"first")
+            (journal,) = (disk / "data" / "queue" / "journal").glob("*.log")
             wait_for(lambda: journal.stat().st_size >= 2**19, what="zeros ahead of the end")
             filler = fill(disk, leave=leave)
             raw.send(create(b"u"))
