@@ -171,13 +171,16 @@ def test_on_a_full_disk_none_are_laid_and_later_they_are() -> None:
 
 def test_a_write_of_zeros_that_fails_means_nothing_and_a_flush_that_fails_everything() -> None:
     filled = Filled()
-    filled.write(1, lets_fill=False)
+    hook, filled.journal.appended_hook = filled.journal.appended_hook, None
+    filled.write(1)
+    assert hook is not None
     filled.disk.fail_write = lambda path: True
-    filled.scheduler.run_for(10)
+    hook()
     filled.disk.fail_write = lambda path: False
     assert not filled.failures
+    assert filled.journal.tail.filled_bytes == 0
     filled.scheduler.run_for(2000)
-    filled.write(1, lets_fill=False)
+    hook()
     filled.disk.fail_flush = lambda path: True
     filled.scheduler.run_for(10)
     assert [type(failure) for failure in filled.failures] == [OSError]

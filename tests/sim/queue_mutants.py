@@ -15,11 +15,10 @@ from pixiu.queue.batch import Batch
 from pixiu.queue.changes import Changes
 from pixiu.queue.delays import HEAD, Delayed
 from pixiu.queue.engine import Engine
-from pixiu.queue.filling import Filler
 from pixiu.queue.journal import FOLDER, Journal
 from pixiu.queue.keys import Numbers
 from pixiu.queue.record import HEADER_BYTES, Damage, Frame, Kind, Record
-from pixiu.queue.segment import Segment
+from pixiu.queue.segment import BLOCK_BYTES, Segment
 from pixiu.queue.state import State
 from pixiu.queue.topic_log import End, TopicLog, Window
 from pixiu.queue.topics import Topic, Topics
@@ -197,28 +196,20 @@ def resumes_behind_the_segment(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TopicLog, "find", find)
 
 
-def fills_where_the_end_was(patch: pytest.MonkeyPatch) -> None:
-    """Where the zeros begin is settled before the work begins, and the writer goes on meanwhile."""
-    planned: dict[int, int] = {}
-    look = Filler.look
+def fills_from_the_block_of_the_end(patch: pytest.MonkeyPatch) -> None:
+    """Rounded down where it must be rounded up: the newest records are in that block."""
+    fill = Segment.fill
 
-    def plan(self: Filler) -> None:
-        if not self._is_busy:
-            tail = self._journal.tail
-            planned[id(tail)] = tail.size + tail.filled_bytes
-        look(self)
+    def overlapping(self: Segment, zeros: bytes, limit: int) -> bool:
+        if self._filled <= self.size:
+            self.log.write(zeros, self.size // BLOCK_BYTES * BLOCK_BYTES)
+        return fill(self, zeros, limit)
 
-    def fill(self: Segment, zeros: bytes, limit: int) -> bool:
-        self.log.write(zeros, planned[id(self)])
-        self._filled = planned[id(self)] + len(zeros)
-        return True
-
-    patch.setattr(Filler, "look", plan)
-    patch.setattr(Segment, "fill", fill)
+    patch.setattr(Segment, "fill", overlapping)
 
 
 def rolls_with_zeros_at_the_end(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Segment, "cut_zeros", lambda self, *, is_over: None)
+    patch.setattr(Segment, "cut_zeros", lambda self: None)
 
 
 MUTANTS: dict[str, Patch] = {
@@ -240,7 +231,7 @@ MUTANTS: dict[str, Patch] = {
         removes_files_before_the_end_is_durable,
         numbers_a_delay_too_early,
         resumes_behind_the_segment,
-        fills_where_the_end_was,
+        fills_from_the_block_of_the_end,
         rolls_with_zeros_at_the_end,
     )
 }

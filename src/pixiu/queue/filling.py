@@ -2,7 +2,8 @@
 
 Where a file grows, each flush waits for two writes: its bytes, and the file system's own note that the file is longer.
 Where it overwrites zeros that are on disk already, it waits for one. So the last segment is filled ahead of its end, a
-step at a time, beside the loop; a step ends with a flush of its own.
+step at a time: the zeros go to the page cache, as records do, and a flush beside the loop brings them to the disk. Only
+the loop writes to the file, so zeros never lie over a record.
 
 Nothing depends on it. A writer that comes to the end of the zeros goes on behind them, as on a disk that is almost
 full, where none are laid, and where those that lie there are given back (``Journal.give_back``). Whoever opens a
@@ -64,29 +65,19 @@ class Filler:
         if tail.size + tail.filled_bytes >= self._segment_bytes:
             return  # the rest of this segment is filled
         self._is_busy = True
-        has_room = True
-
-        def work() -> None:
-            nonlocal has_room
-            try:
-                has_room = self._files.free_bytes() >= self._room
-                if not has_room or not tail.fill(self._zeros, self._segment_bytes):
-                    return
-            except OSError as error:
-                log.warning("cannot fill the journal ahead", extra={"reason": str(error)})
-                has_room = False
+        try:
+            if self._files.free_bytes() >= self._room and tail.fill(self._zeros, self._segment_bytes):
+                self._scheduler.offload(tail.flush, self._flushed)
                 return
-            tail.flush()
+        except OSError as error:
+            log.warning("cannot fill the journal ahead", extra={"reason": str(error)})
+        self._scheduler.after(RETRY_MS, self._look_again)
 
-        def done(error: BaseException | None) -> None:
-            if error is not None:
-                self._failed(error)
-            elif has_room:
-                self._is_busy = False
-            else:
-                self._scheduler.after(RETRY_MS, self._look_again)
-
-        self._scheduler.offload(work, done)
+    def _flushed(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._failed(error)
+            return
+        self._is_busy = False
 
     def _look_again(self) -> None:
         self._is_busy = False

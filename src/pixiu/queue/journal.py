@@ -75,7 +75,7 @@ class Journal:
         """Make ready to append ``next_event_id``; returns the position it will have. Rolls when the segment is full."""
         if not self.segments or self.is_full:
             if self.segments:
-                self.tail.cut_zeros(is_over=True)
+                self.tail.cut_zeros()
                 self.tail.flush()
                 self.tail.index.flush()
                 self.flushed_through = self.tail.last_event_id
@@ -126,7 +126,7 @@ class Journal:
         """The disk is almost full, and zeros lie ahead of the end: whoever else writes needs the room more."""
         try:
             if self.segments and self.tail.filled_bytes:
-                self.tail.cut_zeros(is_over=False)
+                self.tail.cut_zeros()
         except OSError as error:
             log.warning("cannot give room back", extra={"reason": str(error)})
 
@@ -206,7 +206,7 @@ class Journal:
     def close(self) -> None:
         """Flush and let go."""
         if self.segments:
-            self.tail.cut_zeros(is_over=True)
+            self.tail.cut_zeros()
             self.flush()
             self.tail.index.flush()
         for segment in self.segments:

@@ -1,8 +1,8 @@
 """One file of the journal and its index: ``<first event_id>.log`` and ``.idx``.
 
 *event_id* is a record's number, *position* is a byte in the file. Every event id from the segment's first to its last
-has one index entry, so the entry of event N is entry ``N - first``. Not safe for threads, except that ``flush`` and
-``fill`` may run beside appends.
+has one index entry, so the entry of event N is entry ``N - first``. Not safe for threads, except that ``flush`` may
+run beside appends.
 
 The file of the last segment may be longer than what was written to it: zeros are laid ahead of the end, so that a flush
 writes into blocks that the file has already (decision 0032). A frame ends with a line feed, never with a zero, so the
@@ -11,7 +11,6 @@ end of what was written is behind the last byte that is not zero. ``size`` is th
 
 from collections.abc import Iterator
 from itertools import accumulate
-from threading import Lock
 
 from pixiu.machines.queue_wire.messages import split_messages
 from pixiu.model.errors import CorruptData
@@ -51,8 +50,6 @@ class Segment:
         "_flush_error",
         "_folder",
         "_index",
-        "_is_sealed",
-        "_lock",
         "_log",
         "first_event_id",
         "last_event_id",
@@ -69,11 +66,8 @@ class Segment:
         self._log: File | None = None
         self._index: File | None = None
         self._flush_error: OSError | None = None
-        self._lock = Lock()
-        """Held while the file is written, cut or closed: filling runs beside the loop."""
         self._filled = 0
         """Where the zeros end that this process has laid ahead."""
-        self._is_sealed = False
         self.last_event_id = first_event_id - 1
         if create:
             self._log = files.open(self.path, create=True)
@@ -110,10 +104,9 @@ class Segment:
 
     def append(self, frames: bytes, entries: bytes, last_event_id: int) -> None:
         """Write whole frames and their index entries at the end. On an error nothing counts as written."""
-        with self._lock:
-            self.log.write(frames, self.size)
-            self.index.write(entries, (self.last_event_id + 1 - self.first_event_id) * ENTRY_BYTES)
-            self.size += len(frames)
+        self.log.write(frames, self.size)
+        self.index.write(entries, (self.last_event_id + 1 - self.first_event_id) * ENTRY_BYTES)
+        self.size += len(frames)
         self.last_event_id = last_event_id
 
     @property
@@ -124,23 +117,20 @@ class Segment:
     def fill(self, zeros: bytes, limit: int) -> bool:
         """Lay zeros ahead, behind those that lie there, up to ``limit``. False if there is no place for them.
 
-        May run beside appends: where it begins is settled only once nobody else can write. Made durable by ``flush``.
+        On disk with the next ``flush``, whoever asks for it.
         """
-        with self._lock:
-            start = max(self._filled, -(-self.size // BLOCK_BYTES) * BLOCK_BYTES)
-            if self._log is None or self._is_sealed or start >= limit:
-                return False
-            self._log.write(zeros[: limit - start], start)
-            self._filled = min(start + len(zeros), limit)
-            return True
+        start = max(self._filled, -(-self.size // BLOCK_BYTES) * BLOCK_BYTES)
+        if start >= limit:
+            return False
+        self.log.write(zeros[: limit - start], start)
+        self._filled = min(start + len(zeros), limit)
+        return True
 
-    def cut_zeros(self, *, is_over: bool) -> None:
-        """Cut off the zeros behind the end; if the segment ``is_over``, lay no more. Not durable before ``flush``."""
-        with self._lock:
-            if self.log.size() > self.size:
-                self.log.truncate(self.size)
-            self._filled = 0
-            self._is_sealed = is_over
+    def cut_zeros(self) -> None:
+        """Cut off the zeros behind the end. Not durable before ``flush``."""
+        if self.log.size() > self.size:
+            self.log.truncate(self.size)
+        self._filled = 0
 
     def flush(self) -> None:
         """Return when the frames are on disk. The index is derived and not waited for.
@@ -233,12 +223,10 @@ class Segment:
 
     def truncate(self, size: int, last_event_id: int) -> None:
         """Forget what follows."""
-        with self._lock:
-            self.log.truncate(size)
-            self.index.truncate((last_event_id + 1 - self.first_event_id) * ENTRY_BYTES)
-            self.size = size
-            self._filled = 0
-            self._is_sealed = False
+        self.log.truncate(size)
+        self.index.truncate((last_event_id + 1 - self.first_event_id) * ENTRY_BYTES)
+        self.size = size
+        self._filled = 0
         self.last_event_id = last_event_id
 
     def rebuild_index(self, topic_of: dict[bytes, int] | None = None) -> Damage | None:
@@ -260,11 +248,10 @@ class Segment:
 
     def close(self) -> None:
         """Give descriptors back; the next use opens them again."""
-        with self._lock:
-            for file in (self._log, self._index):
-                if file is not None:
-                    file.close()
-            self._log = self._index = None
+        for file in (self._log, self._index):
+            if file is not None:
+                file.close()
+        self._log = self._index = None
 
     def remove(self) -> None:
         """Delete both files."""

@@ -94,6 +94,8 @@ class Writer:
         self._uncommitted: deque[Batch] = deque()
         self._uncommitted_bytes = 0
         self._paused: list[Connection] = []
+        self.written_hook: Callable[[], object] = lambda: None
+        """Followers: told that the journal has more, before it is flushed here."""
         self.poisoned: str | None = None
         """Why nothing is accepted any more."""
         self.stalled: str | None = None
@@ -288,6 +290,7 @@ class Writer:
         batch.written()
         self._uncommitted_bytes += batch.size
         self._uncommitted.append(batch)
+        self.written_hook()
         if not self._is_always and batch.changes.is_empty:
             # What changes the store is flushed first at every level: after a power cut the store may hold less than the
             # journal, never more.
