@@ -4,7 +4,7 @@ Requests that arrive in one turn of the loop are committed together: numbered, e
 with one fdatasync, answered at once. While a slow disk flushes, the next batch fills. Nothing is shown to subscribers
 or answered before the journal holds it as durably as the flush level asks::
 
-    parse -> submit -> [ number -> write -> flush -> (in-sync followers) ] -> topic logs, store, answers, wake-ups
+    parse -> submit -> [ number -> write -> flush, and in-sync followers ] -> topic logs, store, answers, wake-ups
 
 Bounds: what waits is at most ``pending_bytes_max`` bytes; beyond that connections are not read from until it drains.
 After a failed write the batch is cut away and refused, and the next is tried; after a failed *flush* nothing more is
