@@ -117,8 +117,9 @@ def verify(queue: QueueProcess, publishers: list[Publisher], readers: list[Reade
     delayer = publishers[-1].ledger
 
     def has_come() -> bool:
-        come = sum(item.body.startswith(delayer.name) for item in read_all(queue, b"later"))
-        return come >= len(delayer.delayed)
+        prefix = delayer.name + b"-"
+        bodies = [item.body for item in read_all(queue, b"later") if item.body.startswith(prefix)]
+        return delayer.delayed <= {int(body[len(prefix) :]) for body in bodies}
 
     wait_for(has_come, timeout_s=20.0, what="delayed messages")
     items = {topic: read_all(queue, topic) for topic in TOPICS}

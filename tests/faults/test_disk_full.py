@@ -18,7 +18,11 @@ from tests.wire.raw import Raw
 pytestmark = [pytest.mark.crash, pytest.mark.feature("QB7")]
 
 DISK_BYTES = 12 * 2**20
-NO_RESERVE = {"PIXIU_JOURNAL__FREE_BYTES_MIN": "0", "PIXIU_JOURNAL__CHECKPOINT_INTERVAL_MS": "200"}
+NO_RESERVE = {
+    "PIXIU_JOURNAL__FREE_BYTES_MIN": "0",
+    "PIXIU_JOURNAL__FILL_BYTES": "0",
+    "PIXIU_JOURNAL__CHECKPOINT_INTERVAL_MS": "200",
+}
 
 
 @pytest.fixture
@@ -102,6 +106,34 @@ def test_a_full_disk_is_told_breaks_nothing_and_is_got_over(disk: Path, flush: s
         again = everything(queue, b"t", b"last")
         assert [body for body in again if body not in (b"first", b"after", b"last")] == kept
         queue.stop()
+    report = Verifier(SystemFiles(queue.data), lambda count: None).run()
+    assert report.is_sound, report.faults[:5]
+
+
+@pytest.mark.parametrize("leave", [0, 400_000])
+def test_zeros_ahead_of_the_journal_are_given_back_when_the_disk_is_full(disk: Path, leave: int) -> None:
+    """The journal has room that nobody else has: nothing waits for ever, and what is taken is kept."""
+    env = NO_RESERVE | {"PIXIU_JOURNAL__FILL_BYTES": str(2 * 2**20)}
+    with QueueProcess(disk / "data", env=env) as queue:
+        with Raw(queue.host, queue.port) as raw:
+            raw.create(b"t")
+            raw.pub(b"t", b"first")
+            (journal,) = (disk / "data" / "queue" / "journal").glob("*.log")
+            wait_for(lambda: journal.stat().st_size >= 2**19, what="zeros ahead of the end")
+            filler = fill(disk, leave=leave)
+            raw.send(create(b"u"))
+            code, rest = raw.answer(20.0)
+            if code == 400:
+                assert says_no_room(raw.read_exact(int.from_bytes(rest[:2], "little")).decode())
+            kept, text = publish_until_refused(raw, b"t", 3000)
+            assert says_no_room(text), text
+            assert not journal.read_bytes().endswith(b"\0"), "given back"
+            filler.unlink()
+            wait_for(lambda: is_accepted(raw, b"after"), timeout_s=15.0, what="room to be noticed")
+        bodies = everything(queue, b"t", b"after")
+        assert [body for body in bodies if body not in (b"first", b"after")] == kept
+        queue.stop()
+    assert journal.read_bytes().endswith(b"\n")
     report = Verifier(SystemFiles(queue.data), lambda count: None).run()
     assert report.is_sound, report.faults[:5]
 

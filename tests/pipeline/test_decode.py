@@ -149,7 +149,8 @@ def test_an_unfinished_write_is_reported_and_not_read(data: Path, cut: int, capl
     path.write_bytes(whole[: start + min(cut, frame.size - 1)])
     end = folder.end()
     assert end.event_id == before - frame.count
-    assert end.cut_bytes == min(cut, frame.size - 1)
+    # Zeros at the end might have been laid ahead of it: they are none of the write.
+    assert end.cut_bytes == len(whole[start : start + min(cut, frame.size - 1)].rstrip(b"\0"))
     assert "unfinished write" in caplog.text
     assert table_of(folder)["event_id"].to_pylist()[-1] <= end.event_id
 

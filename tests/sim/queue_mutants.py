@@ -17,8 +17,8 @@ from pixiu.queue.delays import HEAD, Delayed
 from pixiu.queue.engine import Engine
 from pixiu.queue.journal import FOLDER, Journal
 from pixiu.queue.keys import Numbers
-from pixiu.queue.record import Kind, Record
-from pixiu.queue.segment import Segment
+from pixiu.queue.record import HEADER_BYTES, Damage, Frame, Kind, Record
+from pixiu.queue.segment import BLOCK_BYTES, Segment
 from pixiu.queue.state import State
 from pixiu.queue.topic_log import End, TopicLog, Window
 from pixiu.queue.topics import Topic, Topics
@@ -196,6 +196,22 @@ def resumes_behind_the_segment(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TopicLog, "find", find)
 
 
+def fills_from_the_block_of_the_end(patch: pytest.MonkeyPatch) -> None:
+    """Rounded down where it must be rounded up: the newest records are in that block."""
+    fill = Segment.fill
+
+    def overlapping(self: Segment, zeros: bytes, limit: int) -> bool:
+        if self._filled <= self.size:
+            self.log.write(zeros, self.size // BLOCK_BYTES * BLOCK_BYTES)
+        return fill(self, zeros, limit)
+
+    patch.setattr(Segment, "fill", overlapping)
+
+
+def rolls_with_zeros_at_the_end(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Segment, "cut_zeros", lambda self: None)
+
+
 MUTANTS: dict[str, Patch] = {
     patch.__name__: patch
     for patch in (
@@ -215,6 +231,8 @@ MUTANTS: dict[str, Patch] = {
         removes_files_before_the_end_is_durable,
         numbers_a_delay_too_early,
         resumes_behind_the_segment,
+        fills_from_the_block_of_the_end,
+        rolls_with_zeros_at_the_end,
     )
 }
 
@@ -234,7 +252,21 @@ def serves_topics_unchecked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TopicLog, "_check", lambda self, number, data, chunk, begin: None)
 
 
+def takes_the_first_zeros_for_the_end(patch: pytest.MonkeyPatch) -> None:
+    """As if zeros could only have been laid ahead: a lost write with sound frames behind it is the end, too."""
+    scan = Segment.scan
+
+    def up_to_zeros(self: Segment, position: int = 0) -> Iterator[tuple[int, Frame | Damage]]:
+        for at, frame in scan(self, position):
+            if isinstance(frame, Damage) and not any(self.log.read(at, HEADER_BYTES)):
+                return
+            yield at, frame
+
+    patch.setattr(Segment, "scan", up_to_zeros)
+
+
 ROT_MUTANTS: dict[str, Patch] = {
+    "takes_the_first_zeros_for_the_end": takes_the_first_zeros_for_the_end,
     "cuts_at_the_first_damage": cuts_at_the_first_damage,
     "serves_topics_unchecked": serves_topics_unchecked,
 }

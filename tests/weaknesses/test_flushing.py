@@ -155,7 +155,7 @@ def test_qb7_a_short_write_leaves_no_garbage_and_is_not_acknowledged(
     start_server: StartServer, connect: Connect
 ) -> None:
     """A limit on file sizes does what a full disk does: part of the bytes are written, then an error."""
-    queue = start_server()
+    queue = start_server(journal__fill_bytes=0)
     raw = connect(queue)
     raw.create(b"a")
     for number in range(30):

@@ -87,6 +87,10 @@ class JournalSettings(Section):
     flush_interval_ms: Annotated[int, Bounds(1, 60_000)] = 1_000
     """Longest time that an answered record may sit in the page cache, with flush = "interval"."""
 
+    fill_bytes: Annotated[int, Bounds(0, 2**30)] = 4 * 2**20
+    """Zeros that are kept ahead of the journal's end, with flush = "always": a flush into blocks that the file has
+    already takes half the time. They are cut when the segment is full or the server stops; 0 is none."""
+
     retention_days: Annotated[int, Bounds(0, 36_500)] = 0
     """Remove journal segments older than this; 0 keeps them for ever."""
 

@@ -16,6 +16,7 @@ from pixiu.model.errors import NotAllowed, NotFound, NotLeader, PixiuError
 from pixiu.model.ids import Snowflakes
 from pixiu.queue.background import Background
 from pixiu.queue.changes import Changes
+from pixiu.queue.filling import Filler
 from pixiu.queue.journal import Journal
 from pixiu.queue.keys import Numbers, RecentKeys
 from pixiu.queue.messages import number_and_key
@@ -167,10 +168,18 @@ class Engine:
     def start(self) -> None:
         """Begin background work."""
         self.background.start()
+        journal = self.all_settings.journal
+        if journal.flush == "always" and journal.fill_bytes and not self.settings.no_cache:
+            # Zeros that the page cache does not keep would be read back before a part of a page is written.
+            self.journal.appended_hook = Filler(
+                self.journal, self.files, self.scheduler, ahead=journal.fill_bytes, segment_bytes=journal.segment_bytes,
+                free_bytes_min=journal.free_bytes_min, failed=self.writer.flush_failed,
+            ).look  # fmt: skip
 
     def stop(self) -> None:
         """Make everything durable and let go. The writer must be idle."""
         self._is_stopping = True
+        self.journal.appended_hook = None
         self.background.stop()
         try:
             self.journal.close()
@@ -370,6 +379,8 @@ class Engine:
             self._space_looked_us = now_us
             free, floor = self.files.free_bytes(), self.all_settings.journal.free_bytes_min
             full = free < floor
+            if free < floor + self.all_settings.journal.fill_bytes // 2:
+                self.journal.give_back()
             if full != (self._low_space is not None):
                 log.warning("disk is almost full" if full else "disk has space again", extra={"free_bytes": free})
             self._low_space = (

@@ -56,6 +56,22 @@ class FollowStream:
         self._connection.wake_stream = self.send
         self._engine.scheduler.soon(self.send)
 
+    def send_written(self) -> None:
+        """Send what was just written, if this follower has all that came before; errors are left to ``send``.
+
+        Called in the middle of a batch, so nothing here may change what the leader knows of its followers.
+        """
+        connection, reader, journal = self._connection, self._reader, self._engine.journal
+        if reader is None or self._is_closed or not connection.can_write:
+            return
+        try:
+            data = reader.read(SEND_BYTES, journal.last_event_id)
+        except (PixiuError, OSError):
+            return
+        if data:
+            self._told_commit = self._engine.commit_event_id
+            connection.write(encode_frames(self._told_commit, data))
+
     def send(self) -> None:
         """Send what the socket takes, one piece per turn of the loop, and how far it is committed."""
         connection, reader = self._connection, self._reader

@@ -2,11 +2,13 @@
 
 Segments in order, the last one open for appending. The writer builds frames and entries for the position that
 ``begin`` gives it, then ``append`` writes them with one call each, and ``flush`` makes them durable. A segment is
-flushed before the next one is created, so only the last segment can have an unfinished tail.
+cut to what was written to it and flushed before the next one is created, so only the last segment can have an
+unfinished tail, or zeros behind its end.
 """
 
+import logging
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pixiu.model.errors import CorruptData, Gone
 from pixiu.ports.files import Files
@@ -14,7 +16,15 @@ from pixiu.queue.index import Entry
 from pixiu.queue.record import Damage, Frame
 from pixiu.queue.segment import Segment
 
+log = logging.getLogger(__name__)
+
 FOLDER = "queue/journal"
+
+
+def segments_of(files: Files) -> list[Segment]:
+    """Every segment on disk, oldest first."""
+    firsts = sorted(int(name[:-4]) for name in files.names(FOLDER) if name.endswith(".log"))
+    return [Segment(files, FOLDER, first, is_last=first == firsts[-1]) for first in firsts]
 
 
 class Journal:
@@ -26,14 +36,15 @@ class Journal:
         files.make_folder(FOLDER)
         for folder in ("", "queue", FOLDER):  # a file is only as durable as the names that lead to it
             files.flush_folder(folder)
-        firsts = sorted(int(name[:-4]) for name in files.names(FOLDER) if name.endswith(".log"))
-        self.segments = [Segment(files, FOLDER, first) for first in firsts]
+        self.segments = segments_of(files)
         for segment, following in zip(self.segments, self.segments[1:], strict=False):
             segment.last_event_id = following.first_event_id - 1
         self.flushed_through = 0
         self.is_dirty = False
         self.is_torn = False
         """Did a failed write leave something behind that could not be cut away?"""
+        self.appended_hook: Callable[[], object] | None = None
+        """Whoever lays zeros ahead of the end: told that it has moved."""
 
     @property
     def is_empty(self) -> bool:
@@ -64,6 +75,7 @@ class Journal:
         """Make ready to append ``next_event_id``; returns the position it will have. Rolls when the segment is full."""
         if not self.segments or self.is_full:
             if self.segments:
+                self.tail.cut_zeros()
                 self.tail.flush()
                 self.tail.index.flush()
                 self.flushed_through = self.tail.last_event_id
@@ -94,6 +106,8 @@ class Journal:
             self.is_torn = False
             raise
         self.is_dirty = True
+        if self.appended_hook is not None:
+            self.appended_hook()
 
     def flush(self) -> None:
         """Return when everything appended is on disk."""
@@ -107,6 +121,14 @@ class Journal:
         """A flush of the tail that ran beside the loop has ended; it covered everything through here."""
         self.flushed_through = max(self.flushed_through, through)
         self.is_dirty = self.last_event_id > through
+
+    def give_back(self) -> None:
+        """The disk is almost full, and zeros lie ahead of the end: whoever else writes needs the room more."""
+        try:
+            if self.segments and self.tail.filled_bytes:
+                self.tail.cut_zeros()
+        except OSError as error:
+            log.warning("cannot give room back", extra={"reason": str(error)})
 
     def segment_of(self, event_id: int) -> Segment:
         """The segment that holds ``event_id``. Raises ``Gone`` when it is not here (any more)."""
@@ -184,6 +206,7 @@ class Journal:
     def close(self) -> None:
         """Flush and let go."""
         if self.segments:
+            self.tail.cut_zeros()
             self.flush()
             self.tail.index.flush()
         for segment in self.segments:

@@ -3,6 +3,7 @@
 The journal is the truth; topic logs and the store are derived. Recovery finds where the journal really ends, then
 replays what the last checkpoint does not cover. It never throws away what may have been acknowledged:
 
+- zeros at the very end are no records, and are cut: they were laid ahead of the end, for writes that never came;
 - an unfinished write at the very end is cut: nothing in it was ever answered;
 - damage with a later frame that says "everything through here was on disk" is rot, not an unfinished write: the queue
   refuses to start and names file and byte, because starting would lose acknowledged messages in silence.
@@ -85,7 +86,9 @@ def find_end(journal: Journal, applied: int, flushed: int = 0, *, is_copy: bool 
             "restore from a backup, or copy from a follower"
         )
     tail.last_event_id = expected - 1
-    if cut:
+    if tail.log.size() > end:
+        if not cut:
+            log.info("zeros ahead of the end cut off", extra={"file": tail.path, "position": end})
         tail.log.truncate(end)
         tail.size = end
     if expected - 1 > applied or cut:

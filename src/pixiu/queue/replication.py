@@ -84,6 +84,7 @@ class Replication:
         self._is_telling = False
         self._alarm = ""
         engine.flushed_hook = self._flushed
+        engine.writer.written_hook = self._written
         engine.retention_holds.append(lambda: self._replica.needed_after + 1)
         engine.is_leader = False
 
@@ -214,8 +215,7 @@ class Replication:
             case machine.RefuseFollower(session, reason):
                 self._end_stream(session, encode_refused(reason))
             case machine.CloseFollower(session):
-                stream = self._streams.get(session)
-                if stream is not None:
+                if (stream := self._streams.get(session)) is not None:
                     stream.cut()
             case machine.ReadControl(asked_ms):
                 self._control.read(asked_ms)
@@ -295,6 +295,11 @@ class Replication:
             self._engine.open_epoch(epoch, event_ids, self.name)
         self._events.append(machine.EpochAppended(epoch, first, self._engine.journal.last_event_id))
 
+    def _written(self) -> None:
+        """A batch is in the journal, not flushed yet: followers write and flush it while this disk does."""
+        for stream in self._streams.values():
+            stream.send_written()
+
     def _flushed(self, through: int) -> int:
         """A group commit is on disk here; is it committed?"""
         self._feed(machine.Flushed(through))
@@ -326,8 +331,7 @@ class Replication:
     def _to_follower(
         self, command: machine.SendState | machine.SendTruncate | machine.SendTooFar | machine.StreamAfter
     ) -> None:
-        stream = self._streams.get(command.session)
-        if stream is None:
+        if (stream := self._streams.get(command.session)) is None:
             return
         match command:
             case machine.SendState(_, epoch, commit_event_id, in_sync):

@@ -3,6 +3,10 @@
 *event_id* is a record's number, *position* is a byte in the file. Every event id from the segment's first to its last
 has one index entry, so the entry of event N is entry ``N - first``. Not safe for threads, except that ``flush`` may
 run beside appends.
+
+The file of the last segment may be longer than what was written to it: zeros are laid ahead of the end, so that a flush
+writes into blocks that the file has already (decision 0032). A frame ends with a line feed, never with a zero, so the
+end of what was written is behind the last byte that is not zero. ``size`` is that end, and nothing here reads beyond.
 """
 
 from collections.abc import Iterator
@@ -16,6 +20,8 @@ from pixiu.queue.messages import hoisted
 from pixiu.queue.record import MESSAGE_KINDS, Damage, Frame, Kind, Record, decode_block, read_frame
 
 READ_BYTES = 256 * 1024
+BLOCK_BYTES = 4096
+"""Filling begins on such a boundary."""
 
 
 def segment_name(first_event_id: int) -> str:
@@ -23,18 +29,45 @@ def segment_name(first_event_id: int) -> str:
     return f"{first_event_id:020d}"
 
 
+def written_end(file: File) -> int:
+    """Where the zeros begin that a file of frames ends with: its size, if it ends with anything else."""
+    end = file.size()
+    while end:
+        start = max(end - READ_BYTES, 0)
+        written = file.read(start, end - start).rstrip(b"\0")
+        if written:
+            return start + len(written)
+        end = start
+    return 0
+
+
 class Segment:
     """Frames in a file, with the index beside it."""
 
-    __slots__ = ("_files", "_flush_error", "_folder", "_index", "_log", "first_event_id", "last_event_id", "size")
+    __slots__ = (
+        "_files",
+        "_filled",
+        "_flush_error",
+        "_folder",
+        "_index",
+        "_log",
+        "first_event_id",
+        "last_event_id",
+        "size",
+    )
 
-    def __init__(self, files: Files, folder: str, first_event_id: int, *, create: bool = False) -> None:
+    def __init__(
+        self, files: Files, folder: str, first_event_id: int, *, create: bool = False, is_last: bool = False
+    ) -> None:
+        """``is_last`` says that zeros may follow what was written; in any other segment they would be damage."""
         self._files = files
         self._folder = folder
         self.first_event_id = first_event_id
         self._log: File | None = None
         self._index: File | None = None
         self._flush_error: OSError | None = None
+        self._filled = 0
+        """Where the zeros end that this process has laid ahead."""
         self.last_event_id = first_event_id - 1
         if create:
             self._log = files.open(self.path, create=True)
@@ -43,7 +76,7 @@ class Segment:
             self._index.truncate(0)
             self.size = 0
         else:
-            self.size = self.log.size()
+            self.size = written_end(self.log) if is_last else self.log.size()
 
     @property
     def path(self) -> str:
@@ -75,6 +108,29 @@ class Segment:
         self.index.write(entries, (self.last_event_id + 1 - self.first_event_id) * ENTRY_BYTES)
         self.size += len(frames)
         self.last_event_id = last_event_id
+
+    @property
+    def filled_bytes(self) -> int:
+        """How many zeros lie ahead of the end."""
+        return max(self._filled - self.size, 0)
+
+    def fill(self, zeros: bytes, limit: int) -> bool:
+        """Lay zeros ahead, behind those that lie there, up to ``limit``. False if there is no place for them.
+
+        On disk with the next ``flush``, whoever asks for it.
+        """
+        start = max(self._filled, -(-self.size // BLOCK_BYTES) * BLOCK_BYTES)
+        if start >= limit:
+            return False
+        self.log.write(zeros[: limit - start], start)
+        self._filled = min(start + len(zeros), limit)
+        return True
+
+    def cut_zeros(self) -> None:
+        """Cut off the zeros behind the end. Not durable before ``flush``."""
+        if self.log.size() > self.size:
+            self.log.truncate(self.size)
+        self._filled = 0
 
     def flush(self) -> None:
         """Return when the frames are on disk. The index is derived and not waited for.
@@ -115,7 +171,7 @@ class Segment:
 
     def scan(self, position: int = 0) -> Iterator[tuple[int, Frame | Damage]]:
         """Frames from ``position`` on, each with its position; ends after the first damage."""
-        buffer = self.log.read(position, READ_BYTES)
+        buffer = self._read(position, READ_BYTES)
         at = 0
         while position + at < self.size:
             result = read_frame(buffer, at)
@@ -123,7 +179,7 @@ class Segment:
                 # The buffer ends inside this frame, maybe inside its header: read on from where it begins.
                 need = len(buffer) - at + result
                 position, at = position + at, 0
-                buffer = self.log.read(position, max(READ_BYTES, need))
+                buffer = self._read(position, max(READ_BYTES, need))
                 if len(buffer) < need:
                     yield position, Damage(position, "cut off")
                     return
@@ -134,15 +190,19 @@ class Segment:
             yield position + at, result
             at += result.size
 
+    def _read(self, position: int, size_max: int) -> bytes:
+        """Bytes of frames: what lies ahead of the end is not read, since it may be frames a moment later."""
+        return self.log.read(position, max(min(size_max, self.size - position), 0))
+
     def read_bytes(self, position: int, size_max: int) -> bytes:
         """Whole, checked frames from ``position``, at least one, at most ``size_max`` bytes beyond the first."""
-        buffer = self.log.read(position, min(size_max, self.size - position))
+        buffer = self._read(position, size_max)
         end = 0
         while end < len(buffer):
             result = read_frame(buffer, end)
             while isinstance(result, int) and end == 0:
                 need = len(buffer) + result
-                buffer = self.log.read(position, need)
+                buffer = self._read(position, need)
                 if len(buffer) < need:
                     raise CorruptData(f"{self.path} byte {position}: cut off")
                 result = read_frame(buffer, 0)
@@ -166,6 +226,7 @@ class Segment:
         self.log.truncate(size)
         self.index.truncate((last_event_id + 1 - self.first_event_id) * ENTRY_BYTES)
         self.size = size
+        self._filled = 0
         self.last_event_id = last_event_id
 
     def rebuild_index(self, topic_of: dict[bytes, int] | None = None) -> Damage | None:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from pixiu.queue.index import ENTRY_BYTES
-from pixiu.queue.journal import FOLDER as JOURNAL_FOLDER
+from pixiu.queue.journal import segments_of
 from pixiu.queue.record import MESSAGE_KINDS, Damage, Kind, decode_block
-from pixiu.queue.segment import Segment, entries_of
+from pixiu.queue.segment import entries_of
 from pixiu.queue.topic_log import CHUNK_BYTES, ITEM_HEADER_BYTES
 from pixiu.queue.topics import FOLDER as TOPICS_FOLDER
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pixiu.ports.files import Files
+    from pixiu.queue.segment import Segment
 
 _CHUNK = Struct("<qqqII")
 _ITEM = Struct("<qqqqI")
@@ -108,8 +109,7 @@ class Verifier:
         return self.report
 
     def _segments(self) -> list[Segment]:
-        names = [name for name in self._files.names(JOURNAL_FOLDER) if name.endswith(".log")]
-        return [Segment(self._files, JOURNAL_FOLDER, int(name[:-4])) for name in sorted(names)]
+        return segments_of(self._files)
 
     def _topic_folders(self) -> list[str]:
         found = []

@@ -4,7 +4,7 @@ Requests that arrive in one turn of the loop are committed together: numbered, e
 with one fdatasync, answered at once. While a slow disk flushes, the next batch fills. Nothing is shown to subscribers
 or answered before the journal holds it as durably as the flush level asks::
 
-    parse -> submit -> [ number -> write -> flush -> (in-sync followers) ] -> topic logs, store, answers, wake-ups
+    parse -> submit -> [ number -> write -> flush, and in-sync followers ] -> topic logs, store, answers, wake-ups
 
 Bounds: what waits is at most ``pending_bytes_max`` bytes; beyond that connections are not read from until it drains.
 After a failed write the batch is cut away and refused, and the next is tried; after a failed *flush* nothing more is
@@ -94,6 +94,8 @@ class Writer:
         self._uncommitted: deque[Batch] = deque()
         self._uncommitted_bytes = 0
         self._paused: list[Connection] = []
+        self.written_hook: Callable[[], object] = lambda: None
+        """Followers: told that the journal has more, before it is flushed here."""
         self.poisoned: str | None = None
         """Why nothing is accepted any more."""
         self.stalled: str | None = None
@@ -288,6 +290,7 @@ class Writer:
         batch.written()
         self._uncommitted_bytes += batch.size
         self._uncommitted.append(batch)
+        self.written_hook()
         if not self._is_always and batch.changes.is_empty:
             # What changes the store is flushed first at every level: after a power cut the store may hold less than the
             # journal, never more.
@@ -424,6 +427,7 @@ class Writer:
         """The store takes nothing, most likely for want of space: let everyone wait, and try again."""
         log.error("cannot commit, will try again", extra={"reason": str(error)})
         self.stalled = f"cannot write: {error}"
+        self._journal.give_back()
 
         def again() -> None:
             self.stalled = None

@@ -121,6 +121,7 @@ def _draw_settings(rng: random.Random) -> Settings:
             segment_bytes=rng.choice((4096, 16384, 2**30)),
             flush=rng.choice(("always", "always", "always", "always", "interval")),
             flush_interval_ms=rng.choice((1, 200)),
+            fill_bytes=0,  # the queue's own world does that
             free_bytes_min=0,
             checkpoint_bytes=rng.choice((4096, NEVER)),
             checkpoint_interval_ms=rng.choice((50, 1000, 3_600_000)),

@@ -1,4 +1,4 @@
-"""Rot: one bit of a queue's files turns over while nobody looks.
+"""Rot: one bit of a queue's files turns over while nobody looks, or one block of the journal is zeros.
 
 The queue may refuse to start, or refuse to serve, and must then name the file and the byte; it may serve what is right.
 It must never serve anything else, nor leave anything out in silence.
@@ -31,8 +31,10 @@ class RotWorld(QueueWorld):
         self.flipped = ""
         self.kind = ""
         self.position = 0
+        self._is_ahead = False
+        """Was it one of the zeros that lie ahead of the journal's end, of which nobody asks anything?"""
         self.verdict = ""
-        """What came of it: refused, reported or harmless."""
+        """What came of it: refused, reported, cut, harmless, or ahead of the journal's end."""
 
     def rot(self) -> str:
         """Run. Returns the verdict; raises ``Violation`` if rot was served or passed over."""
@@ -61,7 +63,7 @@ class RotWorld(QueueWorld):
         """One kind of trouble is enough."""
 
     def _flip(self) -> bool:
-        """Turn over one bit of one file. False if there is no file of that kind."""
+        """Turn over one bit of one file, or lose a block of it. False if there is no file of that kind."""
         self.kind = self.rng.choice(self._kinds)
         folder, ending = self.kind.split(".")
         paths = [path for path in self.disk.files(f"queue/{folder}") if path.endswith(ending)]
@@ -71,9 +73,24 @@ class RotWorld(QueueWorld):
         self.flipped = self.rng.choice(paths)
         bit = self.rng.randrange(len(self.disk.content(self.flipped)) * 8)
         self.position = bit // 8
+        is_last = self.flipped == paths[-1]
+        self._is_ahead = is_last and self.position >= len(self.disk.content(self.flipped).rstrip(b"\0"))
+        if self.kind == "journal.log" and self.rng.random() < 0.4:
+            self.note("blank", self.flipped, bit)
+            return self._blank()
         self.disk.flip(self.flipped, bit)
         self.note("flip", self.flipped, bit)
         return True
+
+    def _blank(self) -> bool:
+        """A block that the disk said it had, and never wrote: zeros, with frames before and behind it."""
+        size = self.weather.block_bytes
+        self.position = self.position // size * size
+        before = self.disk.content(self.flipped)
+        blank = bytes(min(size, len(before) - self.position))
+        self.disk.open(self.flipped).write(blank, self.position)
+        self.disk.open(self.flipped).flush()
+        return self.disk.content(self.flipped) != before
 
     def _start_and_look(self, frames: list[Frame]) -> None:
         try:
@@ -89,6 +106,8 @@ class RotWorld(QueueWorld):
         self._look_at_journal(kept)
         if not self.verdict:
             self.verdict = "harmless"
+        if self._is_ahead and len(kept) == len(frames):
+            self.verdict = "ahead"
         if self.verdict == "harmless" and self.kind == "journal.log":
             raise Violation(f"{self.flipped} byte {self.position}: nobody noticed")
 

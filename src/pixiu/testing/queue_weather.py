@@ -62,6 +62,7 @@ def draw_queue_weather(rng: random.Random) -> QueueWeather:
         segment_bytes=rng.choice([4096, 4096, 16384, 2**30]),
         flush=rng.choice(["always", "always", "always", "interval", "none"]),
         flush_interval_ms=rng.choice([1, 20, 1000]),
+        fill_bytes=rng.choice([0, 1000, 8192, 8192, 65536]),
         free_bytes_min=0,
         checkpoint_bytes=rng.choice([4096, 20_000, NEVER]),
         checkpoint_interval_ms=rng.choice([5, 50, 1000, 1000, 3_600_000]),

@@ -18,6 +18,7 @@ from pixiu.machines.queue_wire.commands import START_STORED
 from pixiu.model.errors import CorruptData
 from pixiu.queue.commands import HANDLERS
 from pixiu.queue.engine import Engine
+from pixiu.queue.journal import FOLDER
 from pixiu.queue.replication import Replication
 from pixiu.queue.server import QueueServer
 from pixiu.testing.disk import SimulatedDisk
@@ -136,6 +137,9 @@ class QueueWorld:
         engine.background.stop()
         self.scheduler.finish_work()
         engine.stop()
+        for path in self.disk.files(FOLDER):
+            if path.endswith(".log") and self.disk.content(path).endswith(b"\0"):
+                raise Violation(f"{path} was closed with zeros at its end")
 
     def crash(self, kind: str) -> None:
         """The process is gone; with ``machine``, so is what was not flushed."""

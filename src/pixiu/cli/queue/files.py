@@ -14,10 +14,9 @@ from pixiu.cli.queue.output import bytes_text, moment_text, print_json, print_ro
 from pixiu.machines.queue_wire.messages import Message, split_messages
 from pixiu.model.errors import ConfigError, NotFound, Unavailable
 from pixiu.queue.delays import HEAD
-from pixiu.queue.journal import FOLDER
+from pixiu.queue.journal import FOLDER, segments_of
 from pixiu.queue.record import MESSAGE_KINDS, Damage, Frame, Kind, Record, decode_block
 from pixiu.queue.redact import INTENT, finish_redaction
-from pixiu.queue.segment import Segment
 from pixiu.queue.verify import Report, Verifier
 from pixiu.runtime.datadir import DataDirectory, find_server
 from pixiu.runtime.files import SystemFiles
@@ -130,7 +129,7 @@ def _mend(data: Path, *, cut: bool) -> None:
         files = SystemFiles(data)
         if cut:
             _cut_journal(files)
-        for segment in _segments(files):
+        for segment in segments_of(files):
             files.remove(segment.index_path)
         from pixiu.node import rebuild
 
@@ -138,7 +137,7 @@ def _mend(data: Path, *, cut: bool) -> None:
 
 
 def _cut_journal(files: SystemFiles) -> None:
-    segments = _segments(files)
+    segments = segments_of(files)
     for number, segment in enumerate(segments):
         for _, frame in segment.scan():
             if isinstance(frame, Damage):
@@ -151,11 +150,6 @@ def _cut_journal(files: SystemFiles) -> None:
                 return
 
 
-def _segments(files: SystemFiles) -> list[Segment]:
-    names = [name for name in files.names(FOLDER) if name.endswith(".log")]
-    return [Segment(files, FOLDER, int(name[:-4])) for name in sorted(names)]
-
-
 def _require_queue(data: Path) -> None:
     if not (data / FOLDER).is_dir():
         raise NotFound(f"there is no queue in {data}; name its data directory with --data")
@@ -165,7 +159,7 @@ def _records(data: Path, after: int) -> Iterator[tuple[Record, Frame]]:
     """Every record behind ``after``. Stops at an unfinished end; raises at damage."""
     _require_queue(data)
     _finish_redaction(data)
-    segments = _segments(SystemFiles(data))
+    segments = segments_of(SystemFiles(data))
     for number, segment in enumerate(segments):
         is_last = number + 1 == len(segments)
         if not is_last and segments[number + 1].first_event_id <= after + 1:

@@ -130,11 +130,12 @@ class JournalFolder:
     def _tail(self) -> tuple[int, int, int]:
         """The last whole frame's event id, how far it says that the disk had got, and the bytes behind it."""
         firsts = self.firsts()
-        while len(firsts) > 1 and not (self.folder / f"{segment_name(firsts[-1])}.log").stat().st_size:
-            firsts.pop()
         if not firsts:
             return 0, 0, 0
-        segment = self._segment(firsts[-1])
+        segment = self._segment(firsts.pop())
+        while firsts and not segment.size:
+            segment.close()
+            segment = self._segment(firsts.pop())
         try:
             position, expected = self._resume_at(segment)
             flushed, end = 0, position
@@ -252,7 +253,9 @@ class JournalFolder:
         return self.folder / f"{segment_name(first)}.idx"
 
     def _segment(self, first: int) -> Segment:
-        return Segment(cast("Files", _ReadOnlyFiles(self._data)), JOURNAL.as_posix(), first)
+        """A segment as it is now. Only of the last one may zeros follow what was written."""
+        is_last = first == max(self.firsts(), default=first)
+        return Segment(cast("Files", _ReadOnlyFiles(self._data)), JOURNAL.as_posix(), first, is_last=is_last)
 
 
 def _answers(path: Path, first: int, after: int, through: int) -> bool:
