@@ -10,8 +10,8 @@ from pixiu.backends.embedded.sessions import EmbeddedSessions
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.backends.tantivy.searches import ThreadedSearches
 from pixiu.model.errors import CorruptData, PixiuError
+from pixiu.node.engines import ready_engines
 from pixiu.node.messaging import Messaging
-from pixiu.node.stores import ready_stores
 from pixiu.ports.stores import Lane
 from pixiu.queue.log import EngineLog
 from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit, take_cut
@@ -50,7 +50,7 @@ class MessagingHost:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._searches = ThreadedSearches(root, self._on_loop, settings.search)
         notifications = self._notifications(scheduler)
-        self.store, self.stores = ready_stores(root, self.log, _remaking())
+        self.store, self.stores = ready_engines(settings.engines, root, self.log, _remaking())
         try:
             self.messaging = Messaging(
                 self.log,
@@ -122,8 +122,11 @@ class MessagingHost:
             await self._webhook.close()
 
     def close(self) -> None:
-        """Let go of the stores; the writer must be idle."""
-        self.stores.flush()
+        """Let go of the stores; the writer must be idle. What an engine that is down has missed is in the log."""
+        try:
+            self.stores.flush()
+        except PixiuError as error:
+            log.warning("stores not flushed", extra={"reason": str(error)})
         self.stores.close()
 
     async def written(self) -> None:
