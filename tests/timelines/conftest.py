@@ -1,9 +1,12 @@
 """One Cassandra for all tests of this folder. Each test gets a keyspace of its own, or empties one."""
 
 import os
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from cassandra.cluster import Cluster
 
 from tools.cassandra_server import CassandraServer
 from tools.jars import JarsMissing
@@ -20,3 +23,20 @@ def cassandra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CassandraSer
         pytest.skip(str(error))
     with server:
         yield server
+
+
+@pytest.fixture
+def cql(cassandra: CassandraServer) -> Iterator[Callable[..., list[Any]]]:
+    """Plain CQL by the driver alone: ``cql("SELECT … WHERE id>%s", 5)`` gives named tuples."""
+    cluster = Cluster([cassandra.host], port=cassandra.port, connect_timeout=20)
+    session = cluster.connect()
+    yield lambda text, *values: list(session.execute(text, values or None, timeout=30))
+    cluster.shutdown()
+
+
+@pytest.fixture
+def keyspace(request: pytest.FixtureRequest, cql: Callable[..., list[Any]]) -> Iterator[str]:
+    """One of the test's own."""
+    name = f"t{zlib.crc32(request.node.nodeid.encode()):08x}"
+    yield name
+    cql(f"DROP KEYSPACE IF EXISTS {name}")

@@ -113,5 +113,5 @@ def _factors(strategy: Any) -> dict[str, int]:
 def _one_copy(keyspace: str) -> str:
     return (
         "one copy of each row: a lost disk loses history until pixiu rebuild makes it again. ALTER KEYSPACE "
-        f"{keyspace} WITH replication = {{'class': 'NetworkTopologyStrategy', 'replication_factor': 3}}; nodetool repair"
+        f"{keyspace} WITH replication = {{'class': 'NetworkTopologyStrategy', 'replication_factor': 3}}, then repair"
     )

@@ -2,7 +2,8 @@
 
 Writes are seen at once. ``commit`` hands what has changed to a thread that sends it, and returns: the loop does not
 wait for Cassandra. ``applied`` is what was acknowledged. Until then a row stays in the overlay, which is bounded:
-beyond that, or while Cassandra does not answer, a write is refused with ``Unavailable`` and its lane stays before the record.
+beyond that, or while Cassandra does not answer, a write is refused with ``Unavailable`` and its lane stays before the
+record.
 
 There is one writer of a keyspace, the carrier of one log. So rows that were just written can be kept in memory, and a
 message id above the highest that was ever sent is new without a look at the tables.
