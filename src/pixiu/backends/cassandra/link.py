@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,6 @@ class Link:
         self._timeout = address.timeout_ms / 1000
         driver = _driver()
         self._errors: tuple[type[Exception], ...] = driver.errors
-        self._concurrently = driver.execute_concurrent
         self._batch = driver.batch
         self._clock = driver.timestamps()
         self._cluster = driver.cluster(address, self._clock)
@@ -172,19 +172,22 @@ class Link:
 
     def write(self, writes: Iterable[list[tuple[str, tuple[object, ...]]]]) -> None:
         """Each list is one statement, or one logged batch. Returns when all are acknowledged; raises the driver's."""
-        statements: list[tuple[Any, tuple[object, ...] | None]] = []
+        on_the_way: deque[Any] = deque()
         for parts in writes:
+            if len(on_the_way) >= CONCURRENCY:
+                on_the_way.popleft().result()
             if len(parts) == 1:
                 name, values = parts[0]
-                statements.append((self.statements[name], values))
+                asked = self._session.execute_async(self.statements[name], values, timeout=self._timeout)
             else:
                 batch = self._batch()
                 for name, values in parts:
                     batch.add(self.statements[name], values)
-                statements.append((batch, None))
-        self.requests += len(statements)
-        if statements:
-            self._concurrently(self._session, statements, concurrency=CONCURRENCY, raise_on_first_error=True)
+                asked = self._session.execute_async(batch, timeout=self._timeout)
+            on_the_way.append(asked)
+            self.requests += 1
+        for asked in on_the_way:
+            asked.result()
 
     def clear(self) -> None:
         """Empty every table of ours. Raises ``Unavailable``."""
@@ -257,7 +260,6 @@ class _driver:  # noqa: N801 - a namespace of what is imported late: the driver 
         try:
             from cassandra import DriverException
             from cassandra.cluster import NoHostAvailable
-            from cassandra.concurrent import execute_concurrent
             from cassandra.connection import ConnectionException
             from cassandra.query import BatchStatement
             from cassandra.timestamps import MonotonicTimestampGenerator
@@ -266,7 +268,6 @@ class _driver:  # noqa: N801 - a namespace of what is imported late: the driver 
                 f"timelines are in Cassandra, and its driver is not installed ({error}): pip install pixiu[cassandra]"
             ) from error
         self.errors = (DriverException, NoHostAvailable, ConnectionException, OSError)
-        self.execute_concurrent = execute_concurrent
         self.batch = BatchStatement
         self.timestamps = MonotonicTimestampGenerator
 
