@@ -20,7 +20,7 @@ from tools.cassandra_server import CassandraServer
 pytestmark = pytest.mark.engines
 
 Cql = Callable[..., list[Any]]
-RECOVERY_SECONDS = 60
+RECOVERY_SECONDS = 150
 
 
 def settings(server: CassandraServer, keyspace: str) -> Settings:
@@ -64,14 +64,14 @@ async def test_while_cassandra_stands_still_messages_arrive_and_history_is_unava
         try:
             for text in texts[10:40]:
                 await node.send("alice", to="bob", text=text)
-            received = [(await phone.receive(timeout_seconds=20))["text"] for _ in range(40)]
+            received = [(await phone.receive(timeout_seconds=60))["text"] for _ in range(40)]
             assert received == texts[:40]
             await until(lambda: any("timelines" in problem for problem in node.messaging.problems()))
             with pytest.raises(Unavailable, match="cassandra at"):
                 await node.act("bob", "history", **{"with": "alice"})
             for text in texts[40:]:
                 await node.send("alice", to="bob", text=text)
-            assert [(await phone.receive(timeout_seconds=20))["text"] for _ in range(20)] == texts[40:]
+            assert [(await phone.receive(timeout_seconds=60))["text"] for _ in range(20)] == texts[40:]
         finally:
             cassandra.thaw()
         assert await all_of_it(node) == texts

@@ -40,7 +40,8 @@ def timelines(
     server: CassandraServer, keyspace: str, layout: str, bodies: dict[int, bytes] | None = None
 ) -> Iterator[CassandraTimelines]:
     address = Address(hosts=(server.host,), port=server.port, keyspace=keyspace, layout=layout, timeout_ms=10_000)
-    part = CassandraTimelines(address, lambda ids: {each: bodies[each] for each in ids if each in (bodies or {})})
+    found = bodies or {}
+    part = CassandraTimelines(address, lambda ids: {each: found[each] for each in ids if each in found})
     try:
         yield part
     finally:
