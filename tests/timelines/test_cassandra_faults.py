@@ -97,17 +97,18 @@ async def test_cassandra_is_killed_and_started_again_under_load(
             while not is_over:
                 sent.append(str(len(sent)))
                 await node.send("alice", to="bob", text=sent[-1])
-                await asyncio.sleep(0.002)
+                await asyncio.sleep(0.01)
 
         sender = asyncio.create_task(send())
         try:
-            await until(lambda: len(sent) > 300)
+            await until(lambda: len(sent) > 100 or sender.done())
             cassandra.kill()
             await until(lambda: node.messaging.problems())
             with pytest.raises(Unavailable):
                 await node.act("bob", "history", **{"with": "alice"})
             at = len(sent)
-            await until(lambda: len(sent) > at + 300)
+            await until(lambda: len(sent) > at + 100 or sender.done())
+            assert not sender.done(), sender.exception()
         finally:
             await asyncio.to_thread(cassandra.start)
         await until(lambda: not node.messaging.problems())

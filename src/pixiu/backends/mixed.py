@@ -69,6 +69,10 @@ class MixedStores:
         """About how much the next commit writes, as far as the parts say."""
         return sum(int(getattr(part, "pending_bytes", 0)) for part in self._parts)
 
+    def problems(self) -> list[str]:
+        """What is wrong with parts that write behind, as far as they say."""
+        return [problem for part in self._parts if (problem := str(getattr(part, "problem", "")))]
+
     def bodies_applied(self, lane: Lane) -> int:
         """The event id that a lane has durably reached where the bodies are: their references are counted to there."""
         return self._base.applied(lane)

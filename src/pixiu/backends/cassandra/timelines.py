@@ -91,6 +91,11 @@ class CassandraTimelines:
         return self.sender.position if lane is Lane.TIMELINES else FAR
 
     @property
+    def problem(self) -> str:
+        """Why it is not asked now; empty if all is well. What is written behind has nobody else to tell."""
+        return f"{TIMELINES}: {self.link.problem}" if self.link.problem else ""
+
+    @property
     def pending_bytes(self) -> int:
         """About how much a commit would send."""
         return (len(self._private.changed) + len(self._group.changed)) * CHANGE_BYTES
