@@ -46,9 +46,7 @@ _QUICK = (
     "-Dcassandra.initial_token=0",
     "-Dcassandra.disable_auth_caches_remote_configuration=true",
     "-Dcassandra.available_processors=2",
-    "-Dcassandra.unsafesystem=true",
 )
-"""``unsafesystem``: system tables are not flushed at each change, which makes a new table twice as quick."""
 
 _YAML = """cluster_name: pixiu
 num_tokens: 1

@@ -250,6 +250,8 @@ def _reason(error: Exception) -> str:
     said = " ".join(str(error).split()) or type(error).__name__
     if type(error).__name__ == "OperationTimedOut":
         return "no answer in time"
+    if type(error).__name__ == "NoHostAvailable" and not getattr(error, "errors", None):
+        return "no server can be reached"
     return said[:200]
 
 
