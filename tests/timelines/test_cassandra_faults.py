@@ -49,6 +49,17 @@ async def until(is_so: Callable[[], object]) -> None:
             await asyncio.sleep(0.05)
 
 
+async def settled(node: EmbeddedNode) -> None:
+    """Until Cassandra has acknowledged everything."""
+    end, stores = node.messaging.log.committed, node.messaging.stores
+
+    def is_there() -> bool:
+        node.messaging.carrier.commit()
+        return stores.applied(Lane.TIMELINES) >= end
+
+    await until(is_there)
+
+
 @pytest.mark.feature("B01", "B08")
 async def test_while_cassandra_stands_still_messages_arrive_and_history_is_unavailable(
     cassandra: CassandraServer, cql: Cql, keyspace: str, tmp_path: Path
@@ -78,6 +89,7 @@ async def test_while_cassandra_stands_still_messages_arrive_and_history_is_unava
         await until(lambda: not node.messaging.problems())
         phone.ack()
         assert (await node.audit())["balanced"]
+        await settled(node)
     for owner in cql(f"SELECT DISTINCT pk, uid1 FROM {keyspace}.pchat"):
         rows = cql(f"SELECT draf FROM {keyspace}.pchat WHERE pk=%s AND uid1=%s", *owner)
         assert [row.draf.decode() for row in rows] == texts
@@ -117,6 +129,7 @@ async def test_cassandra_is_killed_and_started_again_under_load(
         await node.connect("bob", platform="ios")
         assert await all_of_it(node) == sent
         assert (await node.audit())["balanced"]
+        await settled(node)
     for owner in cql(f"SELECT DISTINCT pk, uid1 FROM {keyspace}.pchat"):
         rows = cql(f"SELECT draf FROM {keyspace}.pchat WHERE pk=%s AND uid1=%s", *owner)
         assert [row.draf.decode() for row in rows] == sent

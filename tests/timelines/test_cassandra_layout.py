@@ -192,6 +192,17 @@ def test_what_is_dropped_is_dropped_from_every_table(cassandra: CassandraServer,
         cql(f"DROP KEYSPACE {keyspace}{layout}")
 
 
+@pytest.mark.parametrize("layout", ["default", "seed"])
+def test_the_largest_messages_fit(cassandra: CassandraServer, cql: Cql, keyspace: str, layout: str) -> None:
+    large = {number: MsgChat(msgId=number, tm=1, data=b"x" * 65_536).SerializeToString() for number in IDS}
+    with timelines(cassandra, keyspace, layout, large) as part:
+        say(part)
+        assert len(part.private_forward(ALICE, peer=BOB)) == len(IDS)
+        assert [row.previous for row in part.group_forward(TEAM)] == [0, *IDS[:-1]]
+    for table in ("pchat", "gchat"):
+        assert {len(row.draf) for row in cql(f"SELECT draf FROM {keyspace}.{table}")} == {65_536}
+
+
 def test_a_keyspace_of_another_layout_is_refused(cassandra: CassandraServer, keyspace: str) -> None:
     with timelines(cassandra, keyspace, "seed"):
         pass

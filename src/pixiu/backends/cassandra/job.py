@@ -1,5 +1,7 @@
 """One commit: what is written, and in which order.
 
+A private message is one logged batch, both sides or neither, unless its body is large: then the log repairs it.
+
 First how high message ids go, so that a row that might be there is looked for, and new buckets, so that rows in them
 are found. Then rows, then removals, then the event id that the lane has reached. It may end anywhere and be written
 again: the same rows result.
@@ -25,8 +27,14 @@ __all__ = ["GROUP", "PRIVATE", "Drop", "Job", "Write"]
 PRIVATE, GROUP = 0, 1
 """Kinds of owners, in ``pixiu_bucket``."""
 
+LARGE_BYTES = 16_384
+"""A body beyond this is written row by row: Cassandra refuses batches of more than 50 KiB."""
+
 Write = list[tuple[str, tuple[object, ...]]]
 """Statements by name, with their values: one alone, or several as one logged batch."""
+
+
+_BESIDE = ("put_topic", "put_prev")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +72,21 @@ class Job:
         first: list[Write] = [[("put_bucket", each)] for each in self.buckets]
         if self.highest:
             first.append([("rise", (TIMELINES, self.highest))])
+        rows: list[Write] = []
+        for message_id, parts in [*self._private_rows(layout), *self._group_rows(layout)]:
+            if len(self.bodies.get(message_id, b"")) <= LARGE_BYTES:
+                rows.append(parts)
+            else:  # what is beside a row comes before it: who finds the row takes it for all
+                first += [[part] for part in parts if part[0] in _BESIDE]
+                rows += [[part] for part in parts if part[0] not in _BESIDE]
         yield first
-        yield [*self._private_rows(layout), *self._group_rows(layout)]
+        yield rows
         if self.drops:
             yield from self._removals(layout)
         if self.position:
             yield [[("reach", (TIMELINES, self.position, layout.name))]]
 
-    def _private_rows(self, layout: Layout) -> Iterator[Write]:
+    def _private_rows(self, layout: Layout) -> Iterator[tuple[int, Write]]:
         """What one message writes at its sides is one batch."""
         by_message: dict[int, Write] = {}
         for user, row, is_new in self.private:
@@ -90,22 +105,22 @@ class Job:
             else:
                 parts.append(("mark_private", (state, delivered_at, read_at, *key, message_id)))
             parts.append(("mark_topic", (state, delivered_at, read_at, pk_of(user), user, peer, message_id)))
-        return iter(by_message.values())
+        return iter(by_message.items())
 
-    def _group_rows(self, layout: Layout) -> Iterator[Write]:
+    def _group_rows(self, layout: Layout) -> Iterator[tuple[int, Write]]:
         """One row, whatever the number of members."""
         for group, row, is_new in self.group:
             message_id = row.message_id
             key = layout.key(group, message_id)
             if not is_new:
-                yield [("recall_group", (row.state, snowflake_time_ms(message_id), *key, message_id))]
+                yield message_id, [("recall_group", (row.state, snowflake_time_ms(message_id), *key, message_id))]
                 continue
             values = group_values(row, content_of(message_id, self.bodies.get(message_id)))
             if layout.has_prev_table:
                 prev = ("put_prev", (pk_of(group), group, message_id, row.previous))
-                yield [("put_group", (*key, message_id, *values)), prev]
+                yield message_id, [("put_group", (*key, message_id, *values)), prev]
             else:
-                yield [("put_group", (*key, message_id, *values, row.previous))]
+                yield message_id, [("put_group", (*key, message_id, *values, row.previous))]
 
     def _removals(self, layout: Layout) -> Iterator[list[Write]]:
         """What is found through another table goes before that one, so that a second attempt finds it, too."""

@@ -68,7 +68,7 @@ def content_of(message_id: int, body: bytes | None) -> Content:
     send_id = chat.sendId
     usid = int(send_id) if send_id.isdecimal() and len(send_id) < 19 and send_id.isascii() else 0
     ct = 1 if chat.chatType == SYSTEM else 2 if chat.encType != PLAIN else 0
-    return Content(usid, chat.tm, ct, min(chat.msgType, 127), chat.data, chat.keyPrint, chat.refMessageId)
+    return Content(usid, chat.tm, ct, max(-128, min(chat.msgType, 127)), chat.data, chat.keyPrint, chat.refMessageId)
 
 
 def private_values(row: PrivateRow, content: Content) -> tuple[object, ...]:

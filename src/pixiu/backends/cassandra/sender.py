@@ -72,9 +72,10 @@ class Sender:
                 continue
             try:
                 self._write(job)
-            except self._link.errors as error:
+            except Exception as error:  # noqa: BLE001 - this thread lives: it tries again, and tells
                 self.failures += 1
                 self._link.trip(error)
+                self._stopping.wait(PROBE_SECONDS)
                 continue
             with self._changed:
                 self.done = job.number
