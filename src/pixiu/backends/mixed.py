@@ -2,7 +2,8 @@
 
 Each part commits by itself, with the event ids of the lanes, and knows how far it has got; a lane has got as far as the
 part that is furthest behind. So after a crash between two commits the lane applies some records again to a part that
-has them: every part drops what it has already, by the event id it has reached.
+has them: every part drops what it has already, by the event id it has reached. ``base`` commits first, so no other part
+is ever ahead of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ class Part(Protocol):
     """One engine's share of the stores."""
 
     def applied(self, lane: Lane) -> int:
-        """The event id that a lane has durably reached here."""
+        """The event id that a lane has durably reached here; a very high one for a lane that has nothing here."""
         ...
 
     def commit(self, applied: Mapping[Lane, int]) -> None:
@@ -50,7 +51,7 @@ class MixedStores:
     """``base`` holds everything that no other engine holds."""
 
     def __init__(self, base: Stores, parts: Sequence[Part], *, timelines: Timelines) -> None:
-        """``parts`` are all engines with something of their own to commit, ``base`` among them."""
+        """``parts`` are all engines with something of their own to commit, ``base`` first among them."""
         self.users: Users = base.users
         self.contacts: Contacts = base.contacts
         self.groups: Groups = base.groups
@@ -62,7 +63,21 @@ class MixedStores:
         self.notes: Notes = base.notes
         self.recent: Recent = base.recent
         self.timelines: Timelines = timelines
+        self._base = base
         self._parts = parts
+
+    @property
+    def pending_bytes(self) -> int:
+        """About how much the next commit writes, as far as the parts say."""
+        return sum(int(getattr(part, "pending_bytes", 0)) for part in self._parts)
+
+    def problems(self) -> list[str]:
+        """What is wrong with parts that write behind, as far as they say."""
+        return [problem for part in self._parts if (problem := str(getattr(part, "problem", "")))]
+
+    def bodies_applied(self, lane: Lane) -> int:
+        """The event id that a lane has durably reached where the bodies are: their references are counted to there."""
+        return self._base.applied(lane)
 
     def applied(self, lane: Lane) -> int:
         """The event id that a lane has durably reached in every part."""

@@ -22,10 +22,12 @@ import time
 from contextlib import closing, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+from pixiu.cli.engine_checks import engine_checks
+from pixiu.cli.finding import Check, State
 from pixiu.cli.queue.output import bytes_text
 from pixiu.model.ids import SNOWFLAKE_EPOCH_MS
 from pixiu.runtime.datadir import FORMAT, find_server
@@ -37,8 +39,6 @@ if TYPE_CHECKING:
     from pixiu.runtime.datadir import Holder
 
 __all__ = ["Check", "State", "all_checks"]
-
-State = Literal["ok", "warn", "fail"]
 
 OLDEST_PYTHON = (3, 11)
 JAVA_NEEDED = 17
@@ -57,16 +57,6 @@ NEEDED = ("uvloop", "picows", "rocksdict", "msgspec", "starlette", "uvicorn", "c
 OPTIONAL = ("textual", "pyspark")
 
 
-class Check(NamedTuple):
-    """One finding."""
-
-    name: str
-    state: State
-    text: str
-    advice: str = ""
-    """What to do next; empty if nothing."""
-
-
 def all_checks(settings: Settings, data: Path) -> Iterator[Check]:
     """One after the other, so that they can be shown as they come."""
     holder = _holder(data)
@@ -82,6 +72,7 @@ def all_checks(settings: Settings, data: Path) -> Iterator[Check]:
         yield _port(name, host, port, holder)
     yield from _directory(data, holder)
     yield _flush(data)
+    yield from engine_checks(settings.engines)
     if holder is not None:
         yield _server(holder)
 

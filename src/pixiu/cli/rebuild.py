@@ -7,6 +7,7 @@ import typer
 
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import print_json, progress
+from pixiu.cli.serve import Assignments, Config, read_settings
 from pixiu.model.errors import NotFound, Unavailable
 from pixiu.runtime.collector import spare_the_collector
 from pixiu.runtime.datadir import DataDirectory, find_server
@@ -19,19 +20,25 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 @app.command()
 def rebuild(
     data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Of this data directory.")] = DEFAULT_DATA,
+    config: Config = None,
+    assignments: Assignments = None,
     json: Json = False,
 ) -> None:
-    """Throw the inboxes, bodies, timelines and rosters of a stopped node away, and make them again from its log."""
+    """Throw the inboxes, bodies, timelines and rosters of a stopped node away, and make them again from its log.
+
+    Where the settings name another engine for some of them, that is emptied and filled, too.
+    """
+    settings = read_settings(config, {}, assignments or [])
     if not (data / "queue").is_dir():
         raise NotFound(f"there is no log in {data}; name its data directory with --data")
     holder = find_server(data)
     if holder is not None:
         raise Unavailable(f"a node runs on {data} (pid {holder.pid}); stop it first")
-    from pixiu.node import rebuild_stores
+    from pixiu.node.engines import rebuild_engines
 
     spare_the_collector()
     with DataDirectory.open(data), progress("rebuilding", None) as bar:
-        skipped = rebuild_stores(data, bar.advance_to)
+        skipped = rebuild_engines(settings.engines, data, bar.advance_to)
     if json:
         print_json({"data": str(data), "skipped": skipped})
     else:

@@ -22,6 +22,6 @@ class EngineSettings(Section):
     store: str = EMBEDDED
     """Where inboxes, bodies, unread counts, groups, contacts and users are: ``embedded``, or ``redis://HOST:PORT``."""
     timelines: str = EMBEDDED
-    """Where history is: ``embedded``, or ``cassandra://HOST[:PORT][,…][/KEYSPACE]``."""
+    """Where history is: ``embedded``, or ``cassandra://HOST[:PORT][,…][/KEYSPACE][?layout=…]`` (docs/engines.md)."""
     registry: str = ""
     """Where a cluster's registry is: ``zk://HOST:PORT[,…]/PATH``. Empty: this node is alone."""

@@ -11,8 +11,8 @@ from pixiu.backends.memory.stores import MemoryStores
 from pixiu.backends.phones.notifications import Closable, PhoneNotifications
 from pixiu.backends.tantivy.searches import ThreadedSearches
 from pixiu.model.errors import CorruptData, PixiuError
+from pixiu.node.engines import ready_engines
 from pixiu.node.messaging import Messaging
-from pixiu.node.stores import ready_stores
 from pixiu.ports.stores import Lane
 from pixiu.queue.log import EngineLog
 from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit, take_cut
@@ -51,7 +51,7 @@ class MessagingHost:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._searches = ThreadedSearches(root, self._on_loop, settings.search)
         notifications = self._notifications(scheduler)
-        self.store, self.stores = ready_stores(root, self.log, _remaking())
+        self.store, self.stores = ready_engines(settings.engines, root, self.log, _remaking())
         try:
             self.messaging = Messaging(
                 self.log,
@@ -131,8 +131,11 @@ class MessagingHost:
             await self._provider.close()
 
     def close(self) -> None:
-        """Let go of the stores; the writer must be idle."""
-        self.stores.flush()
+        """Let go of the stores; the writer must be idle. What an engine that is down has missed is in the log."""
+        try:
+            self.stores.flush()
+        except PixiuError as error:
+            log.warning("stores not flushed", extra={"reason": str(error)})
         self.stores.close()
 
     async def written(self) -> None:

@@ -2,7 +2,7 @@
 
 Stores are derived, so there is no upgrade from one layout to the next: stores of another layout than this program's are
 made again from the log when a node starts. They get the number of their layout when all of it is there, so a crash in
-between begins anew.
+between begins anew. The same is done when timelines move from one engine to another (``pixiu.node.engines``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from pixiu.backends.embedded.layout import LAYOUT, META, number
 from pixiu.backends.embedded.sessions import LIFE
 from pixiu.backends.embedded.stores import EmbeddedStores
 from pixiu.backends.memory.stores import MemoryStores
-from pixiu.model.errors import Gone, PixiuError
+from pixiu.config.engines import EMBEDDED
+from pixiu.model.errors import Gone, PixiuError, Unavailable
 from pixiu.node.stopped import engine_without_loop
 from pixiu.ports.stores import Lane
 from pixiu.queue.log import EngineLog
@@ -27,12 +28,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from pixiu.backends.mixed import MixedStores
     from pixiu.roles.carrier.audit import AuditReport, Cut
 
-__all__ = ["audit_stopped", "cut_stopped", "open_stores", "ready_stores", "rebuild_stores", "stopped_messaging"]
+__all__ = [
+    "audit_stopped",
+    "cut_stopped",
+    "open_stores",
+    "ready_stores",
+    "rebuild_stores",
+    "remade_stores",
+    "stopped_messaging",
+]
 
 STORES_FOLDER = "stores"
 _LAYOUT = META + b"layout"
+_TIMELINES = META + b"engine:timelines"
+"""Which engine has the timelines; the one of this very store where nothing is noted."""
 
 
 def open_stores(root: Path) -> tuple[RocksKeyValue, EmbeddedStores]:
@@ -43,6 +55,17 @@ def open_stores(root: Path) -> tuple[RocksKeyValue, EmbeddedStores]:
     return store, EmbeddedStores(store)
 
 
+def timelines_engine(store: RocksKeyValue) -> str:
+    """The engine that has the timelines of these stores."""
+    return (store.get(_TIMELINES) or EMBEDDED.encode()).decode()
+
+
+def note_timelines_engine(store: RocksKeyValue, engine: str) -> None:
+    """From here on it is this one."""
+    if timelines_engine(store) != engine:
+        store.write([(_TIMELINES, engine.encode())])
+
+
 def ready_stores(
     root: Path, log: EngineLog, progress: Callable[[int, int], object] | None = None
 ) -> tuple[RocksKeyValue, EmbeddedStores]:
@@ -51,24 +74,44 @@ def ready_stores(
     found = store.get(_LAYOUT)
     if found == number.pack(LAYOUT):
         return store, stores
+    engine = timelines_engine(store)
     stores.close()
+    require_whole_log(
+        log, f"the stores have layout {int.from_bytes(found or b'', 'big') or 1} and this program's is {LAYOUT}"
+    )
+    store, remade, _ = remade_stores(root, log, progress)
+    note_timelines_engine(store, engine)
+    return store, remade
+
+
+def require_whole_log(log: EngineLog, why: str) -> None:
+    """Raise ``Gone`` where the stores cannot be made again."""
     first = log.engine.journal.first_event_id
     if first > 1:
         raise Gone(
-            f"the stores have layout {int.from_bytes(found or b'', 'big') or 1} and this program's is {LAYOUT}: they "
-            f"would be made again from the log, but that begins with event {first}. Restore a backup (pixiu restore)"
+            f"{why}: they would be made again from the log, but that begins with event {first}. Restore a backup "
+            "(pixiu restore)"
         )
-    return remade_stores(root, log, progress)[:2]
 
 
-def rebuild_stores(root: Path, progress: Callable[[int, int], object] | None = None) -> int:
-    """Make the messaging stores of a stopped node again from its log. Returns how many records made no sense."""
+def rebuild_stores(
+    root: Path,
+    progress: Callable[[int, int], object] | None = None,
+    *,
+    remake: Callable[[EngineLog], int] | None = None,
+) -> int:
+    """Make the messaging stores of a stopped node again from its log. Returns how many records made no sense.
+
+    ``remake`` does it where some of them are in another engine.
+    """
     first = min((int(path.stem) for path in (root / "queue" / "journal").glob("*.log")), default=1)
     if first > 1:
         raise Gone(f"the journal begins with event {first}: what came before was removed by retention")
     engine = engine_without_loop(root)
     engine.recover()
     try:
+        if remake is not None:
+            return remake(EngineLog(engine))
         _, stores, skipped = remade_stores(root, EngineLog(engine), progress)
         stores.close()
     finally:
@@ -77,9 +120,15 @@ def rebuild_stores(root: Path, progress: Callable[[int, int], object] | None = N
 
 
 def remade_stores(
-    root: Path, log: EngineLog, progress: Callable[[int, int], object] | None
+    root: Path,
+    log: EngineLog,
+    progress: Callable[[int, int], object] | None,
+    *,
+    mixed: Callable[[RocksKeyValue, EmbeddedStores], MixedStores] | None = None,
 ) -> tuple[RocksKeyValue, EmbeddedStores, int]:
     """Throw the stores away, and make them again; also returns how many records made no sense.
+
+    ``mixed`` lays other engines over the new stores; the caller closes these.
 
     What became of tasks is not in the log. Their lane's position is kept: nobody is notified again of what is long
     past, and a scheduled send that was refused when it was due is not tried once more. Sessions go on being numbered
@@ -93,7 +142,9 @@ def remade_stores(
     try:
         stores.commit({Lane.TASKS: min(finished, log.committed)})
         stores.flush()
-        skipped = rebuild_from_log(log, stores, progress)
+        whole = stores if mixed is None else mixed(store, stores)
+        skipped = rebuild_from_log(log, whole, progress)
+        whole.flush()
         store.write([(_LAYOUT, number.pack(LAYOUT))])
         stores.flush()
     except BaseException:
@@ -152,8 +203,12 @@ def stopped_messaging(root: Path) -> Iterator[tuple[EngineLog, EmbeddedStores]]:
     engine.recover()
     try:
         log = EngineLog(engine)
-        _, stores = ready_stores(root, log)
+        store, stores = ready_stores(root, log)
         try:
+            if timelines_engine(store) != EMBEDDED:
+                raise Unavailable(
+                    f"the timelines of {root} are in {timelines_engine(store)}: start its node, and ask that"
+                )
             yield log, stores
         finally:
             stores.close()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pixiu.model.body import is_written, tombstone
 from pixiu.model.errors import Unavailable
 from pixiu.model.timeline import State
+from pixiu.ports.stores import Lane
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,6 +36,8 @@ class TimelineErasure:
         self._groups = stores.groups
         self._bodies = stores.bodies
         self._reached = reached
+        # Timelines may be of another engine that is behind: what it drops once more was released long ago.
+        self._released_through = getattr(stores, "bodies_applied", stores.applied)(Lane.TIMELINES)
         self._unreleased: list[int] = []
 
     @property
@@ -51,7 +54,9 @@ class TimelineErasure:
         for group in sorted({*self._groups.groups_of(user), *self._groups.past_groups_of(user)}):
             self._blank_in_group(user, group)
         self._blank_in_private(user)
-        self._unreleased += self._timelines.drop_private(user, through=_ALL)
+        gone = self._timelines.drop_private(user, through=_ALL)
+        if event_id > self._released_through:
+            self._unreleased += gone
         self._release()
         for conversation in list(self._unread.of(user)):
             self._unread.drop(user, conversation)

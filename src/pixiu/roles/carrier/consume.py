@@ -208,6 +208,9 @@ class Carrier:
         problems = [f"{state.lane.value}: {state.problem}" for state in self._lanes if state.problem]
         if self._commit_problem:
             problems.append(f"commit: {self._commit_problem}")
+        for problem in getattr(self._stores, "problems", list)():  # of engines that write behind
+            if problem not in problems:
+                problems.append(problem)
         return [*problems, self._bug] if self._bug else problems
 
     # Turns.

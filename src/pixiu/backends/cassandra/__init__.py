@@ -1,0 +1,1 @@
+"""``Timelines`` on Cassandra or ScyllaDB, in the tables that seed 004 publishes."""

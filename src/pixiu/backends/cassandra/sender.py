@@ -1,0 +1,88 @@
+"""A thread that writes commits to Cassandra, one after the other, and tries again until each is there.
+
+A commit is sent in an order that a crash may end anywhere: first how high message ids go, so that a row that might be
+there is looked for; then rows, then removals, then the event id that the lane has reached. Writing all of it again
+writes the same rows.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import TYPE_CHECKING
+
+from pixiu.backends.cassandra.link import PROBE_SECONDS
+
+if TYPE_CHECKING:
+    from pixiu.backends.cassandra.job import Job
+    from pixiu.backends.cassandra.link import Link
+
+__all__ = ["Sender"]
+
+
+class Sender:
+    """Takes jobs in order. ``done`` and ``position`` are written by its thread and read by any."""
+
+    def __init__(self, link: Link, position: int) -> None:
+        self._link = link
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._stopping = threading.Event()
+        self._changed = threading.Condition()
+        self.position = position
+        """The event id that is durable."""
+        self.done = 0
+        """The number of the newest job that is written."""
+        self.failures = 0
+        """How often a job had to be tried again."""
+        self._thread = threading.Thread(target=self._run, name="pixiu-timelines", daemon=True)
+        self._thread.start()
+
+    def send(self, job: Job) -> None:
+        """Behind those that wait."""
+        self._jobs.put(job)
+
+    def wait(self, number: int, seconds: float) -> bool:
+        """Until a job is done. False: not within this time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.done >= number or self._stopping.is_set(), seconds)
+
+    def close(self) -> None:
+        """Stop; what waits is not written."""
+        self._stopping.set()
+        self._jobs.put(None)
+        with self._changed:
+            self._changed.notify_all()
+        self._thread.join(10)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                job = self._jobs.get(timeout=PROBE_SECONDS)
+            except queue.Empty:
+                if self._link.problem:
+                    self._link.probe()
+                continue
+            if job is not None:
+                self._until_written(job)
+
+    def _until_written(self, job: Job) -> None:
+        while not self._stopping.is_set():
+            if self._link.problem and not self._link.probe():
+                self._stopping.wait(PROBE_SECONDS)
+                continue
+            try:
+                self._write(job)
+            except Exception as error:  # noqa: BLE001 - this thread lives: it tries again, and tells
+                self.failures += 1
+                self._link.trip(error)
+                self._stopping.wait(PROBE_SECONDS)
+                continue
+            with self._changed:
+                self.done = job.number
+                self.position = max(self.position, job.position)
+                self._changed.notify_all()
+            return
+
+    def _write(self, job: Job) -> None:
+        for writes in job.phases(self._link.layout):
+            self._link.write(writes)

@@ -1,0 +1,152 @@
+"""The stores of a node, with the engines that its settings name.
+
+What another engine keeps is derived from the log like everything else. So when timelines move from one engine to
+another, or an engine is found empty, all stores are made again from the log: only then do counts, references and rows
+agree. An engine that holds rows of another log, as far as can be seen, is refused; only ``pixiu rebuild`` empties one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pixiu.backends.cassandra.address import SCHEME, Address
+from pixiu.backends.cassandra.timelines import CassandraTimelines
+from pixiu.backends.mixed import MixedStores
+from pixiu.config.engines import EMBEDDED
+from pixiu.model.errors import ConfigError, CorruptData
+from pixiu.node.stores import (
+    note_timelines_engine,
+    ready_stores,
+    rebuild_stores,
+    remade_stores,
+    require_whole_log,
+    timelines_engine,
+)
+from pixiu.ports.stores import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pixiu.backends.embedded.keyvalue import RocksKeyValue
+    from pixiu.backends.embedded.stores import EmbeddedStores
+    from pixiu.config.engines import EngineSettings
+    from pixiu.queue.log import EngineLog
+
+    Progress = Callable[[int, int], object] | None
+
+__all__ = ["open_timelines", "ready_engines", "rebuild_engines"]
+
+CASSANDRA = "cassandra"
+FILLING = "cassandra, being filled"
+"""Until all of it is there, a start begins anew."""
+
+
+def ready_engines(
+    settings: EngineSettings, root: Path, log: EngineLog, progress: Progress = None
+) -> tuple[RocksKeyValue, EmbeddedStores | MixedStores]:
+    """The stores that a node runs on. Raises ``ConfigError``, ``Unavailable``, ``CorruptData`` or ``Gone``."""
+    address = _timelines(settings)
+    store, base = ready_stores(root, log, progress)
+    try:
+        if address is None:
+            if timelines_engine(store) == EMBEDDED:
+                return store, base
+            require_whole_log(log, f"the timelines of this node are in {timelines_engine(store)}")
+            base.close()
+            return remade_stores(root, log, progress)[:2]
+        part = open_timelines(address, base)
+    except BaseException:
+        base.close()
+        raise
+    try:
+        if not _needs_remake(part, store, base, log):
+            return store, MixedStores(base, [base, part], timelines=part)
+        require_whole_log(log, f"the timelines of this node are not in {address}")
+    except BaseException:
+        part.close()
+        base.close()
+        raise
+    part.close()
+    base.close()
+    store, base, part, _ = _remade(address, root, log, progress)
+    return store, MixedStores(base, [base, part], timelines=part)
+
+
+def rebuild_engines(settings: EngineSettings, root: Path, progress: Progress = None) -> int:
+    """Make all stores of a stopped node again from its log. Returns how many records made no sense."""
+    address = _timelines(settings)
+    if address is None:
+        return rebuild_stores(root, progress)
+
+    def remake(log: EngineLog) -> int:
+        CassandraTimelines(address, lambda _: {}).close()  # before anything is thrown away: does it answer?
+        _, base, part, skipped = _remade(address, root, log, progress)
+        part.close()
+        base.close()
+        return skipped
+
+    return rebuild_stores(root, remake=remake)
+
+
+def open_timelines(address: Address, base: EmbeddedStores, *, is_patient: bool = False) -> CassandraTimelines:
+    """Timelines in Cassandra; the content of their rows comes from the bodies of ``base``."""
+    return CassandraTimelines(address, base.bodies.get, is_patient=is_patient)
+
+
+def _timelines(settings: EngineSettings) -> Address | None:
+    if settings.timelines == EMBEDDED:
+        return None
+    if settings.timelines.startswith(SCHEME):
+        return Address.parse(settings.timelines)
+    raise ConfigError(f"timelines must be {EMBEDDED} or {SCHEME}HOST[:PORT]…, not {settings.timelines!r}")
+
+
+def _needs_remake(part: CassandraTimelines, store: RocksKeyValue, base: EmbeddedStores, log: EngineLog) -> bool:
+    """Is it empty, or were the timelines elsewhere? Raises ``CorruptData`` if it seems to be somebody else's."""
+    known, applied = part.applied(Lane.TIMELINES), base.applied(Lane.TIMELINES)
+    if known > applied and timelines_engine(store) != FILLING:
+        keyspace = part.link.address.keyspace
+        raise CorruptData(
+            f"keyspace {keyspace} knows event {known}, and the stores of this node event {applied} of {log.committed}: "
+            "it is of another log, or the stores are older than it. Name another keyspace, or empty this one and make "
+            "all of it again from the log (pixiu rebuild)"
+        )
+    noted = timelines_engine(store)
+    if noted in (CASSANDRA, FILLING):
+        return noted == FILLING or (bool(applied) and not part.has_position)
+    if part.has_position:
+        keyspace = part.link.address.keyspace
+        raise CorruptData(
+            f"keyspace {keyspace} has timelines already, up to event {known}, and those of this node were not there. "
+            "Name another keyspace, or empty this one and make all of it again from the log (pixiu rebuild)"
+        )
+    if not applied:
+        note_timelines_engine(store, CASSANDRA)
+    return bool(applied)
+
+
+def _remade(
+    address: Address, root: Path, log: EngineLog, progress: Progress
+) -> tuple[RocksKeyValue, EmbeddedStores, CassandraTimelines, int]:
+    """Everything anew. What has no position of ours is not emptied: rows that others have written there stay."""
+    parts: list[CassandraTimelines] = []
+
+    def mixed(store: RocksKeyValue, base: EmbeddedStores) -> MixedStores:
+        part = open_timelines(address, base, is_patient=True)
+        parts.append(part)
+        note_timelines_engine(store, FILLING)
+        if part.has_position:
+            part.clear()
+        return MixedStores(base, [base, part], timelines=part)
+
+    try:
+        store, base, skipped = remade_stores(root, log, progress, mixed=mixed)
+    except BaseException:
+        for part in parts:
+            part.close()
+        raise
+    part = parts[0]
+    part.is_patient = False
+    note_timelines_engine(store, CASSANDRA)
+    return store, base, part, skipped

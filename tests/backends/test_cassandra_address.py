@@ -1,0 +1,99 @@
+"""What ``timelines = "cassandra://…"`` may say, and what of the backend needs no server."""
+
+import sys
+
+import pytest
+
+from pixiu.backends.cassandra.address import Address
+from pixiu.backends.cassandra.layout import ID_MAX, bucket_of, content_of, pk_of
+from pixiu.backends.cassandra.timelines import CassandraTimelines
+from pixiu.backends.memory.stores import MemoryStores
+from pixiu.backends.mixed import MixedStores
+from pixiu.model.errors import ConfigError
+from pixiu.model.pixiu_pb2 import MsgChat
+from pixiu.model.timeline import PrivateRow
+from pixiu.ports.stores import Lane
+from pixiu.roles.carrier.apply_erasure import TimelineErasure
+from pixiu.roles.carrier.reached import Reached
+
+
+def test_an_address_has_hosts_a_keyspace_and_options() -> None:
+    assert Address.parse("cassandra://db1") == Address(hosts=("db1",), port=9042, keyspace="chatdata")
+    given = "cassandra://db1:1,db2:1/other?layout=seed&user=u&password_file=/p&datacenter=dc1&replicas=2&timeout_ms=99"
+    assert Address.parse(given) == Address(
+        hosts=("db1", "db2"), port=1, keyspace="other", layout="seed", user="u", password_file="/p", datacenter="dc1",
+        replicas=2, timeout_ms=99,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("cassandra://", "must be cassandra://HOST"),
+        ("cassandra://u:p@db1", "must be cassandra://HOST"),
+        ("cassandra://db1:x", "must be cassandra://HOST"),
+        ("cassandra://db1:70000", "must be cassandra://HOST"),
+        ("cassandra://,", "must be cassandra://HOST"),
+        ("cassandra://db1:1,db2:2", "same port"),
+        ("cassandra://db1/Chat;drop", "a keyspace has"),
+        ("cassandra://db1?layout=wide", "default, seed, bucketed"),
+        ("cassandra://db1?replicas=0", "1 to 9"),
+        ("cassandra://db1?timeout_ms=soon", "50 to 60000"),
+        ("cassandra://db1?password=secret", "knows no option 'password'"),
+    ],
+)
+def test_a_wrong_address_is_refused_with_what_is_wrong(text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Address.parse(text)
+
+
+def test_pk_is_signed_and_buckets_rise() -> None:
+    assert [pk_of(number) for number in (0, 1, 32767, 32768, 65535, 65536, 2**48 - 1)] == [
+        0,
+        1,
+        32767,
+        -32768,
+        -1,
+        0,
+        -1,
+    ]
+    assert bucket_of(0) == 0
+    assert 0 < bucket_of(2**61) < bucket_of(ID_MAX) < 2**31
+
+
+def test_content_that_cannot_be_read_is_none() -> None:
+    nothing = content_of(5, None)
+    assert content_of(5, b"\xff\xff") == nothing
+    assert nothing.draf == b""
+    assert content_of(5, MsgChat(sendId="0" * 30, data=b"x").SerializeToString()).usid == 0
+
+
+def test_without_the_driver_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name == "cassandra" or name.startswith("cassandra.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "cassandra", None)
+    with pytest.raises(ConfigError, match=r"pip install pixiu\[cassandra\]"):
+        CassandraTimelines(Address(hosts=("127.0.0.1",), port=1), lambda _: {})
+
+
+class _Behind:
+    """A part that knows nothing yet."""
+
+    def applied(self, _: Lane) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(("already", "left"), [(0, 1), (3, 2)])
+def test_an_erasure_that_is_applied_again_releases_bodies_once(already: int, left: int) -> None:
+    """The embedded stores had committed it, another engine's timelines had not."""
+    base = MemoryStores()
+    base.commit(dict.fromkeys(Lane, already))
+    mixed = MixedStores(base, [_Behind()], timelines=base.timelines)  # type: ignore[list-item]
+    reached = Reached(mixed)
+    reached.rosters = reached.inboxes = 3
+    body = MsgChat(msgId=70, fromId=1, toId=2, data=b"x").SerializeToString()
+    base.bodies.put(70, body, 2)
+    base.timelines.put_private(2, PrivateRow(70, 1, is_incoming=True))
+    TimelineErasure(mixed, reached).erase(2, 3)
+    assert base.bodies.references(70) == left
+    assert base.timelines.private_forward(2) == []

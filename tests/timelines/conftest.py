@@ -1,0 +1,50 @@
+"""One Cassandra for all tests of this folder. Each test gets a keyspace of its own, or empties one."""
+
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+from cassandra.policies import ConstantReconnectionPolicy, RoundRobinPolicy
+
+from tools.cassandra_server import CassandraServer
+from tools.jars import JarsMissing
+
+
+@pytest.fixture(scope="session")
+def cassandra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CassandraServer]:
+    """Skipped by name where its jars cannot be had; with CI=true that is a failure where they could."""
+    try:
+        server = CassandraServer(tmp_path_factory.mktemp("cassandra"))
+    except JarsMissing as error:
+        if os.environ.get("CI") == "true" and error.can_be_had:
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+    with server:
+        yield server
+
+
+@pytest.fixture
+def cql(cassandra: CassandraServer) -> Iterator[Callable[..., list[Any]]]:
+    """Plain CQL by the driver alone: ``cql("SELECT … WHERE id>%s", 5)`` gives named tuples."""
+    again = ConstantReconnectionPolicy(0.5, max_attempts=None)
+    near = ExecutionProfile(load_balancing_policy=RoundRobinPolicy(), request_timeout=60)
+    cluster = Cluster(
+        [cassandra.host], port=cassandra.port, connect_timeout=20, reconnection_policy=again,
+        execution_profiles={EXEC_PROFILE_DEFAULT: near},
+    )  # fmt: skip
+    session = cluster.connect()
+    yield lambda text, *values: list(session.execute(text, values or None, timeout=30))
+    cluster.shutdown()
+
+
+@pytest.fixture
+def keyspace(request: pytest.FixtureRequest, cql: Callable[..., list[Any]]) -> Iterator[str]:
+    """One of the test's own."""
+    name = f"t{zlib.crc32(request.node.nodeid.encode()):08x}"
+    yield name
+    with suppress(Exception):  # a server that a test has hurt goes with its folder
+        cql(f"DROP KEYSPACE IF EXISTS {name}")
