@@ -17,9 +17,9 @@ from pixiu.backends.embedded.sessions import LIFE
 from pixiu.backends.embedded.stores import EmbeddedStores
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.model.errors import Gone, PixiuError
+from pixiu.node.logs import note_log, stopped_log
 from pixiu.node.stopped import engine_without_loop
 from pixiu.ports.stores import Lane
-from pixiu.queue.log import EngineLog
 from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit, take_cut
 from pixiu.roles.carrier.rebuild import rebuild as rebuild_from_log
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from pixiu.node.logs import NodeLog
     from pixiu.roles.carrier.audit import AuditReport, Cut
 
 __all__ = ["audit_stopped", "cut_stopped", "open_stores", "ready_stores", "rebuild_stores", "stopped_messaging"]
@@ -44,7 +45,7 @@ def open_stores(root: Path) -> tuple[RocksKeyValue, EmbeddedStores]:
 
 
 def ready_stores(
-    root: Path, log: EngineLog, progress: Callable[[int, int], object] | None = None
+    root: Path, log: NodeLog, progress: Callable[[int, int], object] | None = None
 ) -> tuple[RocksKeyValue, EmbeddedStores]:
     """The messaging stores of a data directory, made again from the log where they have another layout."""
     store, stores = open_stores(root)
@@ -52,7 +53,8 @@ def ready_stores(
     if found == number.pack(LAYOUT):
         return store, stores
     stores.close()
-    first = log.engine.journal.first_event_id
+    log.connect()
+    first = log.first_event_id
     if first > 1:
         raise Gone(
             f"the stores have layout {int.from_bytes(found or b'', 'big') or 1} and this program's is {LAYOUT}: they "
@@ -69,15 +71,22 @@ def rebuild_stores(root: Path, progress: Callable[[int, int], object] | None = N
     engine = engine_without_loop(root)
     engine.recover()
     try:
-        _, stores, skipped = remade_stores(root, EngineLog(engine), progress)
-        stores.close()
+        log = stopped_log(root, engine, takes_any=True)
+        try:
+            if log.committed and log.first_event_id > 1:
+                raise Gone(f"the log begins with event {log.first_event_id}: what came before was removed")
+            _, stores, skipped = remade_stores(root, log, progress)
+            stores.close()
+            note_log(log, root)
+        finally:
+            log.close()
     finally:
         engine.stop()
     return skipped
 
 
 def remade_stores(
-    root: Path, log: EngineLog, progress: Callable[[int, int], object] | None
+    root: Path, log: NodeLog, progress: Callable[[int, int], object] | None
 ) -> tuple[RocksKeyValue, EmbeddedStores, int]:
     """Throw the stores away, and make them again; also returns how many records made no sense.
 
@@ -146,16 +155,19 @@ def cut_stopped(root: Path, progress: Callable[[int, int], object] | None = None
 
 
 @contextmanager
-def stopped_messaging(root: Path) -> Iterator[tuple[EngineLog, EmbeddedStores]]:
+def stopped_messaging(root: Path) -> Iterator[tuple[NodeLog, EmbeddedStores]]:
     """Log and stores of a node that does not run; the stores may be behind the log."""
     engine = engine_without_loop(root)
     engine.recover()
     try:
-        log = EngineLog(engine)
-        _, stores = ready_stores(root, log)
+        log = stopped_log(root, engine)
         try:
-            yield log, stores
+            _, stores = ready_stores(root, log)
+            try:
+                yield log, stores
+            finally:
+                stores.close()
         finally:
-            stores.close()
+            log.close()
     finally:
         engine.stop()

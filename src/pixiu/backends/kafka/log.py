@@ -20,7 +20,7 @@ from pixiu.backends.kafka.schedules import Waiting
 from pixiu.backends.kafka.sending import Sending
 from pixiu.backends.kafka.topics import MESSAGE_BYTES_MAX, Identity, Topics
 from pixiu.machines.queue_wire.commands import BEHIND
-from pixiu.model.errors import Conflict, CorruptData, Gone, PixiuError, TooLarge, Unavailable
+from pixiu.model.errors import Conflict, CorruptData, Gone, NotFound, PixiuError, TooLarge, Unavailable
 from pixiu.model.ids import Snowflakes
 from pixiu.ports.log import Appended, LogRecord, Scheduled
 from pixiu.queue.keys import Numbers, RecentKeys
@@ -61,12 +61,20 @@ class KafkaLog:
         token: str,
         node_id: int,
         keys_max: int,
+        known: Identity | None = None,
+        closed: Callable[[], object] = lambda: None,
     ) -> None:
-        """``thread`` runs what blocks, in order, for this log alone. ``token`` is new with every process."""
+        """``thread`` runs what blocks, in order, for this log alone. ``token`` is new with every process.
+
+        ``known``: which log the stores were made from; another one is refused with ``CorruptData``. ``closed`` is
+        called at the end.
+        """
         self.address = address
         self.counters = KafkaCounters()
         self.identity: Identity | None = None
         self._options = options
+        self._known = known
+        self._closed = closed
         self._clock = clock
         self._scheduler = scheduler
         self._thread = thread
@@ -92,18 +100,8 @@ class KafkaLog:
 
     # Life.
 
-    def open(
-        self,
-        done: Callable[[PixiuError | None], object],
-        *,
-        applied: int = 0,
-        finished: int = 0,
-        known: Identity | None = None,
-    ) -> None:
-        """Claim the log. Stores have applied it through ``applied``, tasks are finished through ``finished``.
-
-        ``known``: which log the stores were made from. Another one is refused with ``CorruptData``.
-        """
+    def open(self, done: Callable[[PixiuError | None], object], *, applied: int = 0, finished: int = 0) -> None:
+        """Claim the log. Stores have applied it through ``applied``, tasks are finished through ``finished``."""
         if self._failure is not None or self._is_open:
             failure = self._failure
             self._scheduler.soon(lambda: done(failure))
@@ -111,8 +109,7 @@ class KafkaLog:
         claimed: list[Claim] = []
 
         def work() -> None:
-            if known is not None:
-                check_identity(self.address, known, Topics(self.address, self._options).identity())
+            self._check_identity()
             claim = self._owner.claim(self._clock.now_ms())
             self._reading.begin(claim.event_id, applied=min(applied, claim.event_id), finished=finished)
             claimed.append(claim)
@@ -141,14 +138,31 @@ class KafkaLog:
         self._scheduler.after(LOOK_MS, self._look)
         log.info("owns the log", extra={"log": str(self.address), "event_id": claim.event_id})
 
-    def connect(self, known: Identity | None = None) -> None:
+    def connect(self) -> None:
         """Read alone, for a command on a node that does not run; owns nothing, and blocks."""
-        identity = Topics(self.address, self._options).identity()
-        if known is not None:
-            check_identity(self.address, known, identity)
-        self.identity = identity
+        self.identity = self._check_identity()
+        if self.identity is None:
+            raise NotFound(f"there is no log at {self.address}")
         self._reading.committed = self._reading.last_event_id()
         self._reading.recent.begin(self._reading.committed)
+
+    def _check_identity(self) -> Identity | None:
+        """Refuse another log than the one that the stores were made from; None: there is none yet."""
+        known = self._known
+        try:
+            found = Topics(self.address, self._options).identity()
+        except NotFound:
+            if known is None:
+                return None
+            raise
+        if known is not None and known != found:
+            what = "cluster" if known.cluster_id != found.cluster_id else "topic, made anew"
+            raise CorruptData(
+                f"{self.address} is another {what} than the stores were made from (topic id {found.topic_id} in "
+                f"cluster {found.cluster_id}, not {known.topic_id} in {known.cluster_id}): its events have other "
+                "numbers. To take it as it is, make the stores again from it: pixiu rebuild"
+            )
+        return found
 
     def close(self) -> None:
         """Let go. Whoever still waits is told so; what is on its way may be written."""
@@ -161,6 +175,7 @@ class KafkaLog:
         self._owner.stop()
         self._thread.offload(self._owner.close, lambda _error: None)
         self._reading.close()
+        self._closed()
 
     def problems(self) -> list[str]:
         """Why nothing should be sent here; none if all is well."""
@@ -409,14 +424,3 @@ class KafkaLog:
 def _read_back(after: int, through: int) -> Iterator[tuple[bytes, Numbers]]:
     """Kafka is not asked for single keys: whoever looks that far back catches up first."""
     raise LookupError(f"the keys of events {after + 1} to {through} are not in memory")
-
-
-def check_identity(address: KafkaAddress, known: Identity, found: Identity) -> None:
-    """Refuse another log than the one that the stores were made from."""
-    if known != found:
-        what = "cluster" if known.cluster_id != found.cluster_id else "topic, made anew"
-        raise CorruptData(
-            f"{address} is another {what} than the stores were made from (topic id {found.topic_id} in cluster "
-            f"{found.cluster_id}, not {known.topic_id} in {known.cluster_id}): its events have other numbers. To take "
-            "it as it is, make the stores again from it: pixiu rebuild"
-        )
