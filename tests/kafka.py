@@ -40,13 +40,23 @@ def new_prefix() -> str:
 class Driven:
     """One log on a loop of its own that runs while a test waits."""
 
-    def __init__(self, hosts: str, prefix: str, *, name: str = "one", settings: KafkaSettings | None = None) -> None:
+    def __init__(
+        self,
+        hosts: str,
+        prefix: str,
+        *,
+        name: str = "one",
+        settings: KafkaSettings | None = None,
+        clock: SystemClock | None = None,
+        keys_max: int = 1000,
+    ) -> None:
         self.loop = asyncio.new_event_loop()
         self.scheduler, self.thread = LoopScheduler(self.loop), LoopScheduler(self.loop)
-        self.clock = SystemClock()
+        self.clock = clock or SystemClock()
+        self._is_closed = False
         self.log = KafkaLog(
             KafkaAddress(hosts, prefix), {}, settings or KafkaSettings(), self.clock, self.scheduler, self.thread,
-            name=name, token=os.urandom(8).hex(), node_id=1, keys_max=1000,
+            name=name, token=os.urandom(8).hex(), node_id=1, keys_max=keys_max,
         )  # fmt: skip
 
     def open(self, *, applied: int = 0, finished: int = 0) -> KafkaLog:
@@ -71,6 +81,9 @@ class Driven:
 
     def close(self) -> None:
         """As a process that ends: nothing is finished, nothing is flushed."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self.log.close()
         self.thread.close()
         self.scheduler.close()

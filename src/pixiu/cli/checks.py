@@ -27,6 +27,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from pixiu.cli.queue.output import bytes_text
+from pixiu.config.engines import EMBEDDED
 from pixiu.model.ids import SNOWFLAKE_EPOCH_MS
 from pixiu.runtime.datadir import FORMAT, find_server
 
@@ -82,6 +83,10 @@ def all_checks(settings: Settings, data: Path) -> Iterator[Check]:
         yield _port(name, host, port, holder)
     yield from _directory(data, holder)
     yield _flush(data)
+    if settings.engines.log != EMBEDDED:
+        from pixiu.cli.kafka_checks import kafka_checks
+
+        yield from kafka_checks(settings)
     if holder is not None:
         yield _server(holder)
 

@@ -91,7 +91,7 @@ class Owner:
         """Take the log, and read what its owner has to know. Raises ``Unavailable``, and may then be asked again."""
         topics = Topics(self._address, self._options)
         topics.make(copies=self._copies, min_insync=self._min_insync)
-        identity = topics.identity()
+        identity = topics.made_identity()
         self._init()
         reader = PartitionReader(self._address, self._options, LOG)
         try:
@@ -213,7 +213,7 @@ class Owner:
         try:
             producer.begin_transaction()
             self._produce(producer, entries, delivered)
-            while producer.flush(STEP_SECONDS):
+            while _served(producer.flush):
                 self._check_stopped()
             if failures:
                 raise driver.KafkaException(failures[0])
@@ -250,7 +250,7 @@ class Owner:
                             on_delivery=delivered if topic == LOG else None,
                         )  # fmt: skip
                     except BufferError:
-                        producer.poll(STEP_SECONDS)
+                        _served(producer.poll)
                         self._check_stopped()
                     else:
                         break
@@ -335,3 +335,13 @@ class Owner:
         if self._probe is not None:
             self._probe.close()
         self._producer = self._probe = None
+
+
+def _served(wait: Callable[[float], int]) -> int:
+    """Wait a step for the driver, whose fatal errors come out of it as the cause of another."""
+    try:
+        return wait(STEP_SECONDS)
+    except SystemError as error:
+        if isinstance(error.__cause__, driver.KafkaException):
+            raise error.__cause__ from error
+        raise

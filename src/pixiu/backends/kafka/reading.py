@@ -117,12 +117,12 @@ class LogReading:
         sequence = self._behind.get(LOG)
         if sequence is None or sequence.reached != after:
             sequence = self._position(LOG, after, self.wait_ms)
-        records, reached, chunk_end = _read(sequence.reader, after, through, limit, self.wait_ms)
-        if chunk_end and reached < through:
-            sequence.reached = -1
-            if reached == after:
-                raise self._not_yet(reached, through)
-        sequence.reached = reached
+        sequence.reached = -1
+        records, reached, is_end, is_beyond = _read(sequence.reader, after, through, limit, self.wait_ms)
+        if is_end and reached == after:
+            raise self._not_yet(reached, through)
+        if not is_beyond:  # else the reader has passed what memory has now, and may forget
+            sequence.reached = reached
         self._counters.read_back += len(records)
         return records, reached
 
@@ -224,8 +224,8 @@ class LogReading:
             if after < through:
                 reader.seek(self._searched(reader, after, wait_ms, is_log=True))
             while after < through:
-                records, reached, is_end = _read(reader, after, through, batch, wait_ms)
-                if is_end and reached < through and reached == after:
+                records, reached, is_end, _ = _read(reader, after, through, batch, wait_ms)
+                if is_end and reached == after:
                     raise CorruptData(f"{self._address.topic(LOG)} ends with event {after}, before event {through}")
                 after = reached
                 yield records
@@ -252,10 +252,13 @@ class LogReading:
 
 def _read(
     reader: PartitionReader, after: int, through: int, limit: int, wait_ms: float
-) -> tuple[list[LogRecord], int, bool]:
-    """Visible records behind ``after`` and not beyond ``through``, the event reached, and whether Kafka has no more."""
+) -> tuple[list[LogRecord], int, bool, bool]:
+    """Visible records behind ``after`` and not beyond ``through``, and the event reached.
+
+    Also whether Kafka has no more, and whether the reader has gone beyond ``through``.
+    """
     records: list[LogRecord] = []
-    reached, is_end = after, False
+    reached, is_end, is_beyond = after, False, False
     while reached < through and len(records) < limit and not is_end:
         chunk = reader.read(limit, wait_ms)
         is_end = chunk.is_end
@@ -265,4 +268,5 @@ def _read(
                 reached = event_id
                 if found.is_visible:
                     records.append(found.record)
-    return records, reached, is_end
+            is_beyond = is_beyond or event_id > through
+    return records, reached, is_end, is_beyond

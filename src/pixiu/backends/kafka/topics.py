@@ -87,11 +87,15 @@ class Topics:
                     raise unavailable(self._address, error_of(error)) from error
             except TimeoutError as error:
                 raise unavailable(self._address, "topics were not made in time") from error
+
+    def made_identity(self) -> Identity:
+        """Of a log that was made just now: brokers learn of it a little later, one after the other."""
         pause = threading.Event()
-        for _ in range(int(ADMIN_SECONDS / LOOK_SECONDS)):  # brokers learn of them a little later
-            if set(names.values()) <= set(self._there()):
-                return
-            pause.wait(LOOK_SECONDS)
+        for _ in range(int(ADMIN_SECONDS / LOOK_SECONDS)):
+            try:
+                return self.identity()
+            except NotFound:
+                pause.wait(LOOK_SECONDS)
         raise unavailable(self._address, "the brokers do not know the topics that were made")
 
     def identity(self) -> Identity:
