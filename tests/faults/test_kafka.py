@@ -94,6 +94,7 @@ class Load:
 
 async def check_books(node: EmbeddedNode, accepted: dict[str, str]) -> None:
     """Everything that was accepted is in Bob's history, once, under the number that was answered."""
+    await node.host.applied()
     found: dict[str, str] = {}
     before = None
     while True:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pixiu.ports.stores import Stores
     from pixiu.queue.engine import Engine
 
-__all__ = ["NodeLog", "check_log", "is_kafka", "make_log", "note_log", "refuse_kafka", "stopped_log"]
+__all__ = ["NodeLog", "check_log", "is_kafka", "make_log", "note_log", "noted_log", "refuse_kafka", "stopped_log"]
 
 NOTE = "log.json"
 
@@ -174,11 +174,17 @@ def note_log(log: NodeLog, root: Path, settings: Settings | None = None) -> None
         write_durably(root / NOTE, json.dumps(found), mode=0o600)
 
 
+def noted_log(root: Path) -> str:
+    """The Kafka that has the log of a data directory; empty if that is the node's own."""
+    noted = _noted(root)
+    return "" if noted is None else noted["log"]
+
+
 def refuse_kafka(root: Path) -> None:
     """Raise ``NotAllowed`` where the log is not the node's own: nobody can blank records there."""
-    noted = _noted(root)
-    if noted is not None:
-        raise NotAllowed(f"the log is {noted['log']}: Kafka keeps records as they were written, and blanks none")
+    where = noted_log(root)
+    if where:
+        raise NotAllowed(f"the log is {where}: Kafka keeps records as they were written, and blanks none")
 
 
 def _noted(root: Path) -> dict[str, str] | None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pixiu.backends.kafka.driver import common_options, driver, driver_admin, error_of, unavailable
 from pixiu.backends.kafka.records import LEDGER, LOG, RETRY, STATE, VIEW_OF
-from pixiu.model.errors import NotFound, PixiuError
+from pixiu.backends.kafka.versions import release_of
+from pixiu.model.errors import NotFound
 from pixiu.ports.log import DEAD, NOTIFY, SCHEDULE, TASKS
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ __all__ = ["ADMIN_SECONDS", "MESSAGE_BYTES_MAX", "Finding", "Identity", "Topics"
 
 ADMIN_SECONDS = 10.0
 LOOK_SECONDS = 0.05
+RELEASES_OLD = ("3.3", "3.4", "3.5", "3.6", "3.7", "3.8")
 COPIES_MAX = 3
 MESSAGE_BYTES_MAX = 24 * 2**20
 VIEW_KEPT_MS = 7 * 86_400_000
@@ -109,7 +111,7 @@ class Topics:
     def look(self) -> list[Finding]:
         """What to know of the brokers and of how the log lies there."""
         brokers = self.brokers()
-        found = [Finding("kafka", "ok", f"{brokers} brokers at {self._address.hosts}{self._version()}")]
+        found = [self._brokers()]
         name = self._address.topic(LOG)
         if name not in self._there():
             found.append(Finding(f"kafka {name}", "ok", "is not there yet: the first start makes it"))
@@ -124,15 +126,14 @@ class Topics:
         found += _kept(name, settings)
         return found
 
-    def _version(self) -> str:
-        """What the first broker says it is, as far as it says."""
-        try:
-            node = self._cluster().nodes[0]
-            settings = self._settings_of(driver_admin.ConfigResource.Type.BROKER, str(node.id))
-        except (PixiuError, IndexError):
-            return ""
-        version = settings.get("inter.broker.protocol.version") or settings.get("metadata.version")
-        return f", protocol {version}" if version else ""
+    def _brokers(self) -> Finding:
+        """How many, and which release."""
+        nodes = self._cluster().nodes
+        releases = sorted(filter(None, {release_of(node.host, int(node.port)) for node in nodes}))
+        text = f"{len(nodes)} brokers at {self._address.hosts}, release {' and '.join(releases) or 'unknown'}"
+        old = any(each in RELEASES_OLD for each in releases)
+        advice = "tested with 4.1; older ones end transactions of a dead owner later: upgrade" if old else ""
+        return Finding("kafka", "warn" if old else "ok", text, advice)
 
     def _settings_of(self, kind: object, name: str) -> dict[str, str]:
         resource = driver_admin.ConfigResource(kind, name)
