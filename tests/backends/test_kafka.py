@@ -109,6 +109,36 @@ def test_a_second_owner_fences_the_first_which_says_so_and_writes_no_more(open_l
     assert append(second, b"x", key=b"k") == accepted._replace(is_repeat=True)
 
 
+def test_an_owner_that_writes_all_the_time_is_fenced_as_well(open_log: Any, kafka: KafkaServer) -> None:
+    prefix = new_prefix()
+    first = open_log(prefix, name="first")
+    second = Driven(kafka.hosts, prefix, name="second")
+    opened: list[Any] = []
+    accepted: list[bytes] = []
+    refused: list[Any] = []
+
+    def write(number: int) -> None:
+        def answered(answer: Any) -> None:
+            (accepted if isinstance(answer, Appended) else refused).append(b"%d" % number)
+            if not refused:
+                write(number + 1)
+
+        first.log.append(MAIN, b"%d" % number, answered)
+
+    try:
+        write(0)
+        first.until(lambda: len(accepted) > 20)
+        second.log.open(opened.append)
+        while not opened or not refused:
+            second.pass_ms(5)
+            first.pass_ms(5)
+        assert opened == [None] and "second" in first.log.problems()[0]
+        append(second, b"of the second")
+        assert everything(second) == [*accepted, b"of the second"]
+    finally:
+        second.close()
+
+
 def test_an_owner_that_writes_nothing_notices_too_that_it_was_fenced(
     open_log: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,7 +356,7 @@ def test_the_topics_are_kept_and_keyed_as_documented(kafka: KafkaServer, open_lo
     assert [each.value() for each in records_of(kafka.hosts, f"{prefix}.ledger")] == [b"rows"]
     state = {each.key(): each.value() for each in records_of(kafka.hosts, f"{prefix}.state")}
     assert state[b"owner"].endswith(b" one") and state[b"%d" % kept] == b"later"
-    assert sum(value is not None for value in state.values()) == 2
+    assert sum(value is not None for value in state.values()) == 3  # owner, wants, what waits
 
 
 def test_doctor_tells_what_loses_data_and_how_to_mend_it(kafka: KafkaServer, open_log: Any) -> None:

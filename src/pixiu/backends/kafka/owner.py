@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pixiu.backends.kafka.driver import common_options, driver, error_of, is_fence, unavailable
 from pixiu.backends.kafka.reader import PartitionReader
-from pixiu.backends.kafka.records import CLAIM, LOG, SET, STATE, Entry, kafka_records
+from pixiu.backends.kafka.records import CLAIM, LOG, SET, STATE, WANT, WANTER, Entry, kafka_records
 from pixiu.backends.kafka.topics import MESSAGE_BYTES_MAX, Topics
 from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.ports.log import LogRecord, Scheduled
@@ -61,6 +61,15 @@ class Claim(NamedTuple):
     """``recent`` is complete behind this event."""
 
 
+class _State(NamedTuple):
+    """The newest of ``state``."""
+
+    owner: bytes
+    wanter: bytes
+    """Who has announced to claim it since; empty if nobody has."""
+    waiting: list[Scheduled]
+
+
 class _NotWritten(Exception):
     """The transaction was ended without effect."""
 
@@ -92,6 +101,7 @@ class Owner:
         topics = Topics(self._address, self._options)
         topics.make(copies=self._copies, min_insync=self._min_insync)
         identity = topics.made_identity()
+        self._announce(now_ms)
         self._init()
         reader = PartitionReader(self._address, self._options, LOG)
         try:
@@ -101,10 +111,26 @@ class Owner:
             recent = self._recent(reader, after, last) if newest is not None else []
         finally:
             reader.close()
-        _, waiting = self._state()
+        waiting = self._state().waiting
         claim = Entry(last + 1, number, False, "", self._said(), b"", now_ms, CLAIM)
         self.write([claim], lambda: True)
         return Claim(identity, last + 1, number, waiting, recent, after)
+
+    def _announce(self, now_ms: int) -> None:
+        """Say who comes, before the present owner is fenced: else it would take that for a silence of its own."""
+        producer = driver.Producer({
+            **common_options(self._address, self._options), "enable.idempotence": True, "message.timeout.ms": ANSWER_MS,
+        })  # fmt: skip
+        failures: list[KafkaError] = []
+        headers = [("event", b"0"), ("topic", b""), ("last", b"0"), ("what", WANT.encode())]
+        producer.produce(
+            self._address.topic(STATE), self._said(), WANTER, 0, timestamp=now_ms, headers=headers,
+            on_delivery=lambda error, _message: failures.append(error) if error is not None else None,
+        )  # fmt: skip
+        if producer.flush(ANSWER_MS / 1000):
+            raise unavailable(self._address, f"{self._address.topic(STATE)} was not written in time")
+        if failures:
+            raise unavailable(self._address, failures[0])
 
     def _said(self) -> bytes:
         return f"{self._token} {self._name}".encode()
@@ -153,10 +179,10 @@ class Owner:
                 break
         return recent
 
-    def _state(self) -> tuple[bytes, list[Scheduled]]:
-        """What ``state`` says: who owns the log, and what waits."""
+    def _state(self) -> _State:
+        """What ``state`` says."""
         reader = PartitionReader(self._address, self._options, STATE)
-        owner, waiting = b"", {}
+        owner, wanter, waiting = b"", b"", {}
         try:
             low, high = reader.ends(ANSWER_MS)
             self._state_end = high
@@ -169,7 +195,9 @@ class Owner:
                     for _, found in chunk.found:
                         record = found.record
                         if found.what == CLAIM:
-                            owner = record.payload
+                            owner, wanter = record.payload, b""
+                        elif found.what == WANT:
+                            wanter = record.payload
                         elif found.what == SET:
                             waiting[found.schedule_id] = Scheduled(
                                 found.schedule_id, found.due, record.topic, record.payload
@@ -178,7 +206,7 @@ class Owner:
                             waiting.pop(found.schedule_id, None)
         finally:
             reader.close()
-        return owner, list(waiting.values())
+        return _State(owner, wanter, list(waiting.values()))
 
     # Writing.
 
@@ -286,8 +314,9 @@ class Owner:
         while True:
             self._check_stopped()
             try:
-                self._check_owner()
+                self._check_owner(is_fenced=True)
                 self._init()
+                self._check_owner(is_fenced=True)  # from here on nobody else writes: this is what holds
             except Fenced:
                 raise
             except PixiuError as error:
@@ -296,8 +325,10 @@ class Owner:
                 log.warning("claimed the log again", extra={"reason": reason.str()})
                 return
 
-    def _check_owner(self) -> None:
-        owner, _ = self._state()
+    def _check_owner(self, *, is_fenced: bool = False) -> None:
+        """Raise ``Fenced`` if another has the log; or is about to, when Kafka has refused us already."""
+        state = self._state()
+        owner = state.wanter if is_fenced and state.wanter else state.owner
         if owner and owner != self._said():
             name = owner.partition(b" ")[2].decode(errors="replace")
             raise Fenced(f"node {name} has taken the log {self._address} over; this one writes no more: stop it")

@@ -13,7 +13,7 @@ from pixiu.backends.kafka.driver import unavailable
 from pixiu.backends.kafka.memory import Anchors, Recent, RecentTopic
 from pixiu.backends.kafka.reader import PartitionReader
 from pixiu.backends.kafka.records import LOG, VIEW_OF
-from pixiu.model.errors import CorruptData, Gone, NotFound
+from pixiu.model.errors import CorruptData, Gone, NotFound, Unavailable
 from pixiu.ports.log import MAIN
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ __all__ = ["FOLLOW_MS", "PATIENT_MS", "SCAN_MS", "LogReading"]
 
 FOLLOW_MS = 100.0
 """One reading by who follows, on the loop: then it is asked again later."""
+TOPIC_MS = 1_000.0
+"""One reading of a single topic, or one step of a search, on the loop: rare, and often with a new connection."""
 SCAN_MS = 5_000.0
 """One reading by an audit on the loop."""
 PATIENT_MS = 30_000.0
@@ -42,6 +44,8 @@ class _Sequence:
         self.reader = reader
         self.reached = -1
         """Everything through this event was given."""
+        self.offset = 0
+        """Where it was put last."""
 
 
 class LogReading:
@@ -70,7 +74,7 @@ class LogReading:
             records = self._preload(topic, after, committed)
             topics[topic] = RecentTopic(committed) if records is None else RecentTopic(after, records)
         if applied < committed:
-            self._position(LOG, applied, PATIENT_MS)
+            self.anchors.add(applied + 1, self._position(LOG, applied, PATIENT_MS).offset)
         self._topics, self.committed = topics, committed
 
     def _preload(self, topic: str, after: int, committed: int) -> list[LogRecord] | None:
@@ -117,8 +121,8 @@ class LogReading:
         sequence = self._behind.get(LOG)
         if sequence is None or sequence.reached != after:
             sequence = self._position(LOG, after, self.wait_ms)
-        sequence.reached = -1
         records, reached, is_end, is_beyond = _read(sequence.reader, after, through, limit, self.wait_ms)
+        sequence.reached = -1
         if is_end and reached == after:
             raise self._not_yet(reached, through)
         if not is_beyond:  # else the reader has passed what memory has now, and may forget
@@ -137,7 +141,10 @@ class LogReading:
         sequence.reached = -1
         reader = sequence.reader
         offset = self.anchors.offset_before(after + 1) if topic == LOG else None
-        reader.seek(self._searched(reader, after, wait_ms, is_log=topic == LOG) if offset is None else offset)
+        if offset is None:
+            offset = self._searched(reader, after, max(wait_ms, TOPIC_MS), is_log=topic == LOG)
+        sequence.offset = offset
+        reader.seek(offset)
         sequence.reached = after
         return sequence
 
@@ -179,7 +186,7 @@ class LogReading:
         sequence.reached = -1
         records: list[LogRecord] = []
         while len(records) < limit:
-            chunk = sequence.reader.read(limit - len(records), self.wait_ms)
+            chunk = sequence.reader.read(limit - len(records), max(self.wait_ms, TOPIC_MS))
             for _, found in chunk.found:
                 record = found.record
                 if record.topic == topic and after < record.event_id <= through:
@@ -260,7 +267,12 @@ def _read(
     records: list[LogRecord] = []
     reached, is_end, is_beyond = after, False, False
     while reached < through and len(records) < limit and not is_end:
-        chunk = reader.read(limit, wait_ms)
+        try:
+            chunk = reader.read(limit, wait_ms)
+        except Unavailable:
+            if reached == after:  # nothing was taken from the reader: it goes on here
+                raise
+            break
         is_end = chunk.is_end
         for _, found in chunk.found:
             event_id = found.record.event_id

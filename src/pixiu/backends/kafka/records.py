@@ -29,7 +29,19 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-__all__ = ["LEDGER", "LOG", "OWNER", "STATE", "VIEW_OF", "Entry", "Found", "KafkaRecord", "found_in", "kafka_records"]
+__all__ = [
+    "LEDGER",
+    "LOG",
+    "OWNER",
+    "STATE",
+    "VIEW_OF",
+    "WANTER",
+    "Entry",
+    "Found",
+    "KafkaRecord",
+    "found_in",
+    "kafka_records",
+]
 
 LOG = "main"
 STATE = "state"
@@ -37,13 +49,14 @@ LEDGER = "ledger"
 RETRY = "retry"
 VIEW_OF = {NOTIFY: "notify", TASKS: "tasks", DEAD: "dlq", SCHEDULE: "due"}
 """Where the records of one of Pixiu's topics lie once more, alone."""
-OWNER = b"owner"
-"""The key in ``state`` of whoever owns the log."""
+OWNER, WANTER = b"owner", b"wants"
+"""The keys in ``state`` of whoever owns the log, and of who is about to."""
 
 RECORD = ""
 SET = "schedule"
 DROP = "unschedule"
 CLAIM = "owner"
+WANT = "wants"
 """What a record of the log does. All but ``RECORD`` take an event id that no reader sees."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from struct import Struct
+from struct import Struct, error
 
 __all__ = ["release_of", "supported_metadata_version"]
 
@@ -24,7 +24,7 @@ def release_of(host: str, port: int, *, timeout_seconds: float = 5) -> str:
     """The release of a broker, like "4.1"; empty if it cannot be told, as with TLS or before 3.3."""
     try:
         level = supported_metadata_version(_asked(host, port, timeout_seconds))
-    except (OSError, IndexError, ValueError):
+    except (OSError, IndexError, ValueError, error):
         return ""
     return next((release for first, release in _RELEASES if level >= first), "")
 
