@@ -11,7 +11,8 @@ from confluent_kafka import admin as kafka_admin
 from pixiu.backends.kafka.address import KafkaAddress
 from pixiu.backends.kafka.memory import Recent, RecentTopic
 from pixiu.backends.kafka.topics import Topics
-from pixiu.config import KafkaSettings
+from pixiu.cli.kafka_checks import kafka_checks
+from pixiu.config import EngineSettings, KafkaSettings, Settings
 from pixiu.model.errors import Conflict, Overloaded, PixiuError, TooLarge, Unavailable
 from pixiu.model.pixiu_pb2 import KickSession, MsgChat, Notify, Push, Record, Task
 from pixiu.ports.log import DEAD, MAIN, NOTIFY, SCHEDULE, TASKS, Appended, Log
@@ -299,6 +300,12 @@ def test_who_asks_further_back_than_the_writer_remembers_is_told_so(open_log: An
     assert isinstance(append(driven, b"1", key=b"1", unless_after=first.event_id - 1), Conflict)
 
 
+@pytest.mark.parametrize(("log", "said"), [("kafka://127.0.0.1:9", "127.0.0.1:9"), ("kafka://a:b", "HOST:PORT")])
+def test_doctor_says_so_when_there_is_no_kafka(log: str, said: str) -> None:
+    (check,) = kafka_checks(Settings(engines=EngineSettings(log=log)))
+    assert check.state == "fail" and said in check.text and check.advice
+
+
 # How it lies in Kafka, seen by Kafka's own client.
 
 
@@ -378,5 +385,7 @@ def test_doctor_tells_what_loses_data_and_how_to_mend_it(kafka: KafkaServer, ope
     for changed in admin.incremental_alter_configs([resource]).values():
         changed.result(20)
     found = {each.name: each for each in topics.look()}
+    told = {each.name: each for each in kafka_checks(Settings(engines=EngineSettings(log=str(address))))}
+    assert {name: each.state for name, each in told.items()} == {name: each.state for name, each in found.items()}
     for title in ("retention.ms", "unclean.leader.election", "cleanup"):
         assert found[f"kafka {name} {title}"].state == "fail" and found[f"kafka {name} {title}"].advice

@@ -284,6 +284,22 @@ async def test_a_topic_made_anew_is_refused_until_the_stores_are_rebuilt(kafka: 
         assert (await node.audit())["balanced"]
 
 
+async def test_a_node_stops_although_kafka_is_gone_and_whoever_waits_is_told(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
+    settings = settings_for(kafka.hosts, new_prefix(), append_timeout_ms=60_000)
+    try:
+        async with asyncio.timeout(60), pixiu.Node.embedded(tmp_path / "data", settings=settings) as node:
+            await node.create_user("alice")
+            kafka.kill()
+            waiting = asyncio.ensure_future(node.send("alice", to="alice", text="into the void"))
+            await asyncio.sleep(0.5)
+        with pytest.raises(Unavailable):
+            await waiting
+    finally:
+        await asyncio.to_thread(kafka.start)
+
+
 async def test_stores_of_another_log_are_not_put_on_kafka(kafka: KafkaServer, tmp_path: Path) -> None:
     async with pixiu.Node.embedded(tmp_path / "data") as node:
         await node.create_user("alice")

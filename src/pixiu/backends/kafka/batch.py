@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from pixiu.ports.log import LogRecord
 
 __all__ = ["Batch"]
+
+log = logging.getLogger(__name__)
 
 COUNT_MAX = 10_000
 BYTES_MAX = 8 * 2**20
@@ -52,16 +55,24 @@ class Batch:
             call()
         answers, self.answers = self.answers, []
         for done, result in answers:
-            done(result)
+            _tell(done, result)
 
     def refuse(self, error: PixiuError) -> None:
         """Tell everyone who waits that it is not, or not known to be, in the log."""
         answers, self.answers = self.answers, []
         for done, _ in answers:
-            done(error)
+            _tell(done, error)
 
     def drop(self, error: PixiuError) -> None:
         """It is not in the log, and never will be."""
         for undo in reversed(self.on_drop):
             undo()
         self.refuse(error)
+
+
+def _tell(done: Callable[[Any], object], result: object) -> None:
+    """A bug of one who waited must not keep the others from their answers."""
+    try:
+        done(result)
+    except Exception:  # a boundary: whoever waits is somebody else's code
+        log.exception("an answer of the log was not taken")

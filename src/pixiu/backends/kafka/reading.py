@@ -209,8 +209,9 @@ class LogReading:
         """The oldest event that Kafka still has; behind the last if it has none."""
         reader = PartitionReader(self._address, self._options, LOG)
         try:
-            low, high = reader.ends(self.wait_ms)
-            first = reader.first_at(low, self.wait_ms) if low < high else None
+            wait_ms = max(self.wait_ms, SCAN_MS)
+            low, high = reader.ends(wait_ms)
+            first = reader.first_at(low, wait_ms) if low < high else None
             return self.committed + 1 if first is None else first[1].record.event_id
         finally:
             reader.close()
