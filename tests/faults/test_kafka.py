@@ -20,7 +20,8 @@ from pixiu.config import KafkaSettings, MessagingSettings, Settings
 from pixiu.config.engines import EngineSettings
 from pixiu.model.errors import ConfigError, CorruptData, Overloaded, Unavailable
 from pixiu.ports.log import MAIN
-from tests.e2e.gateways import Node
+from tests.crash.test_messaging_kill import kill_again_and_again
+from tests.e2e.gateways import Node, eventually
 from tests.kafka import Driven, new_prefix, require_kafka
 from tests.servers import wait_for
 
@@ -205,6 +206,12 @@ def test_a_transaction_that_kafka_gave_up_is_decided_and_the_log_claimed_again(
         driven.close()
 
 
+def test_a_node_killed_again_and_again_loses_doubles_and_reorders_nothing(kafka: KafkaServer, tmp_path: Path) -> None:
+    log = f"kafka://{kafka.hosts}?prefix={new_prefix()}"
+    result = kill_again_and_again(tmp_path, 5, seed=3, log=log)
+    assert result["report"]["accepted"] > 20
+
+
 def readiness(node: Node) -> tuple[int, str]:
     answer = httpx.get(f"{node.url}/readyz", timeout=5)
     return answer.status_code, answer.text
@@ -258,6 +265,30 @@ async def test_serve_is_killed_fenced_audited_and_rebuilt(kafka: KafkaServer, tm
     finally:
         first.close()
         second.close()
+
+
+async def test_serve_starts_without_kafka_says_why_it_waits_and_is_ready_when_it_comes(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
+    node = Node(tmp_path / "data", gateways=0, settings=(f"log=kafka://{kafka.hosts}?prefix={new_prefix()}",))
+    kafka.kill()
+    starting = asyncio.create_task(asyncio.to_thread(node.start))
+
+    def says_why() -> bool:
+        try:
+            status, text = readiness(node)
+        except httpx.HTTPError:
+            return False
+        return status == 503 and kafka.hosts in text
+
+    try:
+        await eventually(says_why, 60)
+        await asyncio.to_thread(kafka.start)
+        await starting
+        assert (await node.act("alice", "send", to="bob", text="at last"))["message_id"]
+    finally:
+        await asyncio.to_thread(kafka.start)
+        node.close()
 
 
 async def test_a_topic_made_anew_is_refused_until_the_stores_are_rebuilt(kafka: KafkaServer, tmp_path: Path) -> None:
