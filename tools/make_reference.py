@@ -12,7 +12,7 @@ from dataclasses import fields
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pixiu.config import Bounds, Section, key_types, sections
-from pixiu.node.metrics import DECLARED
+from pixiu.node.metrics import DECLARED, DECLARED_BY_ENGINES
 from pixiu.runtime.metrics import Metrics
 from tools.generated import ROOT, write_or_check
 
@@ -104,7 +104,7 @@ def settings_table() -> str:
 def metrics_table() -> str:
     """The table of metrics for ``docs/operations.md``."""
     lines = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
-    for metric in (*Metrics().declared, *DECLARED):
+    for metric in (*Metrics().declared, *DECLARED, *DECLARED_BY_ENGINES):
         labels = ", ".join(metric.labels) or "–"
         lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} |")
     return "\n".join(lines) + "\n"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pixiu
 from pixiu.machines.queue_wire.messages import Message
+from pixiu.queue.log import EngineLog
 from pixiu.queue.record import Kind
 from tests.api.world import World, open_world
 
@@ -19,7 +20,7 @@ async def stats_of(world: World) -> dict[str, Any]:
 
 async def publish(world: World, topic: str, *messages: Message) -> None:
     """Into a topic of the queue's own users, which is made where it is missing."""
-    engine, done = world.node.host.log.engine, asyncio.Event()
+    engine, done = world.node.host.engine, asyncio.Event()
 
     def sequence(batch: Any) -> None:
         found = engine.topics.get(topic.encode())
@@ -28,7 +29,9 @@ async def publish(world: World, topic: str, *messages: Message) -> None:
             found = engine.topics.create(topic.encode(), event_id, batch.now_ms, 0, batch.changes)
         batch.publish(found, [message.encode() for message in messages])
 
-    world.node.host.log._submit(sequence, lambda _: done.set(), 64)
+    log = world.node.host.log
+    assert isinstance(log, EngineLog)
+    log._submit(sequence, lambda _: done.set(), 64)
     await asyncio.wait_for(done.wait(), 10)
 
 

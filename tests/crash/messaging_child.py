@@ -4,7 +4,7 @@ What it knows it writes to files, one line per fact, before it acts on it: a kil
 had handed to the system. Devices keep what they have shown in such a file, as a phone does, and come back with the
 cursor that it holds.
 
-    python -m tests.crash.messaging_child DATA FACTS load|settle SEED
+    python -m tests.crash.messaging_child DATA FACTS load|settle SEED [LOG]
 """
 
 import asyncio
@@ -18,7 +18,8 @@ from typing import Any
 
 import uvloop
 
-from pixiu.config import CarrierSettings, HornSettings, JournalSettings, MessagingSettings, Settings
+from pixiu.config import CarrierSettings, EngineSettings, HornSettings, JournalSettings, MessagingSettings, Settings
+from pixiu.config.engines import EMBEDDED
 from pixiu.im.draft import Actor
 from pixiu.machines.delivery import Push
 from pixiu.model.errors import PixiuError
@@ -158,9 +159,10 @@ async def settle(node: EmbeddedNode, facts: Facts, rng: random.Random) -> None:
     print(json.dumps({"report": report, "unread": unread}), flush=True)
 
 
-async def main(data: Path, facts: Facts, mode: str, rng: random.Random) -> None:
+async def main(data: Path, facts: Facts, mode: str, rng: random.Random, log: str) -> None:
     """Open the node, bring users and devices online, then do what was asked."""
     settings = Settings(
+        engines=EngineSettings(log=log),
         messaging=MessagingSettings(sends_per_second=0),
         horn=HornSettings(provider="none"),
         carrier=CarrierSettings(commit_ms=rng.choice([1, 5, 50])),
@@ -186,4 +188,5 @@ async def main(data: Path, facts: Facts, mode: str, rng: random.Random) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(Path(sys.argv[1]), Facts(Path(sys.argv[2])), sys.argv[3], random.Random(int(sys.argv[4]))))
+    where = sys.argv[5] if len(sys.argv) > 5 else EMBEDDED
+    uvloop.run(main(Path(sys.argv[1]), Facts(Path(sys.argv[2])), sys.argv[3], random.Random(int(sys.argv[4])), where))

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pixiu.config.engines import EMBEDDED
 from tests.crash.messaging_child import GROUP, PLATFORMS, USERS, Facts
 
 pytestmark = [pytest.mark.crash, pytest.mark.feature("P06", "R20", "T6", "B20")]
@@ -20,8 +21,8 @@ pytestmark = [pytest.mark.crash, pytest.mark.feature("P06", "R20", "T6", "B20")]
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def child(data: Path, facts: Path, mode: str, seed: int) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "tests.crash.messaging_child", str(data), str(facts), mode, str(seed)]
+def child(data: Path, facts: Path, mode: str, seed: int, log: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "tests.crash.messaging_child", str(data), str(facts), mode, str(seed), log]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stderr is not None
     line = process.stdout.readline()
@@ -29,16 +30,16 @@ def child(data: Path, facts: Path, mode: str, seed: int) -> "subprocess.Popen[st
     return process
 
 
-def kill_again_and_again(tmp_path: Path, kills: int, seed: int) -> dict[str, Any]:
+def kill_again_and_again(tmp_path: Path, kills: int, seed: int, log: str = EMBEDDED) -> dict[str, Any]:
     rng = random.Random(seed)
     data, folder = tmp_path / "data", tmp_path / "facts"
     folder.mkdir()
     for number in range(kills):
-        process = child(data, folder, "load", seed * 10_000 + number)
+        process = child(data, folder, "load", seed * 10_000 + number, log)
         time.sleep(rng.random() * 0.25)
         process.kill()
         process.communicate(timeout=30)
-    process = child(data, folder, "settle", seed)
+    process = child(data, folder, "settle", seed, log)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     result: dict[str, Any] = json.loads(out)

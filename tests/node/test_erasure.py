@@ -46,11 +46,9 @@ async def talk(root: Path) -> None:
         await node.act("alice", "send", to="carol", body="AAECAw==", kind="image", fields={MARK: MARK})
         await node.gsend("alice", group="old", text=f"{MARK} old")
         await node.act("alice", "quit", group="old")
-        await node.act(
-            "alice", "schedule", to="bob", text=f"{MARK} later", at=node.host.log.engine.clock.now_ms() + 10**8
-        )
+        await node.act("alice", "schedule", to="bob", text=f"{MARK} later", at=node.host.engine.clock.now_ms() + 10**8)
         dropped = await node.act(
-            "alice", "schedule", to="bob", text=f"{MARK} never", at=node.host.log.engine.clock.now_ms() + 10**8
+            "alice", "schedule", to="bob", text=f"{MARK} never", at=node.host.engine.clock.now_ms() + 10**8
         )
         await node.act("alice", "unschedule", schedule_id=dropped["schedule_id"])
         for _ in range(5):

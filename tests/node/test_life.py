@@ -140,7 +140,7 @@ async def test_the_journal_is_kept_until_the_stores_are_on_the_disk(
         flushes: list[int] = []
         stores = node.host.stores
         monkeypatch.setattr(stores, "flush", lambda: flushes.append(1))
-        engine = node.host.log.engine
+        engine = node.host.engine
         (hold,) = engine.retention_holds
         assert (hold(), len(flushes)) == (min(map(stores.applied, Lane)) + 1, 1)
 

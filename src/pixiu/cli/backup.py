@@ -7,7 +7,7 @@ import typer
 
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import bytes_text, print_json, progress
-from pixiu.model.errors import ConfigError, NotFound
+from pixiu.model.errors import ConfigError, NotAllowed, NotFound
 from pixiu.runtime.backup import Backup, backup_running, backup_stopped, check
 from pixiu.runtime.datadir import find_server
 
@@ -29,6 +29,14 @@ def backup(
     directory = data or DEFAULT_DATA
     holder = None if url is not None else find_server(directory)
     address = url if holder is None else holder.address
+    from pixiu.node.logs import noted_log
+
+    where = "" if url is not None else noted_log(directory)
+    if where:
+        raise NotAllowed(
+            f"the log of {directory} is {where}: back it up there, with Kafka's own tools; the stores are made again "
+            "from it (pixiu rebuild). The queue alone: --url HOST:PORT"
+        )
     with progress("copying", None) as bar:
         if address is not None:
             backup_running(address, folder, bar.advance)

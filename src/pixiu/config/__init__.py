@@ -20,6 +20,7 @@ from typing import get_type_hints
 
 from pixiu.config.engines import EngineSettings
 from pixiu.config.gateway import GatewaySettings
+from pixiu.config.kafka import KafkaSettings
 from pixiu.config.links import LinkSettings
 from pixiu.config.messaging import CarrierSettings, HornSettings, InboxSettings, MessagingSettings
 from pixiu.config.phones import PhoneSettings
@@ -49,6 +50,7 @@ __all__ = [
     "HttpSettings",
     "InboxSettings",
     "JournalSettings",
+    "KafkaSettings",
     "LifetimeSettings",
     "LinkSettings",
     "LogSettings",
@@ -96,6 +98,7 @@ class Settings:
     security: SecuritySettings = field(default_factory=SecuritySettings)
     pipeline: PipelineSettings = field(default_factory=PipelineSettings)
     engines: EngineSettings = field(default_factory=EngineSettings)
+    kafka: KafkaSettings = field(default_factory=KafkaSettings)
 
 
 def sections() -> dict[str, type[Section]]:

@@ -12,12 +12,12 @@ from pixiu.config import Settings
 from pixiu.node.erasure import redact_running
 from pixiu.node.explain import explaining
 from pixiu.node.letters import letter_view, scheduled_view
+from pixiu.node.logs import stopped_log
 from pixiu.node.stats import Doors, Stats
 from pixiu.node.stopped import open_store
 from pixiu.node.topics import TopicViews
 from pixiu.ports.log import SCHEDULE
 from pixiu.queue.engine import Engine
-from pixiu.queue.log import EngineLog
 from pixiu.roles.carrier.dead_letters import dead_letters
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datadir import DataDirectory
@@ -60,7 +60,7 @@ class NodeAdministration:
         self._host = host
         self._messaging = host.messaging
         self._directory = host.messaging.proxy.context.directory
-        self._topics = TopicViews(host.log.engine, self._directory, host.messaging.carrier.applied)
+        self._topics = TopicViews(host.engine, self._directory, host.messaging.carrier.applied)
         self._stats = Stats(host, self._topics, doors or Doors())
         self._pipeline = pipeline
         self._lake_report = lake_report
@@ -196,6 +196,10 @@ def stopped_dead_letters(root: Path) -> list[Answer]:
         engine = Engine(Settings(), SystemFiles(root), open_store(root), SystemClock(), NoScheduler())
         engine.recover()
         try:
-            return [letter_view(letter, _Numbers()) for letter in dead_letters(EngineLog(engine))]
+            log = stopped_log(root, engine)
+            try:
+                return [letter_view(letter, _Numbers()) for letter in dead_letters(log)]
+            finally:
+                log.close()
         finally:
             engine.stop()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pixiu.backends.embedded.keyvalue import RocksKeyValue
     from pixiu.backends.embedded.stores import EmbeddedStores
     from pixiu.config.engines import EngineSettings
-    from pixiu.queue.log import EngineLog
+    from pixiu.node.logs import NodeLog
 
     Progress = Callable[[int, int], object] | None
 
@@ -43,7 +43,7 @@ FILLING = "cassandra, being filled"
 
 
 def ready_engines(
-    settings: EngineSettings, root: Path, log: EngineLog, progress: Progress = None
+    settings: EngineSettings, root: Path, log: NodeLog, progress: Progress = None
 ) -> tuple[RocksKeyValue, EmbeddedStores | MixedStores]:
     """The stores that a node runs on. Raises ``ConfigError``, ``Unavailable``, ``CorruptData`` or ``Gone``."""
     address = _timelines(settings)
@@ -79,7 +79,7 @@ def rebuild_engines(settings: EngineSettings, root: Path, progress: Progress = N
     if address is None:
         return rebuild_stores(root, progress)
 
-    def remake(log: EngineLog) -> int:
+    def remake(log: NodeLog) -> int:
         CassandraTimelines(address, lambda _: {}).close()  # before anything is thrown away: does it answer?
         _, base, part, skipped = _remade(address, root, log, progress)
         part.close()
@@ -102,7 +102,7 @@ def _timelines(settings: EngineSettings) -> Address | None:
     raise ConfigError(f"timelines must be {EMBEDDED} or {SCHEME}HOST[:PORT]…, not {settings.timelines!r}")
 
 
-def _needs_remake(part: CassandraTimelines, store: RocksKeyValue, base: EmbeddedStores, log: EngineLog) -> bool:
+def _needs_remake(part: CassandraTimelines, store: RocksKeyValue, base: EmbeddedStores, log: NodeLog) -> bool:
     """Is it empty, or were the timelines elsewhere? Raises ``CorruptData`` if it seems to be somebody else's."""
     known, applied = part.applied(Lane.TIMELINES), base.applied(Lane.TIMELINES)
     if known > applied and timelines_engine(store) != FILLING:
@@ -127,7 +127,7 @@ def _needs_remake(part: CassandraTimelines, store: RocksKeyValue, base: Embedded
 
 
 def _remade(
-    address: Address, root: Path, log: EngineLog, progress: Progress
+    address: Address, root: Path, log: NodeLog, progress: Progress
 ) -> tuple[RocksKeyValue, EmbeddedStores, CassandraTimelines, int]:
     """Everything anew. What has no position of ours is not emptied: rows that others have written there stay."""
     parts: list[CassandraTimelines] = []

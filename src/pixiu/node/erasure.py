@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pixiu.backends.embedded.keyvalue import LARGE, RocksKeyValue
 from pixiu.config import Settings
 from pixiu.node.embedded import EmbeddedNode
+from pixiu.node.logs import refuse_kafka
 from pixiu.node.stopped import open_store
 from pixiu.node.stores import STORES_FOLDER
 from pixiu.queue.journal import Journal
@@ -88,6 +89,7 @@ def redact_stopped(
 
     Doing it again finds nothing. The caller holds the directory's lock.
     """
+    refuse_kafka(root)
     queue = StoppedQueue(root)
     try:
         report = _run(queue, progress, reached)
@@ -122,7 +124,8 @@ def _compact_stores(root: Path) -> None:
 
 async def redact_running(host: MessagingHost) -> RedactionReport:
     """The same on a node that runs, a piece at a time between other work."""
-    queue = host.log.engine
+    refuse_kafka(host.root)
+    queue = host.engine
     users: list[int] = []
     for found in erased_users(queue):
         users = found

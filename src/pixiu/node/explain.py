@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pixiu.im.draft import Answer
+    from pixiu.node.logs import NodeLog
     from pixiu.ports.stores import Stores
-    from pixiu.queue.log import EngineLog
 
 __all__ = ["explain_stopped", "explaining"]
 
@@ -28,7 +28,7 @@ BATCH = 2_000
 
 
 def explaining(
-    log: EngineLog, stores: Stores, message_id: int, *, records_max: int = RECORDS_MAX
+    log: NodeLog, stores: Stores, message_id: int, *, records_max: int = RECORDS_MAX
 ) -> Iterator[Answer | None]:
     """Look for a message and what was noted behind it; yields None between batches, and the answer at the end.
 

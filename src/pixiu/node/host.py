@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,9 @@ from pixiu.backends.phones.notifications import Closable, PhoneNotifications
 from pixiu.backends.tantivy.searches import ThreadedSearches
 from pixiu.model.errors import CorruptData, PixiuError
 from pixiu.node.engines import ready_engines
+from pixiu.node.logs import check_log, is_kafka, make_log, note_log
 from pixiu.node.messaging import Messaging
 from pixiu.ports.stores import Lane
-from pixiu.queue.log import EngineLog
 from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit, take_cut
 from pixiu.roles.horn.providers import LoggedNotifications, NoNotifications
 from pixiu.runtime.webhook import WebhookNotifications
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pixiu.config import Settings
+    from pixiu.node.logs import NodeLog
     from pixiu.ports.notifications import Notifications
     from pixiu.ports.scheduler import Scheduler
     from pixiu.queue.engine import Engine
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MessagingHost", "replay_audit"]
 
+DRAIN_SECONDS = 5.0
 SETTLE_SECONDS = 0.01
 """Between two looks whether a commit was possible."""
 
@@ -41,18 +44,28 @@ class MessagingHost:
     """The roles of this process, from start to stop."""
 
     def __init__(
-        self, engine: Engine, scheduler: Scheduler, settings: Settings, root: Path, *, creates_users: bool = False
+        self,
+        engine: Engine,
+        scheduler: Scheduler,
+        settings: Settings,
+        root: Path,
+        *,
+        creates_users: bool = False,
+        name: str = "",
     ) -> None:
-        self._engine = engine
+        """``name`` is what others are told of this node."""
+        self.engine = engine
+        """The node's queue. Its journal is the log, unless that is in Kafka."""
         self._settings = settings
         self.root = root
-        self.log = EngineLog(engine)
+        self.log: NodeLog = make_log(settings, engine, scheduler, root, name=name or root.resolve().name)
         self._provider: Closable | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._searches = ThreadedSearches(root, self._on_loop, settings.search)
         notifications = self._notifications(scheduler)
         self.store, self.stores = ready_engines(settings.engines, root, self.log, _remaking())
         try:
+            check_log(self.log, root, self.stores)
             self.messaging = Messaging(
                 self.log,
                 self.stores,
@@ -62,13 +75,14 @@ class MessagingHost:
                 settings,
                 notifications=notifications,
                 creates_users=creates_users,
-                is_writer_busy=lambda: engine.writer.is_busy,
+                is_writer_busy=lambda: self.log.is_busy,
                 searches=self._searches,
             )
         except BaseException:
             self.stores.close()
             raise
-        engine.retention_holds.append(self._needed_from)
+        if not is_kafka(settings):
+            engine.retention_holds.append(self._needed_from)
 
     def _on_loop(self, call: Callable[[], object]) -> None:
         """From another thread; nobody asks before the start."""
@@ -105,11 +119,16 @@ class MessagingHost:
         """Open Pixiu's topics, and let the stores catch up with the log."""
         self._loop = loop = asyncio.get_running_loop()
         opened: asyncio.Future[PixiuError | None] = loop.create_future()
-        self.log.open(opened.set_result)
+        applied = min(self.stores.applied(lane) for lane in Lane if lane is not Lane.TASKS)
+        self.log.open(
+            lambda error: None if opened.done() else opened.set_result(error),
+            applied=applied, finished=self.stores.applied(Lane.TASKS),
+        )  # fmt: skip
         error = await opened
         if error is not None:
             raise error
         self._check_log()
+        note_log(self.log, self.root, self._settings)
         ready: asyncio.Future[None] = loop.create_future()
         self.messaging.start(lambda: ready.set_result(None))
         await ready
@@ -127,11 +146,17 @@ class MessagingHost:
         """Close sessions, commit and close the stores."""
         self.messaging.stop()
         self._searches.close()
+        if is_kafka(self._settings):  # the queue is drained by whoever owns it
+            flushed = asyncio.Event()
+            self.log.when_flushed(flushed.set)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(flushed.wait(), DRAIN_SECONDS)
         if self._provider is not None:
             await self._provider.close()
 
     def close(self) -> None:
         """Let go of the stores; the writer must be idle. What an engine that is down has missed is in the log."""
+        self.log.close()
         try:
             self.stores.flush()
         except PixiuError as error:
@@ -143,7 +168,7 @@ class MessagingHost:
         await asyncio.sleep(0)  # on its way to the relay
         self.messaging.relay.write_rows()
         flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._engine.writer.when_flushed(lambda: flushed.set_result(None))
+        self.log.when_flushed(lambda: flushed.set_result(None))
         await flushed
 
     async def applied(self) -> None:
@@ -190,7 +215,7 @@ def _remaking() -> Callable[[int, int], None]:
 
 
 def replay_audit(
-    log: EngineLog, cut: Cut, *, at_least: int = 0, before: int | None = None
+    log: NodeLog, cut: Cut, *, at_least: int = 0, before: int | None = None
 ) -> Iterator[AuditReport | None]:
     """Replay the log up to a cut; yields None between batches, and the report at the end."""
     audit = Audit(MemoryStores(), at_least=at_least, before=before)

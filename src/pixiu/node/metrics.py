@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pixiu.api.metrics import METRICS as API
+from pixiu.backends.kafka.metrics import METRICS as KAFKA
+from pixiu.backends.kafka.metrics import snapshot as kafka_snapshot
+from pixiu.queue.log import EngineLog
 from pixiu.queue.metrics import METRICS as QUEUE
 from pixiu.roles.broker.metrics import METRICS as BROKER
 from pixiu.roles.broker.metrics import snapshot as broker_snapshot
@@ -17,14 +20,28 @@ from pixiu.roles.proxy.metrics import snapshot as proxy_snapshot
 from pixiu.roles.relay.metrics import METRICS as RELAY
 
 if TYPE_CHECKING:
+    from pixiu.node.logs import NodeLog
     from pixiu.node.messaging import Messaging
     from pixiu.node.surfaces import Surfaces
     from pixiu.runtime.metrics import Metrics
 
-__all__ = ["DECLARED", "add_roles"]
+__all__ = ["DECLARED", "DECLARED_BY_ENGINES", "add_log", "add_roles"]
 
 DECLARED = (*QUEUE, *PROXY, *CARRIER, *RELAY, *HORN, *GATEWAY, *BROKER, *API)
 """Of all roles, in the order of a message's way."""
+
+
+DECLARED_BY_ENGINES = KAFKA
+"""Exported where that engine is used."""
+
+
+def add_log(metrics: Metrics, log: NodeLog) -> None:
+    """Export what a log that is not the queue's counts."""
+    if not isinstance(log, EngineLog):
+        from pixiu.backends.kafka.log import KafkaLog
+
+        assert isinstance(log, KafkaLog)
+        metrics.add(KAFKA, lambda: kafka_snapshot(log))
 
 
 def add_roles(metrics: Metrics, messaging: Messaging, surfaces: Surfaces) -> None:

@@ -201,14 +201,17 @@ class Node:
 
     async def _start_messaging(self, health: Mapping[str, Handler], metrics: Metrics) -> str:
         from pixiu.node.host import MessagingHost
-        from pixiu.node.metrics import add_roles
+        from pixiu.node.logs import is_kafka
+        from pixiu.node.metrics import add_log, add_roles
         from pixiu.node.surfaces import Surfaces
 
         engine, scheduler, settings = self._engine, self._scheduler, self._settings
         assert engine is not None and scheduler is not None
         root = self._directory.path
-        self._host = MessagingHost(engine, scheduler, settings, root, creates_users=self._is_dev)
-        if self._with_pipeline:
+        self._host = MessagingHost(engine, scheduler, settings, root, creates_users=self._is_dev, name=self._name())
+        if self._with_pipeline and is_kafka(settings):
+            log.warning("no pipeline beside this node: it reads a node's own log, and this one's is in Kafka")
+        elif self._with_pipeline:
             from pixiu.node.pipeline_child import PipelineChild
 
             log_end = self._host.log
@@ -218,6 +221,7 @@ class Node:
             name=self._name(), connections_max=self._gateway_max, pipeline=self._pipeline,
         )  # fmt: skip
         add_roles(metrics, self._host.messaging, self._surfaces)
+        add_log(metrics, self._host.log)
         port, _ = await self._surfaces.start()
         self._starting = asyncio.create_task(self._open_messaging(self._host))
         await asyncio.wait({self._starting}, timeout=START_SECONDS)
@@ -253,6 +257,7 @@ class Node:
             is_starting = self._starting is None or not self._starting.done()
             found["messaging"] = [self._messaging_problem or "starting"] if is_starting else []
             found["messaging"] += self._host.messaging.problems()
+            found["log"] = self._host.log.problems()
         if self._surfaces is not None:
             found["gateway"] = self._surfaces.problems()
         return {part: "; ".join(reasons) for part, reasons in found.items() if reasons}

@@ -54,7 +54,7 @@ class Stats:
         self._host = host
         self._topics = topics
         self._doors = doors
-        self._engine = host.log.engine
+        self._engine = host.engine
         self._clock = self._engine.clock
         self._started_at = self._clock.now_ms()
         self._started_us = self._clock.monotonic_us()
@@ -83,7 +83,7 @@ class Stats:
             "lanes": [self._lane(lane) for lane in Lane],
             "topics": self._topics.busiest(TOPICS),
             "stores": self._stores(),
-            "problems": [*self._engine.problems(), *messaging.problems()],
+            "problems": [*self._engine.problems(), *self._host.log.problems(), *messaging.problems()],
         }
 
     def _counters(self) -> Answer:

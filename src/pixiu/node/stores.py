@@ -18,9 +18,9 @@ from pixiu.backends.embedded.stores import EmbeddedStores
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.config.engines import EMBEDDED
 from pixiu.model.errors import Gone, PixiuError, Unavailable
+from pixiu.node.logs import note_log, stopped_log
 from pixiu.node.stopped import engine_without_loop
 from pixiu.ports.stores import Lane
-from pixiu.queue.log import EngineLog
 from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit, take_cut
 from pixiu.roles.carrier.rebuild import rebuild as rebuild_from_log
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pixiu.backends.mixed import MixedStores
+    from pixiu.node.logs import NodeLog
     from pixiu.roles.carrier.audit import AuditReport, Cut
 
 __all__ = [
@@ -67,7 +68,7 @@ def note_timelines_engine(store: RocksKeyValue, engine: str) -> None:
 
 
 def ready_stores(
-    root: Path, log: EngineLog, progress: Callable[[int, int], object] | None = None
+    root: Path, log: NodeLog, progress: Callable[[int, int], object] | None = None
 ) -> tuple[RocksKeyValue, EmbeddedStores]:
     """The messaging stores of a data directory, made again from the log where they have another layout."""
     store, stores = open_stores(root)
@@ -76,6 +77,7 @@ def ready_stores(
         return store, stores
     engine = timelines_engine(store)
     stores.close()
+    log.connect()
     require_whole_log(
         log, f"the stores have layout {int.from_bytes(found or b'', 'big') or 1} and this program's is {LAYOUT}"
     )
@@ -84,9 +86,9 @@ def ready_stores(
     return store, remade
 
 
-def require_whole_log(log: EngineLog, why: str) -> None:
+def require_whole_log(log: NodeLog, why: str) -> None:
     """Raise ``Gone`` where the stores cannot be made again."""
-    first = log.engine.journal.first_event_id
+    first = log.first_event_id
     if first > 1:
         raise Gone(
             f"{why}: they would be made again from the log, but that begins with event {first}. Restore a backup "
@@ -98,7 +100,7 @@ def rebuild_stores(
     root: Path,
     progress: Callable[[int, int], object] | None = None,
     *,
-    remake: Callable[[EngineLog], int] | None = None,
+    remake: Callable[[NodeLog], int] | None = None,
 ) -> int:
     """Make the messaging stores of a stopped node again from its log. Returns how many records made no sense.
 
@@ -110,10 +112,18 @@ def rebuild_stores(
     engine = engine_without_loop(root)
     engine.recover()
     try:
-        if remake is not None:
-            return remake(EngineLog(engine))
-        _, stores, skipped = remade_stores(root, EngineLog(engine), progress)
-        stores.close()
+        log = stopped_log(root, engine, takes_any=True)
+        try:
+            if log.committed and log.first_event_id > 1:
+                raise Gone(f"the log begins with event {log.first_event_id}: what came before was removed")
+            if remake is not None:
+                skipped = remake(log)
+            else:
+                _, stores, skipped = remade_stores(root, log, progress)
+                stores.close()
+            note_log(log, root)
+        finally:
+            log.close()
     finally:
         engine.stop()
     return skipped
@@ -121,7 +131,7 @@ def rebuild_stores(
 
 def remade_stores(
     root: Path,
-    log: EngineLog,
+    log: NodeLog,
     progress: Callable[[int, int], object] | None,
     *,
     mixed: Callable[[RocksKeyValue, EmbeddedStores], MixedStores] | None = None,
@@ -197,20 +207,23 @@ def cut_stopped(root: Path, progress: Callable[[int, int], object] | None = None
 
 
 @contextmanager
-def stopped_messaging(root: Path) -> Iterator[tuple[EngineLog, EmbeddedStores]]:
+def stopped_messaging(root: Path) -> Iterator[tuple[NodeLog, EmbeddedStores]]:
     """Log and stores of a node that does not run; the stores may be behind the log."""
     engine = engine_without_loop(root)
     engine.recover()
     try:
-        log = EngineLog(engine)
-        store, stores = ready_stores(root, log)
+        log = stopped_log(root, engine)
         try:
-            if timelines_engine(store) != EMBEDDED:
-                raise Unavailable(
-                    f"the timelines of {root} are in {timelines_engine(store)}: start its node, and ask that"
-                )
-            yield log, stores
+            store, stores = ready_stores(root, log)
+            try:
+                if timelines_engine(store) != EMBEDDED:
+                    raise Unavailable(
+                        f"the timelines of {root} are in {timelines_engine(store)}: start its node, and ask that"
+                    )
+                yield log, stores
+            finally:
+                stores.close()
         finally:
-            stores.close()
+            log.close()
     finally:
         engine.stop()

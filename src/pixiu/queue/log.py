@@ -74,8 +74,8 @@ class EngineLog:
 
     # Topics.
 
-    def open(self, done: Callable[[PixiuError | None], object]) -> None:
-        """Create Pixiu's own topics where they are missing."""
+    def open(self, done: Callable[[PixiuError | None], object], *, applied: int = 0, finished: int = 0) -> None:
+        """Create Pixiu's own topics where they are missing. Where readers begin does not matter to it."""
         missing = [name for name in TOPICS if self.engine.topics.get(name.encode()) is None]
         if not missing:
             self.engine.scheduler.soon(lambda: done(None))
@@ -95,6 +95,25 @@ class EngineLog:
         if topic is None or topic.is_deleted:
             topic = self._topics[name] = self.engine.topics.live(name.encode(), now_ms)
         return topic
+
+    def connect(self) -> None:
+        """It is there when the engine is."""
+
+    def close(self) -> None:
+        """The engine is its owner's."""
+
+    def problems(self) -> list[str]:
+        """The engine tells its own."""
+        return []
+
+    @property
+    def first_event_id(self) -> int:
+        """The oldest event that the journal still has."""
+        return self.engine.journal.first_event_id
+
+    def when_flushed(self, call: Callable[[], object]) -> None:
+        """Call when everything that was asked for is committed or refused."""
+        self.engine.writer.when_flushed(call)
 
     # Writing.
 

@@ -137,7 +137,7 @@ class Carrier:
         self._commit_timer: Timer | None = None
         self._pace = CommitPace(settings)
         self._commit_problem = ""
-        self._bug = ""
+        self._bug = self._log_problem = ""
         self._forgot_at = clock.monotonic_us()
 
     # Life.
@@ -206,6 +206,8 @@ class Carrier:
     def problems(self) -> list[str]:
         """Why this node should get no traffic; empty if all is well."""
         problems = [f"{state.lane.value}: {state.problem}" for state in self._lanes if state.problem]
+        if self._log_problem:
+            problems.append(f"log: {self._log_problem}")
         if self._commit_problem:
             problems.append(f"commit: {self._commit_problem}")
         for problem in getattr(self._stores, "problems", list)():  # of engines that write behind
@@ -233,6 +235,12 @@ class Carrier:
             return
         try:
             self._go_on()
+        except Unavailable as error:  # a log that cannot be read now can be later
+            if not self._log_problem:
+                log.warning("the log is not read", extra={"reason": str(error)})
+            self._log_problem = str(error)
+            self._is_turn_due = True
+            self._scheduler.after(self._settings.lane_retry_ms, self._turn)
         except Exception as error:  # a role's boundary: a bug must neither spin nor take the process down
             log.exception("carrier stopped by a bug, will try again")
             self._bug = f"{type(error).__name__}: {error}"
@@ -253,7 +261,7 @@ class Carrier:
             has_joined = bool(going) and going[0].position == bound
             waiting = [state for state in waiting if state not in together or (has_joined and state in going)]
         self._deliver()
-        self._bug = ""
+        self._bug = self._log_problem = ""
         committed = self._log.committed
         if any(state.position < committed for state in lanes if not state.is_held):
             self._receive()

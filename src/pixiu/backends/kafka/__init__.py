@@ -1,0 +1,1 @@
+"""The log on Kafka, through confluent-kafka (librdkafka)."""

@@ -1,0 +1,199 @@
+"""The log of a node: its own queue's, or a Kafka's.
+
+A data directory notes which log its stores were made from (``log.json``), so that a command on a stopped node finds it,
+and a node is never started on another one by mistake: the stores would take its events for known, and skip them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from typing import TYPE_CHECKING, Protocol
+
+from pixiu.config import Settings
+from pixiu.config.engines import EMBEDDED
+from pixiu.model.errors import ConfigError, CorruptData, NotAllowed
+from pixiu.ports.log import Log
+from pixiu.ports.stores import Lane
+from pixiu.queue.log import EngineLog
+from pixiu.runtime.clock import SystemClock
+from pixiu.runtime.files import write_durably
+from pixiu.runtime.scheduler import LoopScheduler, NoScheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pixiu.backends.kafka.log import KafkaLog
+    from pixiu.model.errors import PixiuError
+    from pixiu.ports.log import LogRecord
+    from pixiu.ports.scheduler import Scheduler
+    from pixiu.ports.stores import Stores
+    from pixiu.queue.engine import Engine
+
+__all__ = ["NodeLog", "check_log", "is_kafka", "make_log", "note_log", "noted_log", "refuse_kafka", "stopped_log"]
+
+NOTE = "log.json"
+
+
+class NodeLog(Log, Protocol):
+    """What a node needs of its log, beyond what the roles do."""
+
+    def open(self, done: Callable[[PixiuError | None], object], *, applied: int = 0, finished: int = 0) -> None:
+        """Make it ready. The stores have applied it through one event, tasks are finished through another."""
+        ...
+
+    def connect(self) -> None:
+        """Make it ready for reading alone; blocks."""
+        ...
+
+    @property
+    def is_busy(self) -> bool:
+        """Does anything wait to be written?"""
+        ...
+
+    @property
+    def first_event_id(self) -> int:
+        """The oldest event that it still has."""
+        ...
+
+    def when_flushed(self, call: Callable[[], object]) -> None:
+        """Call when everything that was asked for is committed or refused."""
+        ...
+
+    def problems(self) -> list[str]:
+        """Why it takes nothing; none if all is well."""
+        ...
+
+    def scan(self, through: int, batch: int) -> Iterator[list[LogRecord]]:
+        """Every record through here, from the oldest on."""
+        ...
+
+    def scan_after(self, after: int, through: int, batch: int) -> Iterator[list[LogRecord]]:
+        """As ``scan``, from behind an event."""
+        ...
+
+    def find(self, message_id: int) -> LogRecord | None:
+        """The record with this number."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it."""
+        ...
+
+
+def is_kafka(settings: Settings) -> bool:
+    """Is the log a Kafka's? Raises ``ConfigError`` for what is no log at all."""
+    if settings.engines.log == EMBEDDED:
+        return False
+    if not settings.engines.log.startswith("kafka://"):
+        raise ConfigError(f"engines.log is {EMBEDDED!r} or kafka://HOST:PORT, not {settings.engines.log!r}")
+    return True
+
+
+def make_log(settings: Settings, engine: Engine, scheduler: Scheduler, root: Path, *, name: str) -> NodeLog:
+    """The log that the settings name, not open yet."""
+    noted = _noted(root)
+    if not is_kafka(settings):
+        if noted is not None:
+            raise ConfigError(
+                f"the stores in {root} were made from {noted['log']}: start with --set log={noted['log']}, or on "
+                "another data directory"
+            )
+        return EngineLog(engine)
+    thread = LoopScheduler(asyncio.get_running_loop())
+    return _kafka_log(settings, scheduler, thread, noted, name=name, closed=thread.close)
+
+
+def stopped_log(root: Path, engine: Engine, *, takes_any: bool = False) -> NodeLog:
+    """The log of a node that does not run, for reading. ``takes_any``: also one that is not what it was."""
+    noted = _noted(root)
+    if noted is None:
+        return EngineLog(engine)
+    from dataclasses import replace
+
+    settings = Settings()
+    settings = replace(
+        settings,
+        engines=replace(settings.engines, log=noted["log"]),
+        kafka=replace(settings.kafka, client=noted.get("client", "")),
+    )
+    nothing = NoScheduler()
+    log = _kafka_log(settings, nothing, nothing, None if takes_any else noted, name="", closed=lambda: None)
+    log.connect()
+    return log
+
+
+def _kafka_log(
+    settings: Settings,
+    scheduler: Scheduler,
+    thread: Scheduler,
+    noted: dict[str, str] | None,
+    *,
+    name: str,
+    closed: Callable[[], object],
+) -> KafkaLog:
+    from pixiu.backends.kafka.address import client_options, parse_address
+
+    address, options = parse_address(settings.engines.log), client_options(settings.kafka.client)
+    from pixiu.backends.kafka.log import KafkaLog
+    from pixiu.backends.kafka.topics import Identity
+
+    known = None if noted is None else Identity(noted["cluster_id"], noted["topic_id"])
+    return KafkaLog(
+        address, options, settings.kafka, SystemClock(), scheduler, thread, known=known, name=name,
+        token=os.urandom(8).hex(), node_id=settings.queue.node_id, keys_max=settings.queue.keys_max, closed=closed,
+    )  # fmt: skip
+
+
+def check_log(log: NodeLog, root: Path, stores: Stores) -> None:
+    """Refuse stores that were made from another log, before it is written to."""
+    applied = max(stores.applied(lane) for lane in Lane)
+    if not isinstance(log, EngineLog) and _noted(root) is None and applied:
+        raise ConfigError(
+            f"the stores in {root} were made from this node's own log, through event {applied}: a log in Kafka has "
+            "other events. Start on another data directory"
+        )
+
+
+def note_log(log: NodeLog, root: Path, settings: Settings | None = None) -> None:
+    """Note which log the stores are made from."""
+    if isinstance(log, EngineLog):
+        return
+    identity = getattr(log, "identity", None)
+    assert identity is not None, "the log is open"
+    noted = _noted(root)
+    if settings is not None:
+        words = {"log": settings.engines.log, "client": settings.kafka.client}
+    else:
+        assert noted is not None, "a stopped node has noted its log"
+        words = {"log": noted["log"], "client": noted.get("client", "")}
+    found = {**words, "cluster_id": identity.cluster_id, "topic_id": identity.topic_id}
+    if found != noted:
+        write_durably(root / NOTE, json.dumps(found), mode=0o600)
+
+
+def noted_log(root: Path) -> str:
+    """The Kafka that has the log of a data directory; empty if that is the node's own."""
+    noted = _noted(root)
+    return "" if noted is None else noted["log"]
+
+
+def refuse_kafka(root: Path) -> None:
+    """Raise ``NotAllowed`` where the log is not the node's own: nobody can blank records there."""
+    where = noted_log(root)
+    if where:
+        raise NotAllowed(f"the log is {where}: Kafka keeps records as they were written, and blanks none")
+
+
+def _noted(root: Path) -> dict[str, str] | None:
+    try:
+        text = (root / NOTE).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    try:
+        found = json.loads(text)
+        return {key: str(found[key]) for key in ("log", "client", "cluster_id", "topic_id")}
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptData(f"{root / NOTE} cannot be read: {error}") from error

@@ -1,0 +1,82 @@
+"""The log's contract on the queue's engine and on the log in memory; tests/backends/test_kafka.py has the third."""
+
+import random
+from collections.abc import Callable
+
+from pixiu.config import JournalSettings, LogSettings, QueueSettings, Settings
+from pixiu.ports.log import Log
+from pixiu.queue.engine import Engine
+from pixiu.queue.log import EngineLog
+from pixiu.testing.disk import SimulatedDisk
+from pixiu.testing.keyvalue import SimulatedKeyValue, StoreContent
+from pixiu.testing.memory_log import MemoryLog
+from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
+from tests.contracts.log import LogContract
+
+
+class Simulated(LogContract):
+    """A log on a simulated clock."""
+
+    def begin(self) -> None:
+        self.rng = random.Random(1)
+        self.clock = SimulatedClock()
+        self.new_scheduler()
+
+    def new_scheduler(self) -> None:
+        self.scheduler = SimulatedScheduler(self.clock, self.rng, slow_us=100, pause_chance=0)
+
+    def stop(self) -> None:
+        self.scheduler.close()
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        for _ in range(2000):
+            if condition():
+                return
+            self.scheduler.run_for(5)
+        raise AssertionError("it never came")
+
+    def pass_ms(self, milliseconds: float) -> None:
+        self.scheduler.run_for(milliseconds)
+
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
+
+
+class TestMemoryLog(Simulated):
+    def start(self) -> Log:
+        self.begin()
+        self.memory = MemoryLog(self.clock, self.scheduler)
+        return self.memory
+
+    def restart(self) -> Log:
+        self.scheduler.close()
+        self.new_scheduler()
+        self.memory.move(self.scheduler)
+        return self.memory
+
+
+class TestEngineLog(Simulated):
+    def start(self) -> Log:
+        self.begin()
+        self.disk = SimulatedDisk(self.rng, now_ms=self.clock.now_ms)
+        self.content = StoreContent()
+        return self.boot()
+
+    def boot(self) -> Log:
+        settings = Settings(
+            queue=QueueSettings(open_topics_max=8), journal=JournalSettings(free_bytes_min=0, segment_bytes=4096),
+            log=LogSettings(sample=0),
+        )  # fmt: skip
+        engine = Engine(settings, self.disk, SimulatedKeyValue(self.content), self.clock, self.scheduler)
+        engine.recover()
+        engine.start()
+        log = EngineLog(engine)
+        opened: list[object] = []
+        log.open(opened.append)
+        self.until(lambda: opened == [None])
+        return log
+
+    def restart(self) -> Log:
+        self.scheduler.close()
+        self.new_scheduler()
+        return self.boot()
