@@ -8,7 +8,7 @@ has them: every part drops what it has already, by the event id it has reached.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from pixiu.ports.stores import Lane, Stores
+from pixiu.ports.stores import Lane
 from pixiu.ports.timelines import Timelines
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pixiu.ports.unread import Unread
     from pixiu.ports.users import Users
 
-__all__ = ["MixedStores", "Part"]
+__all__ = ["Base", "MixedStores", "Part"]
 
 
 class Part(Protocol):
@@ -45,10 +45,24 @@ class Part(Protocol):
         ...
 
 
+class Base(Part, Protocol):
+    """An engine that holds everything, but timelines perhaps."""
+
+    users: "Users"
+    contacts: "Contacts"
+    groups: "Groups"
+    inboxes: "Inboxes"
+    bodies: "Bodies"
+    unread: "Unread"
+    keys: "SendKeys"
+    notes: "Notes"
+    recent: "Recent"
+
+
 class MixedStores:
     """``base`` holds everything that no other engine holds."""
 
-    def __init__(self, base: Stores, parts: Sequence[Part], *, timelines: Timelines) -> None:
+    def __init__(self, base: Base, parts: Sequence[Part], *, timelines: Timelines) -> None:
         """``parts`` are all engines with something of their own to commit, ``base`` among them."""
         self.users: Users = base.users
         self.contacts: Contacts = base.contacts
@@ -61,6 +75,16 @@ class MixedStores:
         self.recent: Recent = base.recent
         self.timelines: Timelines = timelines
         self._parts = parts
+
+    @property
+    def pending_bytes(self) -> int:
+        """About how much the next commit writes, of the parts that say so."""
+        return sum(getattr(part, "pending_bytes", 0) for part in self._parts)
+
+    @property
+    def problem(self) -> str:
+        """Why some part cannot be asked; empty if all is well."""
+        return "; ".join(filter(None, (getattr(part, "problem", "") for part in self._parts)))
 
     def applied(self, lane: Lane) -> int:
         """The event id that a lane has durably reached in every part."""
