@@ -1,7 +1,6 @@
 """The contracts of the messaging stores on a real Valkey, in every state that a value can be in."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 

@@ -95,6 +95,11 @@ class MixedStores:
         for part in self._parts:
             part.commit(applied)
 
+    def begin_again(self) -> None:
+        """Parts that have lost what they had go on from what they have. Raises ``Unavailable``."""
+        for part in self._parts:
+            getattr(part, "begin_again", lambda: None)()
+
     def flush(self) -> None:
         """Return when every commit is safe."""
         for part in self._parts:

@@ -6,10 +6,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from pixiu.backends.embedded.sessions import EmbeddedSessions
+from pixiu.backends.embedded.sessions import EmbeddedSessions, next_life
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.backends.tantivy.searches import ThreadedSearches
 from pixiu.model.errors import CorruptData, PixiuError
+from pixiu.node.engines import open_redis, remember
 from pixiu.node.messaging import Messaging
 from pixiu.node.stores import ready_stores
 from pixiu.ports.stores import Lane
@@ -22,14 +23,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from pixiu.backends.redis.sessions import RedisSessions
     from pixiu.config import Settings
     from pixiu.ports.notifications import Notifications
     from pixiu.ports.scheduler import Scheduler
+    from pixiu.ports.sessions import Sessions
     from pixiu.queue.engine import Engine
     from pixiu.roles.carrier.audit import AuditReport, Cut
 
 __all__ = ["MessagingHost", "replay_audit"]
 
+REDIS_BEAT_SECONDS = 0.1
+"""Between two writes of who is connected."""
+REDIS_LOOK_SECONDS = 1.0
+"""Between two looks whether Redis is there."""
 SETTLE_SECONDS = 0.01
 """Between two looks whether a commit was possible."""
 
@@ -48,14 +55,24 @@ class MessagingHost:
         self.log = EngineLog(engine)
         self._webhook: WebhookNotifications | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._looked_at = 0.0
         self._searches = ThreadedSearches(root, self._on_loop, settings.search)
         notifications = self._notifications(scheduler)
-        self.store, self.stores = ready_stores(root, self.log, _remaking())
+        self._redis = redis = open_redis(root, settings.engines.store)
+        try:
+            self.store, self.stores = ready_stores(root, self.log, _remaking(), redis=redis)
+            remember(root, settings.engines)
+        except BaseException:
+            if redis is not None:
+                redis.close()
+            raise
+        self._sessions: RedisSessions | None = None
+        self._beat: asyncio.TimerHandle | None = None
         try:
             self.messaging = Messaging(
                 self.log,
                 self.stores,
-                EmbeddedSessions(self.store),
+                self._opened_sessions(),
                 engine.clock,
                 scheduler,
                 settings,
@@ -68,6 +85,29 @@ class MessagingHost:
             self.stores.close()
             raise
         engine.retention_holds.append(self._needed_from)
+        if redis is not None:
+            redis.when_lost = lambda: scheduler.soon(self.messaging.carrier.go_back)
+
+    def _opened_sessions(self) -> Sessions:
+        """Sessions of this life of the node; a Redis that has the stores shows them too."""
+        if self._redis is None:
+            return EmbeddedSessions(self.store)
+        from pixiu.backends.redis.sessions import RedisSessions
+
+        numbers_after = next_life(self.store)
+        self._sessions = sessions = RedisSessions(self._redis.client, self._redis.keys_of, numbers_after=numbers_after)
+        self._redis.when_begun = sessions.write_all_again
+        return sessions
+
+    def _look_after_redis(self) -> None:
+        """Now and then: show who is connected, and see whether Redis is there when nobody asks it."""
+        assert self._redis is not None and self._sessions is not None and self._loop is not None
+        self._sessions.write()
+        now = self._loop.time()
+        if now - self._looked_at >= REDIS_LOOK_SECONDS:
+            self._looked_at = now
+            self._redis.look()
+        self._beat = self._loop.call_later(REDIS_BEAT_SECONDS, self._look_after_redis)
 
     def _on_loop(self, call: Callable[[], object]) -> None:
         """From another thread; nobody asks before the start."""
@@ -101,6 +141,8 @@ class MessagingHost:
         if error is not None:
             raise error
         self._check_log()
+        if self._redis is not None and self._beat is None:
+            self._look_after_redis()
         ready: asyncio.Future[None] = loop.create_future()
         self.messaging.start(lambda: ready.set_result(None))
         await ready
@@ -118,6 +160,10 @@ class MessagingHost:
         """Close sessions, commit and close the stores."""
         self.messaging.stop()
         self._searches.close()
+        if self._beat is not None:
+            self._beat.cancel()
+        if self._sessions is not None:
+            self._sessions.close()
         if self._webhook is not None:
             await self._webhook.close()
 

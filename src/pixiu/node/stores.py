@@ -16,7 +16,9 @@ from pixiu.backends.embedded.layout import LAYOUT, META, number
 from pixiu.backends.embedded.sessions import LIFE
 from pixiu.backends.embedded.stores import EmbeddedStores
 from pixiu.backends.memory.stores import MemoryStores
+from pixiu.backends.mixed import MixedStores
 from pixiu.model.errors import Gone, PixiuError
+from pixiu.node.engines import open_redis, remembered
 from pixiu.node.stopped import engine_without_loop
 from pixiu.ports.stores import Lane
 from pixiu.queue.log import EngineLog
@@ -27,12 +29,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from pixiu.backends.redis.stores import RedisStores
     from pixiu.roles.carrier.audit import AuditReport, Cut
 
-__all__ = ["audit_stopped", "cut_stopped", "open_stores", "ready_stores", "rebuild_stores", "stopped_messaging"]
+__all__ = [
+    "NodeStores",
+    "audit_stopped",
+    "cut_stopped",
+    "open_stores",
+    "ready_stores",
+    "rebuild_stores",
+    "stopped_messaging",
+]
 
 STORES_FOLDER = "stores"
 _LAYOUT = META + b"layout"
+_PARTS = META + b"parts"
+"""There if these stores hold a part only: the rest is with another engine."""
+
+
+NodeStores = EmbeddedStores | MixedStores
+"""The stores of a node: all in the data directory, or some with engines of others."""
 
 
 def open_stores(root: Path) -> tuple[RocksKeyValue, EmbeddedStores]:
@@ -44,21 +61,50 @@ def open_stores(root: Path) -> tuple[RocksKeyValue, EmbeddedStores]:
 
 
 def ready_stores(
-    root: Path, log: EngineLog, progress: Callable[[int, int], object] | None = None
-) -> tuple[RocksKeyValue, EmbeddedStores]:
-    """The messaging stores of a data directory, made again from the log where they have another layout."""
+    root: Path,
+    log: EngineLog,
+    progress: Callable[[int, int], object] | None = None,
+    *,
+    redis: RedisStores | None = None,
+) -> tuple[RocksKeyValue, NodeStores]:
+    """The messaging stores of a data directory, made again from the log where they have another layout.
+
+    With ``redis``, what is in the data directory are timelines alone; whoever goes back to having all there makes all
+    again.
+    """
     store, stores = open_stores(root)
     found = store.get(_LAYOUT)
-    if found == number.pack(LAYOUT):
-        return store, stores
+    is_whole = store.get(_PARTS) is None or redis is not None
+    if found == number.pack(LAYOUT) and is_whole:
+        return store, stores if redis is None else _with_redis(store, stores, redis, log)
     stores.close()
     first = log.engine.journal.first_event_id
     if first > 1:
+        what = f"have layout {int.from_bytes(found or b'', 'big') or 1} and this program's is {LAYOUT}"
         raise Gone(
-            f"the stores have layout {int.from_bytes(found or b'', 'big') or 1} and this program's is {LAYOUT}: they "
-            f"would be made again from the log, but that begins with event {first}. Restore a backup (pixiu restore)"
+            f"the stores {what if is_whole else 'hold timelines alone'}: they would be made again from the log, but "
+            f"that begins with event {first}. Restore a backup (pixiu restore)"
         )
-    return remade_stores(root, log, progress)[:2]
+    return remade_stores(root, log, progress, redis=redis)[:2]
+
+
+def _with_redis(store: RocksKeyValue, stores: EmbeddedStores, redis: RedisStores, log: EngineLog) -> MixedStores:
+    """Rosters, inboxes and counts in Redis; what it does not have yet comes from the log when the lanes start."""
+    from pixiu.backends.redis.layout import LAYOUT as REDIS_LAYOUT
+
+    store.write([(_PARTS, b"timelines")])
+    redis.log_begins = lambda: log.engine.journal.first_event_id
+    if redis.layout not in (0, REDIS_LAYOUT):
+        redis.clear()
+    redis.note_layout()
+    mixed = MixedStores(redis, [redis, stores], timelines=stores.timelines)
+    needed, first = min(mixed.applied(lane) for lane in Lane) + 1, log.engine.journal.first_event_id
+    if needed < first:
+        raise Gone(
+            f"Redis knows events through {needed - 1}, and the log begins with event {first}. Restore Redis from its "
+            "own backup, or the node from one of its (pixiu restore)"
+        )
+    return mixed
 
 
 def rebuild_stores(root: Path, progress: Callable[[int, int], object] | None = None) -> int:
@@ -68,17 +114,25 @@ def rebuild_stores(root: Path, progress: Callable[[int, int], object] | None = N
         raise Gone(f"the journal begins with event {first}: what came before was removed by retention")
     engine = engine_without_loop(root)
     engine.recover()
+    redis = None
     try:
-        _, stores, skipped = remade_stores(root, EngineLog(engine), progress)
+        redis = open_redis(root, remembered(root).store)
+        _, stores, skipped = remade_stores(root, EngineLog(engine), progress, redis=redis)
         stores.close()
     finally:
+        if redis is not None:
+            redis.close()
         engine.stop()
     return skipped
 
 
 def remade_stores(
-    root: Path, log: EngineLog, progress: Callable[[int, int], object] | None
-) -> tuple[RocksKeyValue, EmbeddedStores, int]:
+    root: Path,
+    log: EngineLog,
+    progress: Callable[[int, int], object] | None,
+    *,
+    redis: RedisStores | None = None,
+) -> tuple[RocksKeyValue, NodeStores, int]:
     """Throw the stores away, and make them again; also returns how many records made no sense.
 
     What became of tasks is not in the log. Their lane's position is kept: nobody is notified again of what is long
@@ -89,8 +143,11 @@ def remade_stores(
     shutil.rmtree(root / STORES_FOLDER, ignore_errors=True)
     store = RocksKeyValue(root / STORES_FOLDER, options=LARGE)
     store.write(kept)
-    stores = EmbeddedStores(store)
+    stores: NodeStores = EmbeddedStores(store)
     try:
+        if redis is not None:
+            redis.clear()
+            stores = _with_redis(store, EmbeddedStores(store), redis, log)
         stores.commit({Lane.TASKS: min(finished, log.committed)})
         stores.flush()
         skipped = rebuild_from_log(log, stores, progress)
@@ -146,16 +203,20 @@ def cut_stopped(root: Path, progress: Callable[[int, int], object] | None = None
 
 
 @contextmanager
-def stopped_messaging(root: Path) -> Iterator[tuple[EngineLog, EmbeddedStores]]:
+def stopped_messaging(root: Path) -> Iterator[tuple[EngineLog, NodeStores]]:
     """Log and stores of a node that does not run; the stores may be behind the log."""
     engine = engine_without_loop(root)
     engine.recover()
+    redis = None
     try:
         log = EngineLog(engine)
-        _, stores = ready_stores(root, log)
+        redis = open_redis(root, remembered(root).store)
+        _, stores = ready_stores(root, log, redis=redis)
         try:
             yield log, stores
         finally:
             stores.close()
     finally:
+        if redis is not None:
+            redis.close()
         engine.stop()

@@ -112,7 +112,7 @@ class RedisBodies:
         return True
 
     def fetch_counts(self, message_ids: Iterable[int]) -> None:
-        """These are about to be released: have their counts, in one round trip, or find out later that there is none."""
+        """These are about to be released: have their counts, in one round trip if Redis is there."""
         missing = [
             message_id
             for message_id in message_ids

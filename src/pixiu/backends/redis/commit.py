@@ -70,9 +70,9 @@ class Commits:
         if token is not None and token != self._token.encode():
             raise Unavailable(self._taken())
         if token is None or int(number or 0) not in (self._number, self._number + 1):
-            self._has_lost(f"Redis is at commit {int(number or 0)}, and {self._number} were made: it has lost some")
+            self.has_lost(f"Redis is at commit {int(number or 0)}, and {self._number} were made: it has lost some")
 
-    def _has_lost(self, what: str) -> None:
+    def has_lost(self, what: str) -> None:
         """Nothing is answered from here on, until ``open``."""
         self.lost = self._client.gate = what
 
@@ -107,7 +107,7 @@ class Commits:
         if answer == b"TAKEN":
             raise Unavailable(self._taken())
         if answer == b"LOST":
-            self._has_lost(f"Redis is not at commit {before}: it has lost what came before")
+            self.has_lost(f"Redis is not at commit {before}: it has lost what came before")
             raise Unavailable(self.lost)
 
     def _commit_in_slots(self, commands: list[Command]) -> None:

@@ -11,7 +11,6 @@ import hashlib
 import logging
 import ssl
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 from valkey.backoff import NoBackoff
@@ -50,6 +49,7 @@ Command = tuple[Any, ...]
 
 SLOTS = 16384
 _REDIRECTS_MAX = 4
+_REDIRECT_SECONDS = 0.01
 _GONE = (BusyLoadingError, ReadOnlyError, MasterDownError, ClusterDownError)
 """Answers of a server that is no master any more, or not yet: as good as none."""
 
@@ -100,7 +100,7 @@ class Server:
                 answers.append(error)
         return answers
 
-    def ask(self, *command: Any) -> Any:  # noqa: ANN401 - an answer may be anything
+    def ask(self, *command: Any) -> Any:
         """One question; an error raises."""
         self.send([command])
         answer = self.receive(1)[0]
@@ -147,7 +147,7 @@ class RedisClient:
         self._problem = ""
         self._fresh: Topology | None = None
         self._prober: threading.Thread | None = None
-        self._is_closed: bool = False
+        self._closing = threading.Event()
         self.gate = ""
         """Why nothing may be asked although Redis is there; empty if it may."""
         self.when_connected: Callable[[], object] = lambda: None
@@ -193,7 +193,7 @@ class RedisClient:
                 raise self._refused(answer) from answer
         return answers
 
-    def call(self, name: str, key: str | bytes, *args: str | bytes | int) -> Any:  # noqa: ANN401
+    def call(self, name: str, key: str | bytes, *args: str | bytes | int) -> Any:
         """Call a function with one key."""
         return self.call_all(name, [(key, args)])[0]
 
@@ -215,7 +215,7 @@ class RedisClient:
 
     def close(self) -> None:
         """Let go."""
-        self._is_closed = True
+        self._closing.set()
         self._topology.close()
         if self._prober is not None:
             self._prober.join(2 * self._address.timeout_ms / 1000)
@@ -246,7 +246,7 @@ class RedisClient:
             left = [index for index in left if isinstance(found[index], (MovedError, AskError, TryAgainError))]
             if not left:
                 break
-            time.sleep(0.01)
+            self._closing.wait(_REDIRECT_SECONDS)
             self._replace_topology()
         if any(isinstance(answer, Exception) for answer in found):
             found = self._answers_mended(commands, found)
@@ -295,7 +295,7 @@ class RedisClient:
         self._topology.close()
         self._problem = f"Redis at {self._address.where} is down: {_text(error)}"
         log.warning("Redis is down", extra={"where": self._address.where, "reason": _text(error)})
-        if not self._is_closed:
+        if not self._closing.is_set():
             self._prober = threading.Thread(target=self._probe, name="pixiu-redis-probe", daemon=True)
             self._prober.start()
 
@@ -309,8 +309,7 @@ class RedisClient:
         self.when_connected()
 
     def _probe(self) -> None:
-        while not self._is_closed:
-            time.sleep(self._address.probe_ms / 1000)
+        while not self._closing.wait(self._address.probe_ms / 1000):
             try:
                 topology = self._connected()
             except (ValkeyError, OSError) as error:

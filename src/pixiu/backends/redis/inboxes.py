@@ -145,7 +145,7 @@ class RedisInboxes(DeskInboxes):
         key = self._keys.inboxes % desk.user
         for platform, inbox in desk.inboxes.items():
             counts = inbox.number, inbox.floor, inbox.latest, inbox.waiting, inbox.event_id, inbox.oldest_at
-            self._overlay.put_field(key, platform, "%d %d %d %d %d %d" % counts)
+            self._overlay.put_field(key, platform, " ".join(map(str, counts)))
 
     def _load(self, user: int) -> Desk:
         return _desk(user, self._overlay.fields([self._keys.inboxes % user])[0])

@@ -172,7 +172,7 @@ class Overlay:
         members[member] = score
         self.pending_bytes += 32 + len(member)
 
-    def step(self, *command: Any) -> None:  # noqa: ANN401 - an argument may be anything
+    def step(self, *command: Any) -> None:
         """A command that must keep its place among others like it, and changes nothing when it is repeated."""
         self._steps.append(command)
         self.pending_bytes += 32 + sum(len(part) if isinstance(part, (bytes, str)) else 8 for part in command)

@@ -1,4 +1,7 @@
-"""``Routes`` in Redis: who listens where, for several processes. A room that nobody enters or leaves goes after a day."""
+"""``Routes`` in Redis: who listens where, for several processes.
+
+A room that nobody enters or leaves for a day is forgotten.
+"""
 
 from __future__ import annotations
 

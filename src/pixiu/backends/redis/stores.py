@@ -12,7 +12,6 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
-from pixiu.backends.redis.address import RedisAddress
 from pixiu.backends.redis.bodies import RedisBodies
 from pixiu.backends.redis.commit import Commits
 from pixiu.backends.redis.connection import RedisClient
@@ -32,6 +31,7 @@ from pixiu.ports.stores import Lane
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pixiu.backends.redis.address import RedisAddress
     from pixiu.ports.bodies import Bodies
     from pixiu.ports.contacts import Contacts
     from pixiu.ports.groups import Groups
@@ -91,6 +91,10 @@ class RedisStores:
         self._parts = bodies, inboxes, groups, unread, send_keys
         self.when_lost: Callable[[], object] = lambda: None
         """Called when Redis was found to have lost something: whoever applies the log must call ``begin_again``."""
+        self.when_begun: Callable[[], object] = lambda: None
+        """Called when it was begun again."""
+        self.log_begins: Callable[[], int] = lambda: 0
+        """The first event that the log still has."""
         self.client.when_connected = self._connected
 
         def fetch(users: list[int]) -> None:
@@ -143,6 +147,14 @@ class RedisStores:
         self._commits.open()
         self._applied = self._read_applied()
         self._overlay.forget()
+        needed, begins = min(self._applied.values()) + 1, self.log_begins()
+        if needed < begins:
+            self._commits.has_lost(
+                f"Redis has lost what came before event {begins}, with which the log begins: restore it from its own "
+                "backup, or restore a backup of the node (pixiu restore)"
+            )
+            raise Unavailable(self._commits.lost)
+        self.when_begun()
 
     def look(self) -> None:
         """See whether Redis is there, when nobody asks."""

@@ -73,12 +73,13 @@ class RedisUnread:
         counters = self._of(user)
         counter = counters.get(conversation)
         if counter is None:
-            counters[conversation] = _Counter(count, event_id)
-            self._users.weigh(1)
-        elif event_id >= counter.event_id:
-            counter.count, counter.event_id = count, event_id
-        else:
+            counter = _Counter(0, 0)
+        if event_id < counter.event_id:
             return
+        counter.count, counter.event_id = count, event_id
+        if conversation not in counters:
+            counters[conversation] = counter
+            self._users.weigh(1)
         self._note(user, counters, conversation)
 
     def get(self, user: int, conversation: Conversation) -> int:

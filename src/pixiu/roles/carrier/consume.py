@@ -23,7 +23,7 @@ from pixiu.model.pixiu_pb2 import Task, Undecodable
 from pixiu.ports.log import MAIN
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.appliers import Appliers, parse
-from pixiu.roles.carrier.arrivals import wakes_of
+from pixiu.roles.carrier.arrivals import receipt_of, wakes_of
 from pixiu.roles.carrier.commit_pace import CommitPace
 from pixiu.roles.carrier.dead_letters import DeadLetters
 from pixiu.roles.carrier.metrics import CarrierCounters
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pixiu.ports.stores import Stores
     from pixiu.roles.carrier.appliers import Apply
     from pixiu.roles.carrier.apply_rosters import Removed
-    from pixiu.roles.carrier.apply_timelines import Marked, Said
+    from pixiu.roles.carrier.apply_timelines import Said
     from pixiu.roles.carrier.reached import Limits
     from pixiu.roles.carrier.tasks import Performer, SchedulePerformer
 
@@ -208,7 +208,26 @@ class Carrier:
         problems = [f"{state.lane.value}: {state.problem}" for state in self._lanes if state.problem]
         if self._commit_problem:
             problems.append(f"commit: {self._commit_problem}")
+        elif not problems and (found := getattr(self._stores, "problem", "")):
+            problems.append(f"stores: {found}")
         return [*problems, self._bug] if self._bug else problems
+
+    def go_back(self) -> None:
+        """A store has lost what it had: lanes go on from what it has. Tasks are not done again: that is known here."""
+        if not self._is_running:
+            return
+        try:
+            getattr(self._stores, "begin_again", lambda: None)()
+            self._appliers = Appliers(self._stores)
+        except PixiuError as error:
+            self._commit_problem = str(error)
+            self._scheduler.after(self._settings.lane_retry_ms, self.go_back)
+            return
+        self._commit_problem = ""
+        for state, (lane, apply) in zip(self._lanes, self._appliers.lanes, strict=True):
+            state.apply, state.position, state.problem = apply, self._stores.applied(lane), ""
+        log.warning("lanes went back", extra={"after": self.applied_all, "committed": self._log.committed})
+        self._receive()
 
     # Turns.
 
@@ -383,7 +402,7 @@ class Carrier:
         for eviction in appliers.inboxes.take_evictions():
             counters.evicted += len(eviction.useqs)
         for marked in appliers.timelines.take_marked():
-            self._tell(marked.from_user, self._receipt(marked))
+            self._tell(marked.from_user, receipt_of(marked, self._stores.users))
         removed = appliers.rosters.take_removed()
         if removed and self._remove is not None:
             self._remove(removed)
@@ -413,20 +432,6 @@ class Carrier:
             if self._numbered > self._traced:
                 self._traced = event_id
                 self._traces.flushed(event_id, now_ms - took_us // 1000, took_us)
-
-    def _receipt(self, marked: Marked) -> dict[str, object]:
-        """What the sender's sessions are told."""
-        try:
-            profile = self._stores.users.get(marked.peer)
-        except Unavailable:
-            profile = None
-        return {
-            "push": "receipt",
-            "with": profile.public_id if profile is not None else str(marked.peer),
-            "message_ids": [str(message_id) for message_id in marked.message_ids],
-            "kind": "read" if marked.is_read else "delivered",
-            "at": marked.at,
-        }
 
     # Commits.
 
