@@ -37,10 +37,11 @@ def _binary() -> Path:
 
 
 class ValkeyProcess:
-    """One Valkey on a free port of loopback, with its data in a folder."""
+    """One Valkey on a free port of loopback, with its data in a folder; or a sentinel, with a file of settings."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, sentinel: Path | None = None) -> None:
         self.folder = folder
+        self._sentinel = sentinel
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}"
         self._arguments = arguments
@@ -58,7 +59,8 @@ class ValkeyProcess:
     def start(self) -> None:
         """Start it, and wait until it takes connections."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        words = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", ""]
+        words = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        words = [str(self._sentinel), "--sentinel", *words] if self._sentinel else [*words, "--save", ""]
         command = [str(_binary()), *words, *self._arguments]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_for(self._answers, what="Valkey to answer")

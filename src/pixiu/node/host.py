@@ -86,7 +86,7 @@ class MessagingHost:
             raise
         engine.retention_holds.append(self._needed_from)
         if redis is not None:
-            redis.when_lost = lambda: scheduler.soon(self.messaging.carrier.go_back)
+            redis.when_lost = lambda: scheduler.soon(self.messaging.go_back)
 
     def _opened_sessions(self) -> Sessions:
         """Sessions of this life of the node; a Redis that has the stores shows them too."""

@@ -128,6 +128,8 @@ class Carrier:
         self._is_turn_due = False
         self._has_tasks = False
         self._buried = 0
+        self._quiet_through = 0
+        """Lanes that went back have nothing to tell before this event."""
         self._yielding_since: int | None = None
         self._flushes: deque[tuple[int, int]] = deque()
         """The event id of a flush, and when it came."""
@@ -212,22 +214,26 @@ class Carrier:
             problems.append(f"stores: {found}")
         return [*problems, self._bug] if self._bug else problems
 
-    def go_back(self) -> None:
-        """A store has lost what it had: lanes go on from what it has. Tasks are not done again: that is known here."""
+    def go_back(self, done: Callable[[], object]) -> None:
+        """A store has lost what it had: lanes go on from what it has; ``done`` when they do.
+
+        Nobody is told again of what they were told before. Nor are tasks done again: that is known here.
+        """
         if not self._is_running:
             return
+        self._quiet_through = max(self._quiet_through, self.applied_all)
         try:
             getattr(self._stores, "begin_again", lambda: None)()
             self._appliers = Appliers(self._stores)
         except PixiuError as error:
             self._commit_problem = str(error)
-            self._scheduler.after(self._settings.lane_retry_ms, self.go_back)
+            self._scheduler.after(self._settings.lane_retry_ms, lambda: self.go_back(done))
             return
-        self._commit_problem = ""
         for state, (lane, apply) in zip(self._lanes, self._appliers.lanes, strict=True):
             state.apply, state.position, state.problem = apply, self._stores.applied(lane), ""
         log.warning("lanes went back", extra={"after": self.applied_all, "committed": self._log.committed})
         self._receive()
+        done()
 
     # Turns.
 
@@ -256,18 +262,22 @@ class Carrier:
             self._scheduler.after(self._settings.lane_retry_ms, self._turn)
 
     def _go_on(self) -> None:
-        lanes = self._lanes
+        lanes, quiet = self._lanes, self._quiet_through
+        is_quiet = self.applied_all < quiet
         waiting = [state for state in lanes if not state.is_held]
         if len({state.position for state in waiting}) == 1 and len(waiting) == len(lanes):  # good times
-            self._advance(lanes, lanes[0].position, _FAR)
+            self._advance(lanes, lanes[0].position, quiet if is_quiet else _FAR)
             waiting = []
         while waiting:
             after = min(state.position for state in waiting)
             together = [state for state in waiting if state.position == after]
-            bound = min((state.position for state in waiting if state.position > after), default=_FAR)
+            far = quiet if after < quiet else _FAR
+            bound = min((state.position for state in waiting if after < state.position < far), default=far)
             going = self._advance(together, after, bound)
             has_joined = bool(going) and going[0].position == bound
             waiting = [state for state in waiting if state not in together or (has_joined and state in going)]
+        if is_quiet:
+            self._appliers.forget_news()
         self._deliver()
         self._bug = ""
         committed = self._log.committed
