@@ -89,7 +89,7 @@ class Load:
                 self.got[user].append(message["message_id"])
                 phone.ack()
             except (TimeoutError, PixiuError):
-                continue
+                await asyncio.sleep(0.02)
 
     async def end(self) -> None:
         """Everyone who listens has got all that was accepted, and the books balance."""

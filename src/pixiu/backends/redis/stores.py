@@ -145,8 +145,8 @@ class RedisStores:
     def begin_again(self) -> None:
         """Redis has lost something: forget what was cached, and go on from what it has. Raises ``Unavailable``."""
         self._commits.open()
-        self._applied = self._read_applied()
         self._overlay.forget()
+        self._applied = self._read_applied()
         needed, begins = min(self._applied.values()) + 1, self.log_begins()
         if needed < begins:
             self._commits.has_lost(
