@@ -87,7 +87,9 @@ def _all_of(redis: Valkey) -> dict[str, object]:
 
 
 @pytest.mark.feature("P05")
-async def test_sessions_are_a_hash_of_platform_and_gateway(tmp_path: Path, server: ValkeyProcess, redis: Valkey) -> None:
+async def test_sessions_are_a_hash_of_platform_and_gateway(
+    tmp_path: Path, server: ValkeyProcess, redis: Valkey
+) -> None:
     redis.sadd("pixiu:present", 77)
     redis.hset("msg/u:77/ss", "5", "ios-dead")
     async with opened(tmp_path, server) as node:
@@ -146,7 +148,9 @@ def _chat(redis: Valkey, key: str) -> MsgChat:
 
 
 @pytest.mark.feature("R01", "R02", "R05", "R11")
-async def test_rosters_and_counts_are_the_keys_of_the_seed(tmp_path: Path, server: ValkeyProcess, redis: Valkey) -> None:
+async def test_rosters_and_counts_are_the_keys_of_the_seed(
+    tmp_path: Path, server: ValkeyProcess, redis: Valkey
+) -> None:
     async with opened(tmp_path, server) as node:
         await node.create_user("1", "Ada", avatar="a.png", city="Turin")
         await node.act("1", "contact", user="2")

@@ -4,6 +4,10 @@ On one server a commit is one call. A cluster has no call over several slots: th
 whole in one place (the redo), then applied slot by slot, then its number and the lanes' event ids make it count. Who
 finds a redo when it opens the stores applies it again: all commands say what is, so that changes nothing but what was
 missing.
+
+Whether one server has lost something is seen from the number of its commit. Of a cluster each master may lose the end
+of what it had by itself, and then its slots do not fit to the others': after a failover or a restart of any of them
+everything is made again from the log.
 """
 
 from __future__ import annotations
@@ -39,6 +43,8 @@ class Commits:
         self._node = node
         self._token = token
         self._number = 0
+        self._lives: frozenset[bytes] = frozenset()
+        self._is_to_clear = False
         self.lost = ""
         """What Redis was found to have lost; empty if nothing."""
 
@@ -46,6 +52,9 @@ class Commits:
         """Become the owner, or be it again. Raises ``Conflict`` if another node is."""
         self._client.gate = ""
         try:
+            if self._is_to_clear:
+                self.clear()
+                self._is_to_clear = False
             self._open()
         except Unavailable:
             self._client.gate = self.lost
@@ -60,6 +69,7 @@ class Commits:
                 f"database of its own, or, if that node is gone for good, delete the key {self._keys.owner}"
             )
         self._number = int(text)
+        self._lives = self._client.lives
         redo = self._client.ask([("GET", self._keys.redo)])[0]
         if redo is not None:
             self._apply_in_slots(msgspec.msgpack.decode(redo))
@@ -71,6 +81,10 @@ class Commits:
             raise Unavailable(self._taken())
         if token is None or int(number or 0) not in (self._number, self._number + 1):
             self.has_lost(f"Redis is at commit {int(number or 0)}, and {self._number} were made: it has lost some")
+
+        elif self._client.is_cluster and not self._client.lives <= self._lives:
+            self.has_lost("a master of the cluster was replaced or restarted: it may have lost some")
+            self._is_to_clear = True
 
     def has_lost(self, what: str) -> None:
         """Nothing is answered from here on, until ``open``."""

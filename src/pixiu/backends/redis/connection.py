@@ -120,6 +120,8 @@ class Topology:
         self.servers = servers
         self.owners = owners
         """By slot, in a cluster."""
+        self.lives: frozenset[bytes] = frozenset()
+        """Which lives of which servers these are: a restart or a failover makes another."""
         self.shas: dict[str, str] = {}
         """Scripts by name, where functions are not known."""
 
@@ -164,6 +166,11 @@ class RedisClient:
     def is_cluster(self) -> bool:
         """Are keys in slots?"""
         return self._address.kind == "cluster"
+
+    @property
+    def lives(self) -> frozenset[bytes]:
+        """Which lives of which servers are asked now."""
+        return self._topology.lives
 
     @property
     def servers(self) -> list[Server]:
@@ -327,6 +334,7 @@ class RedisClient:
                 if server.ask("ROLE")[0] != b"master":
                     raise ReadOnlyError(f"{server.name} is no master")
                 _load(server, topology)
+            topology.lives = frozenset(map(_life, topology.servers))
         except BaseException:
             topology.close()
             raise
@@ -380,6 +388,7 @@ class RedisClient:
         topology = self._connected()
         self._topology.close()
         self._topology = topology
+        self.when_connected()
 
 
 def _place(command: Command) -> str | bytes:
@@ -398,6 +407,12 @@ def _load(server: Server, topology: Topology) -> None:
         for name in FUNCTIONS:
             server.ask("SCRIPT", "LOAD", SCRIPTS[name])
             topology.shas[name] = hashlib.sha1(SCRIPTS[name].encode(), usedforsecurity=False).hexdigest()
+
+
+def _life(server: Server) -> bytes:
+    """What a server calls its own life, from its start to its end."""
+    lines: list[bytes] = server.ask("INFO", "server").splitlines()
+    return next((line for line in lines if line.startswith(b"run_id:")), b"")
 
 
 def _is_function_gone(answer: object) -> bool:
