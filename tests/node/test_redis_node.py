@@ -226,3 +226,18 @@ async def test_a_wrong_address_is_refused_with_what_is_wrong(tmp_path: Path) -> 
         with pytest.raises(ConfigError, match=problem):
             async with pixiu.Node.embedded(tmp_path, settings=Settings(engines=EngineSettings(store=url))):
                 raise AssertionError("it started")
+
+
+async def test_a_send_costs_at_most_two_round_trips(tmp_path: Path, server: ValkeyProcess, redis: Valkey) -> None:
+    async with opened(tmp_path, server) as node:
+        await asyncio.gather(*(node.send("1", to="2", text="warm") for _ in range(20)))
+        await node.host.settled()
+        before = redis.info("commandstats"), node.host.redis_round_trips
+        for number in range(200):
+            await node.send("1", to="2", text="x", send_id=str(number))
+        await node.host.settled()
+        trips = node.host.redis_round_trips - before[1]
+        assert trips <= 2 * 200, "a look at the key of the send, and its share of a commit"
+        calls = {name: stats["calls"] for name, stats in redis.info("commandstats").items()}
+        commits = calls["cmdstat_fcall"] - before[0]["cmdstat_fcall"]["calls"]
+        assert 1 <= commits <= 100, "many sends are one commit"

@@ -21,11 +21,13 @@ import tempfile
 import time
 from contextlib import closing, suppress
 from importlib.metadata import PackageNotFoundError, version
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+from pixiu.cli.engine_checks import engine_findings
 from pixiu.cli.queue.output import bytes_text
 from pixiu.model.ids import SNOWFLAKE_EPOCH_MS
 from pixiu.runtime.datadir import FORMAT, find_server
@@ -82,6 +84,7 @@ def all_checks(settings: Settings, data: Path) -> Iterator[Check]:
         yield _port(name, host, port, holder)
     yield from _directory(data, holder)
     yield _flush(data)
+    yield from starmap(Check, engine_findings(settings, data))
     if holder is not None:
         yield _server(holder)
 

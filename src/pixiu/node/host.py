@@ -88,6 +88,11 @@ class MessagingHost:
         if redis is not None:
             redis.when_lost = lambda: scheduler.soon(self.messaging.go_back)
 
+    @property
+    def redis_round_trips(self) -> int:
+        """How often Redis was asked; 0 without one."""
+        return 0 if self._redis is None else self._redis.client.round_trips
+
     def _opened_sessions(self) -> Sessions:
         """Sessions of this life of the node; a Redis that has the stores shows them too."""
         if self._redis is None:
