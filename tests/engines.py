@@ -10,14 +10,15 @@ import socket
 import subprocess
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import pytest
+from valkey.connection import Connection
 
 from pixiu.runtime.zookeeper import what_zookeeper_needs
 from tests.servers import free_port, wait_for
 
-__all__ = ["ValkeyProcess", "require_zookeeper"]
+__all__ = ["ValkeyCluster", "ValkeyProcess", "require_zookeeper"]
 
 
 def require_zookeeper() -> None:
@@ -37,10 +38,11 @@ def _binary() -> Path:
 
 
 class ValkeyProcess:
-    """One Valkey on a free port of loopback, with its data in a folder."""
+    """One Valkey on a free port of loopback, with its data in a folder; or a sentinel, with a file of settings."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, sentinel: Path | None = None) -> None:
         self.folder = folder
+        self._sentinel = sentinel
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}"
         self._arguments = arguments
@@ -58,7 +60,8 @@ class ValkeyProcess:
     def start(self) -> None:
         """Start it, and wait until it takes connections."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        words = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", ""]
+        words = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        words = [str(self._sentinel), "--sentinel", *words] if self._sentinel else [*words, "--save", ""]
         command = [str(_binary()), *words, *self._arguments]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_for(self._answers, what="Valkey to answer")
@@ -70,6 +73,15 @@ class ValkeyProcess:
                 return connection.recv(7) == b"+PONG\r\n"
         except OSError:
             return False
+
+    def told(self, *words: str | bytes | int) -> Any:
+        """Its answer to one command, as it is."""
+        connection = Connection(port=self.port, socket_timeout=5)
+        connection.send_command(*words)
+        try:
+            return connection.read_response()
+        finally:
+            connection.disconnect()
 
     def freeze(self) -> None:
         """Let it hold its connections and answer nothing."""
@@ -87,3 +99,52 @@ class ValkeyProcess:
             self._process.kill()
             self._process.wait(10)
             self._process = None
+
+
+class ValkeyCluster:
+    """Three masters with all slots between them, and a replica of the first if asked for."""
+
+    def __init__(self, folder: Path, *, has_replica: bool = False) -> None:
+        self._buses = [free_port() for _ in range(4)]
+        options = "--cluster-enabled", "yes", "--cluster-node-timeout", "500", "--cluster-port"
+        self.masters = [ValkeyProcess(folder / f"m{n}", *options, str(self._buses[n])) for n in range(3)]
+        self.replica = ValkeyProcess(folder / "r", *options, str(self._buses[3])) if has_replica else None
+        self.url = "redis+cluster://" + ",".join(f"127.0.0.1:{master.port}" for master in self.masters)
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def _start(self) -> None:
+        for server in self.servers:
+            server.start()
+        share = 16384 // 3 + 1
+        for number, master in enumerate(self.masters):
+            master.told("CLUSTER", "ADDSLOTSRANGE", number * share, min((number + 1) * share, 16384) - 1)
+        for server in self.servers[1:]:
+            server.told("CLUSTER", "MEET", "127.0.0.1", self.masters[0].port, self._buses[0])
+        wait_for(self._is_whole, what="the cluster to be whole")
+        if self.replica is not None:
+            self.replica.told("CLUSTER", "REPLICATE", self.masters[0].told("CLUSTER", "MYID"))
+            replica = self.replica
+            wait_for(lambda: replica.told("ROLE")[3] == b"connected", what="the replica to have all")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for server in self.servers:
+            server.stop()
+
+    @property
+    def servers(self) -> list[ValkeyProcess]:
+        """All of them."""
+        return [*self.masters, *([self.replica] if self.replica else [])]
+
+    def _is_whole(self) -> bool:
+        known = f"cluster_known_nodes:{len(self.servers)}".encode()
+        states = [server.told("CLUSTER", "INFO") for server in self.servers]
+        return all(known in state for state in states) and all(b"cluster_state:ok" in state for state in states[:3])

@@ -7,7 +7,7 @@ process ends is gone, and the lanes apply it again: so the reference is replayed
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -258,6 +258,13 @@ class Draw:
     read_timelines2 = read_timelines
 
 
+class Opened(Stores, Protocol):
+    """Stores that say how much waits."""
+
+    @property
+    def pending_bytes(self) -> int: ...
+
+
 class Pair:
     """The reference and the embedded stores, kept in step."""
 
@@ -275,9 +282,9 @@ class Pair:
         self.commits = [(0, 0)]
         """(steps, event id) at each commit; the lane of tasks notes which commit it is."""
         self.reference: Stores = MemoryStores()
-        self.stores = self._open()
+        self.stores = self.open()
 
-    def _open(self) -> EmbeddedStores:
+    def open(self) -> Opened:
         self.store = self.open_store()
         return EmbeddedStores(
             self.store,
@@ -325,7 +332,7 @@ class Pair:
     def restart(self) -> None:
         """What was not committed is gone from both; of a lost machine some last commits, too."""
         self.stores.close()
-        self.stores = self._open()
+        self.stores = self.open()
         count = self.stores.applied(Lane.TASKS)
         assert count == len(self.commits) - 1 or self.lose_machine
         del self.commits[count + 1 :]

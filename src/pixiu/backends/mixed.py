@@ -9,7 +9,7 @@ is ever ahead of it.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from pixiu.ports.stores import Lane, Stores
+from pixiu.ports.stores import Lane
 from pixiu.ports.timelines import Timelines
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pixiu.ports.unread import Unread
     from pixiu.ports.users import Users
 
-__all__ = ["MixedStores", "Part"]
+__all__ = ["Base", "MixedStores", "Part"]
 
 
 class Part(Protocol):
@@ -47,10 +47,25 @@ class Part(Protocol):
         ...
 
 
+class Base(Part, Protocol):
+    """An engine that holds everything, but timelines perhaps."""
+
+    users: "Users"
+    contacts: "Contacts"
+    groups: "Groups"
+    push_tokens: "PushTokens"
+    inboxes: "Inboxes"
+    bodies: "Bodies"
+    unread: "Unread"
+    keys: "SendKeys"
+    notes: "Notes"
+    recent: "Recent"
+
+
 class MixedStores:
     """``base`` holds everything that no other engine holds."""
 
-    def __init__(self, base: Stores, parts: Sequence[Part], *, timelines: Timelines) -> None:
+    def __init__(self, base: Base, parts: Sequence[Part], *, timelines: Timelines) -> None:
         """``parts`` are all engines with something of their own to commit, ``base`` first among them."""
         self.users: Users = base.users
         self.contacts: Contacts = base.contacts
@@ -63,37 +78,46 @@ class MixedStores:
         self.notes: Notes = base.notes
         self.recent: Recent = base.recent
         self.timelines: Timelines = timelines
-        self._base = base
-        self._parts = parts
+        self.base = base
+        self.parts = parts
 
     @property
     def pending_bytes(self) -> int:
         """About how much the next commit writes, as far as the parts say."""
-        return sum(int(getattr(part, "pending_bytes", 0)) for part in self._parts)
+        return sum(int(getattr(part, "pending_bytes", 0)) for part in self.parts)
 
     def problems(self) -> list[str]:
-        """What is wrong with parts that write behind, as far as they say."""
-        return [problem for part in self._parts if (problem := str(getattr(part, "problem", "")))]
+        """Why some part cannot be asked, as far as they say."""
+        return [problem for part in self.parts if (problem := str(getattr(part, "problem", "")))]
 
     def bodies_applied(self, lane: Lane) -> int:
         """The event id that a lane has durably reached where the bodies are: their references are counted to there."""
-        return self._base.applied(lane)
+        return self.base.applied(lane)
+
+    def over(self, part: Part, timelines: Timelines) -> "MixedStores":
+        """The same, with timelines in one more engine."""
+        return MixedStores(self.base, [*self.parts, part], timelines=timelines)
 
     def applied(self, lane: Lane) -> int:
         """The event id that a lane has durably reached in every part."""
-        return min(part.applied(lane) for part in self._parts)
+        return min(part.applied(lane) for part in self.parts)
 
     def commit(self, applied: Mapping[Lane, int]) -> None:
         """Commit every part; one that is down keeps what it has for the next time. Raises ``Unavailable``."""
-        for part in self._parts:
+        for part in self.parts:
             part.commit(applied)
+
+    def begin_again(self) -> None:
+        """Parts that have lost what they had go on from what they have. Raises ``Unavailable``."""
+        for part in self.parts:
+            getattr(part, "begin_again", lambda: None)()
 
     def flush(self) -> None:
         """Return when every commit is safe."""
-        for part in self._parts:
+        for part in self.parts:
             part.flush()
 
     def close(self) -> None:
         """Let go of every part, without a commit."""
-        for part in self._parts:
+        for part in self.parts:
             part.close()

@@ -29,7 +29,6 @@ from urllib.request import urlopen
 from pixiu.cli.engine_checks import engine_checks
 from pixiu.cli.finding import Check, State
 from pixiu.cli.queue.output import bytes_text
-from pixiu.config.engines import EMBEDDED
 from pixiu.model.ids import SNOWFLAKE_EPOCH_MS
 from pixiu.runtime.datadir import FORMAT, find_server
 
@@ -73,11 +72,7 @@ def all_checks(settings: Settings, data: Path) -> Iterator[Check]:
         yield _port(name, host, port, holder)
     yield from _directory(data, holder)
     yield _flush(data)
-    yield from engine_checks(settings.engines)
-    if settings.engines.log != EMBEDDED:
-        from pixiu.cli.kafka_checks import kafka_checks
-
-        yield from kafka_checks(settings)
+    yield from engine_checks(settings, data)
     if holder is not None:
         yield _server(holder)
 

@@ -9,7 +9,7 @@ import typer
 from pixiu.cli.checks import Check, all_checks
 from pixiu.cli.queue.asking import DEFAULT_DATA
 from pixiu.cli.queue.output import print_json
-from pixiu.cli.serve import Config, read_settings
+from pixiu.cli.serve import Assignments, Config, read_settings
 
 __all__ = ["app"]
 
@@ -22,14 +22,15 @@ _MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red"
 def doctor(
     data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The data directory to look at.")] = DEFAULT_DATA,
     config: Config = None,
+    assignments: Assignments = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Look at Python, Java, ports, limits, memory, clock, disk and data directory; say what to do next.
+    """Look at Python, Java, ports, limits, memory, clock, disk, data directory and engines; say what to do next.
 
     Exit code 1: something fails, so that a server would not start, or not work. A warning does not count.
     """
     checks: list[Check] = []
-    for check in all_checks(read_settings(config, {}, []), data):
+    for check in all_checks(read_settings(config, {}, assignments or []), data):
         checks.append(check)
         if not json:
             _show(check)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from pixiu.cli.checks import Check
+from pixiu.cli.finding import Check
 from pixiu.model.errors import ConfigError, PixiuError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pixiu.cli.checks import State
+    from pixiu.cli.finding import State
     from pixiu.config import Settings
 
 __all__ = ["kafka_checks"]

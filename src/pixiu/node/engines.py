@@ -14,6 +14,7 @@ from pixiu.backends.cassandra.timelines import CassandraTimelines
 from pixiu.backends.mixed import MixedStores
 from pixiu.config.engines import EMBEDDED
 from pixiu.model.errors import ConfigError, CorruptData
+from pixiu.node.remembered import open_redis, remembered
 from pixiu.node.stores import (
     note_timelines_engine,
     ready_stores,
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pixiu.backends.embedded.keyvalue import RocksKeyValue
-    from pixiu.backends.embedded.stores import EmbeddedStores
+    from pixiu.backends.redis.stores import RedisStores
     from pixiu.config.engines import EngineSettings
     from pixiu.node.logs import NodeLog
+    from pixiu.node.stores import NodeStores
 
     Progress = Callable[[int, int], object] | None
 
@@ -43,25 +45,33 @@ FILLING = "cassandra, being filled"
 
 
 def ready_engines(
-    settings: EngineSettings, root: Path, log: NodeLog, progress: Progress = None
-) -> tuple[RocksKeyValue, EmbeddedStores | MixedStores]:
-    """The stores that a node runs on. Raises ``ConfigError``, ``Unavailable``, ``CorruptData`` or ``Gone``."""
+    settings: EngineSettings,
+    root: Path,
+    log: NodeLog,
+    progress: Progress = None,
+    *,
+    redis: RedisStores | None = None,
+) -> tuple[RocksKeyValue, NodeStores]:
+    """The stores that a node runs on. Raises ``ConfigError``, ``Unavailable``, ``CorruptData`` or ``Gone``.
+
+    ``redis`` has all but timelines; with it, these alone are in the data directory or in Cassandra.
+    """
     address = _timelines(settings)
-    store, base = ready_stores(root, log, progress)
+    store, base = ready_stores(root, log, progress, redis=redis)
     try:
         if address is None:
             if timelines_engine(store) == EMBEDDED:
                 return store, base
             require_whole_log(log, f"the timelines of this node are in {timelines_engine(store)}")
             base.close()
-            return remade_stores(root, log, progress)[:2]
+            return remade_stores(root, log, progress, redis=redis)[:2]
         part = open_timelines(address, base)
     except BaseException:
         base.close()
         raise
     try:
         if not _needs_remake(part, store, base, log):
-            return store, MixedStores(base, [base, part], timelines=part)
+            return store, _over(base, part)
         require_whole_log(log, f"the timelines of this node are not in {address}")
     except BaseException:
         part.close()
@@ -69,8 +79,8 @@ def ready_engines(
         raise
     part.close()
     base.close()
-    store, base, part, _ = _remade(address, root, log, progress)
-    return store, MixedStores(base, [base, part], timelines=part)
+    store, base, part, _ = _remade(address, root, log, progress, redis)
+    return store, _over(base, part)
 
 
 def rebuild_engines(settings: EngineSettings, root: Path, progress: Progress = None) -> int:
@@ -81,7 +91,8 @@ def rebuild_engines(settings: EngineSettings, root: Path, progress: Progress = N
 
     def remake(log: NodeLog) -> int:
         CassandraTimelines(address, lambda _: {}).close()  # before anything is thrown away: does it answer?
-        _, base, part, skipped = _remade(address, root, log, progress)
+        redis = open_redis(root, remembered(root).store)
+        _, base, part, skipped = _remade(address, root, log, progress, redis)
         part.close()
         base.close()
         return skipped
@@ -89,9 +100,15 @@ def rebuild_engines(settings: EngineSettings, root: Path, progress: Progress = N
     return rebuild_stores(root, remake=remake)
 
 
-def open_timelines(address: Address, base: EmbeddedStores, *, is_patient: bool = False) -> CassandraTimelines:
+def open_timelines(address: Address, base: NodeStores, *, is_patient: bool = False) -> CassandraTimelines:
     """Timelines in Cassandra; the content of their rows comes from the bodies of ``base``."""
     return CassandraTimelines(address, base.bodies.get, is_patient=is_patient)
+
+
+def _over(base: NodeStores, part: CassandraTimelines) -> MixedStores:
+    if isinstance(base, MixedStores):
+        return base.over(part, part)
+    return MixedStores(base, [base, part], timelines=part)
 
 
 def _timelines(settings: EngineSettings) -> Address | None:
@@ -102,7 +119,7 @@ def _timelines(settings: EngineSettings) -> Address | None:
     raise ConfigError(f"timelines must be {EMBEDDED} or {SCHEME}HOST[:PORT]…, not {settings.timelines!r}")
 
 
-def _needs_remake(part: CassandraTimelines, store: RocksKeyValue, base: EmbeddedStores, log: NodeLog) -> bool:
+def _needs_remake(part: CassandraTimelines, store: RocksKeyValue, base: NodeStores, log: NodeLog) -> bool:
     """Is it empty, or were the timelines elsewhere? Raises ``CorruptData`` if it seems to be somebody else's."""
     known, applied = part.applied(Lane.TIMELINES), base.applied(Lane.TIMELINES)
     if known > applied and timelines_engine(store) != FILLING:
@@ -127,21 +144,21 @@ def _needs_remake(part: CassandraTimelines, store: RocksKeyValue, base: Embedded
 
 
 def _remade(
-    address: Address, root: Path, log: NodeLog, progress: Progress
-) -> tuple[RocksKeyValue, EmbeddedStores, CassandraTimelines, int]:
+    address: Address, root: Path, log: NodeLog, progress: Progress, redis: RedisStores | None
+) -> tuple[RocksKeyValue, NodeStores, CassandraTimelines, int]:
     """Everything anew. What has no position of ours is not emptied: rows that others have written there stay."""
     parts: list[CassandraTimelines] = []
 
-    def mixed(store: RocksKeyValue, base: EmbeddedStores) -> MixedStores:
+    def mixed(store: RocksKeyValue, base: NodeStores) -> MixedStores:
         part = open_timelines(address, base, is_patient=True)
         parts.append(part)
         note_timelines_engine(store, FILLING)
         if part.has_position:
             part.clear()
-        return MixedStores(base, [base, part], timelines=part)
+        return _over(base, part)
 
     try:
-        store, base, skipped = remade_stores(root, log, progress, mixed=mixed)
+        store, base, skipped = remade_stores(root, log, progress, redis=redis, mixed=mixed)
     except BaseException:
         for part in parts:
             part.close()

@@ -14,6 +14,7 @@ from pixiu.backends.embedded.keyvalue import LARGE, RocksKeyValue
 from pixiu.config import Settings
 from pixiu.node.embedded import EmbeddedNode
 from pixiu.node.logs import refuse_kafka
+from pixiu.node.remembered import remembered
 from pixiu.node.stopped import open_store
 from pixiu.node.stores import STORES_FOLDER
 from pixiu.queue.journal import Journal
@@ -148,7 +149,7 @@ def erase_stopped(
     """Erase a user of a node that does not run: from the log and the stores, then from the bytes of the journal."""
 
     async def erase() -> dict[str, Any]:
-        async with EmbeddedNode(root) as node:
+        async with EmbeddedNode(root, settings=Settings(engines=remembered(root))) as node:
             return await node.act(None, "erase_user", user=user)
 
     erased = asyncio.run(erase())

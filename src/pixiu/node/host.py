@@ -7,7 +7,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from pixiu.backends.embedded.sessions import EmbeddedSessions
+from pixiu.backends.embedded.sessions import EmbeddedSessions, next_life
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.backends.phones.notifications import Closable, PhoneNotifications
 from pixiu.backends.tantivy.searches import ThreadedSearches
@@ -15,6 +15,7 @@ from pixiu.model.errors import CorruptData, PixiuError
 from pixiu.node.engines import ready_engines
 from pixiu.node.logs import check_log, is_kafka, make_log, note_log
 from pixiu.node.messaging import Messaging
+from pixiu.node.remembered import open_redis, remember
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit, take_cut
 from pixiu.roles.horn.providers import LoggedNotifications, NoNotifications
@@ -24,16 +25,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from pixiu.backends.redis.sessions import RedisSessions
     from pixiu.config import Settings
     from pixiu.node.logs import NodeLog
     from pixiu.ports.notifications import Notifications
     from pixiu.ports.scheduler import Scheduler
+    from pixiu.ports.sessions import Sessions
     from pixiu.queue.engine import Engine
     from pixiu.roles.carrier.audit import AuditReport, Cut
 
 __all__ = ["MessagingHost", "replay_audit"]
 
 DRAIN_SECONDS = 5.0
+REDIS_BEAT_SECONDS = 0.1
+"""Between two writes of who is connected."""
+REDIS_LOOK_SECONDS = 1.0
+"""Between two looks whether Redis is there."""
 SETTLE_SECONDS = 0.01
 """Between two looks whether a commit was possible."""
 
@@ -61,15 +68,25 @@ class MessagingHost:
         self.log: NodeLog = make_log(settings, engine, scheduler, root, name=name or root.resolve().name)
         self._provider: Closable | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._looked_at = 0.0
         self._searches = ThreadedSearches(root, self._on_loop, settings.search)
         notifications = self._notifications(scheduler)
-        self.store, self.stores = ready_engines(settings.engines, root, self.log, _remaking())
+        self._redis = redis = open_redis(root, settings.engines.store)
+        try:
+            self.store, self.stores = ready_engines(settings.engines, root, self.log, _remaking(), redis=redis)
+            remember(root, settings.engines)
+        except BaseException:
+            if redis is not None:
+                redis.close()
+            raise
+        self._sessions: RedisSessions | None = None
+        self._beat: asyncio.TimerHandle | None = None
         try:
             check_log(self.log, root, self.stores)
             self.messaging = Messaging(
                 self.log,
                 self.stores,
-                EmbeddedSessions(self.store),
+                self._opened_sessions(),
                 engine.clock,
                 scheduler,
                 settings,
@@ -83,6 +100,34 @@ class MessagingHost:
             raise
         if not is_kafka(settings):
             engine.retention_holds.append(self._needed_from)
+        if redis is not None:
+            redis.when_lost = lambda: scheduler.soon(self.messaging.go_back)
+
+    @property
+    def redis_round_trips(self) -> int:
+        """How often Redis was asked; 0 without one."""
+        return 0 if self._redis is None else self._redis.client.round_trips
+
+    def _opened_sessions(self) -> Sessions:
+        """Sessions of this life of the node; a Redis that has the stores shows them too."""
+        if self._redis is None:
+            return EmbeddedSessions(self.store)
+        from pixiu.backends.redis.sessions import RedisSessions
+
+        numbers_after = next_life(self.store)
+        self._sessions = sessions = RedisSessions(self._redis.client, self._redis.keys_of, numbers_after=numbers_after)
+        self._redis.when_begun = sessions.write_all_again
+        return sessions
+
+    def _look_after_redis(self) -> None:
+        """Now and then: show who is connected, and see whether Redis is there when nobody asks it."""
+        assert self._redis is not None and self._sessions is not None and self._loop is not None
+        self._sessions.write()
+        now = self._loop.time()
+        if now - self._looked_at >= REDIS_LOOK_SECONDS:
+            self._looked_at = now
+            self._redis.look()
+        self._beat = self._loop.call_later(REDIS_BEAT_SECONDS, self._look_after_redis)
 
     def _on_loop(self, call: Callable[[], object]) -> None:
         """From another thread; nobody asks before the start."""
@@ -96,7 +141,7 @@ class MessagingHost:
             return self._provider
         if horn.provider == "phones":
             webhook = self._webhook() if horn.webhook_url else None
-            self._provider = PhoneNotifications(self._engine.clock, self._settings.phones, webhook)
+            self._provider = PhoneNotifications(self.engine.clock, self._settings.phones, webhook)
             return self._provider
         return LoggedNotifications(scheduler) if horn.provider == "log" else NoNotifications(scheduler)
 
@@ -129,6 +174,8 @@ class MessagingHost:
             raise error
         self._check_log()
         note_log(self.log, self.root, self._settings)
+        if self._redis is not None and self._beat is None:
+            self._look_after_redis()
         ready: asyncio.Future[None] = loop.create_future()
         self.messaging.start(lambda: ready.set_result(None))
         await ready
@@ -146,6 +193,10 @@ class MessagingHost:
         """Close sessions, commit and close the stores."""
         self.messaging.stop()
         self._searches.close()
+        if self._beat is not None:
+            self._beat.cancel()
+        if self._sessions is not None:
+            self._sessions.close()
         if is_kafka(self._settings):  # the queue is drained by whoever owns it
             flushed = asyncio.Event()
             self.log.when_flushed(flushed.set)

@@ -89,6 +89,7 @@ class Messaging:
         self._is_stopped = False
         self._is_refused = False  # the log refuses ledger rows, and that has been told
         self._has_started = False
+        self._is_going_back = False
         self._stale_ms = settings.horn.stale_ms
         self.tracing = Tracing(
             clock, scheduler, self._write_ledger,
@@ -171,7 +172,19 @@ class Messaging:
 
     def problems(self) -> list[str]:
         """Why this node should get no traffic; none if all is well."""
+        if self._is_going_back:
+            return [*self.carrier.problems(), f"stores: {self.carrier.behind} events behind the log, after a loss"]
         return self.carrier.problems()
+
+    def go_back(self) -> None:
+        """A store has lost what it had: nobody is answered from the past while it is made again from the log."""
+        self._is_going_back, self._has_started = True, False
+        self.relay.kick_all("resync")
+
+        def caught_up() -> None:
+            self._is_going_back, self._has_started = False, True
+
+        self.carrier.go_back(lambda: self.carrier.when_applied(self.log.committed, caught_up))
 
     # What clients and publishers do.
 

@@ -16,9 +16,11 @@ from pixiu.backends.embedded.layout import LAYOUT, META, number
 from pixiu.backends.embedded.sessions import LIFE
 from pixiu.backends.embedded.stores import EmbeddedStores
 from pixiu.backends.memory.stores import MemoryStores
+from pixiu.backends.mixed import MixedStores
 from pixiu.config.engines import EMBEDDED
 from pixiu.model.errors import Gone, PixiuError, Unavailable
 from pixiu.node.logs import note_log, stopped_log
+from pixiu.node.remembered import open_redis, remembered
 from pixiu.node.stopped import engine_without_loop
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit, take_cut
@@ -28,11 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pixiu.backends.mixed import MixedStores
+    from pixiu.backends.redis.stores import RedisStores
     from pixiu.node.logs import NodeLog
     from pixiu.roles.carrier.audit import AuditReport, Cut
 
 __all__ = [
+    "NodeStores",
     "audit_stopped",
     "cut_stopped",
     "open_stores",
@@ -46,6 +49,12 @@ STORES_FOLDER = "stores"
 _LAYOUT = META + b"layout"
 _TIMELINES = META + b"engine:timelines"
 """Which engine has the timelines; the one of this very store where nothing is noted."""
+_PARTS = META + b"parts"
+"""There if these stores hold a part only: the rest is with another engine."""
+
+
+NodeStores = EmbeddedStores | MixedStores
+"""The stores of a node: all in the data directory, or some with engines of others."""
 
 
 def open_stores(root: Path) -> tuple[RocksKeyValue, EmbeddedStores]:
@@ -68,20 +77,28 @@ def note_timelines_engine(store: RocksKeyValue, engine: str) -> None:
 
 
 def ready_stores(
-    root: Path, log: NodeLog, progress: Callable[[int, int], object] | None = None
-) -> tuple[RocksKeyValue, EmbeddedStores]:
-    """The messaging stores of a data directory, made again from the log where they have another layout."""
+    root: Path,
+    log: NodeLog,
+    progress: Callable[[int, int], object] | None = None,
+    *,
+    redis: RedisStores | None = None,
+) -> tuple[RocksKeyValue, NodeStores]:
+    """The messaging stores of a data directory, made again from the log where they have another layout.
+
+    With ``redis``, what is in the data directory are timelines alone; whoever goes back to having all there makes all
+    again.
+    """
     store, stores = open_stores(root)
     found = store.get(_LAYOUT)
-    if found == number.pack(LAYOUT):
-        return store, stores
+    is_whole = store.get(_PARTS) is None or redis is not None
+    if found == number.pack(LAYOUT) and is_whole:
+        return store, stores if redis is None else _with_redis(store, stores, redis, log)
     engine = timelines_engine(store)
     stores.close()
     log.connect()
-    require_whole_log(
-        log, f"the stores have layout {int.from_bytes(found or b'', 'big') or 1} and this program's is {LAYOUT}"
-    )
-    store, remade, _ = remade_stores(root, log, progress)
+    what = f"have layout {int.from_bytes(found or b'', 'big') or 1} and this program's is {LAYOUT}"
+    require_whole_log(log, f"the stores {what if is_whole else 'hold timelines alone'}")
+    store, remade, _ = remade_stores(root, log, progress, redis=redis)
     note_timelines_engine(store, engine)
     return store, remade
 
@@ -94,6 +111,26 @@ def require_whole_log(log: NodeLog, why: str) -> None:
             f"{why}: they would be made again from the log, but that begins with event {first}. Restore a backup "
             "(pixiu restore)"
         )
+
+
+def _with_redis(store: RocksKeyValue, stores: EmbeddedStores, redis: RedisStores, log: NodeLog) -> MixedStores:
+    """Rosters, inboxes and counts in Redis; what it does not have yet comes from the log when the lanes start."""
+    from pixiu.backends.redis.layout import LAYOUT as REDIS_LAYOUT
+
+    store.write([(_PARTS, b"timelines")])
+    log.connect()
+    redis.log_begins = lambda: log.first_event_id
+    if redis.layout not in (0, REDIS_LAYOUT):
+        redis.clear()
+    redis.note_layout()
+    mixed = MixedStores(redis, [redis, stores], timelines=stores.timelines)
+    needed, first = min(mixed.applied(lane) for lane in Lane) + 1, log.first_event_id
+    if needed < first:
+        raise Gone(
+            f"Redis knows events through {needed - 1}, and the log begins with event {first}. Restore Redis from its "
+            "own backup, or the node from one of its (pixiu restore)"
+        )
+    return mixed
 
 
 def rebuild_stores(
@@ -111,6 +148,7 @@ def rebuild_stores(
         raise Gone(f"the journal begins with event {first}: what came before was removed by retention")
     engine = engine_without_loop(root)
     engine.recover()
+    redis = None
     try:
         log = stopped_log(root, engine, takes_any=True)
         try:
@@ -119,12 +157,15 @@ def rebuild_stores(
             if remake is not None:
                 skipped = remake(log)
             else:
-                _, stores, skipped = remade_stores(root, log, progress)
+                redis = open_redis(root, remembered(root).store)
+                _, stores, skipped = remade_stores(root, log, progress, redis=redis)
                 stores.close()
             note_log(log, root)
         finally:
             log.close()
     finally:
+        if redis is not None:
+            redis.close()
         engine.stop()
     return skipped
 
@@ -134,8 +175,9 @@ def remade_stores(
     log: NodeLog,
     progress: Callable[[int, int], object] | None,
     *,
-    mixed: Callable[[RocksKeyValue, EmbeddedStores], MixedStores] | None = None,
-) -> tuple[RocksKeyValue, EmbeddedStores, int]:
+    redis: RedisStores | None = None,
+    mixed: Callable[[RocksKeyValue, NodeStores], MixedStores] | None = None,
+) -> tuple[RocksKeyValue, NodeStores, int]:
     """Throw the stores away, and make them again; also returns how many records made no sense.
 
     ``mixed`` lays other engines over the new stores; the caller closes these.
@@ -148,8 +190,11 @@ def remade_stores(
     shutil.rmtree(root / STORES_FOLDER, ignore_errors=True)
     store = RocksKeyValue(root / STORES_FOLDER, options=LARGE)
     store.write(kept)
-    stores = EmbeddedStores(store)
+    stores: NodeStores = EmbeddedStores(store)
     try:
+        if redis is not None:
+            redis.clear()
+            stores = _with_redis(store, EmbeddedStores(store), redis, log)
         stores.commit({Lane.TASKS: min(finished, log.committed)})
         stores.flush()
         whole = stores if mixed is None else mixed(store, stores)
@@ -207,14 +252,16 @@ def cut_stopped(root: Path, progress: Callable[[int, int], object] | None = None
 
 
 @contextmanager
-def stopped_messaging(root: Path) -> Iterator[tuple[NodeLog, EmbeddedStores]]:
+def stopped_messaging(root: Path) -> Iterator[tuple[NodeLog, NodeStores]]:
     """Log and stores of a node that does not run; the stores may be behind the log."""
     engine = engine_without_loop(root)
     engine.recover()
+    redis = None
     try:
         log = stopped_log(root, engine)
         try:
-            store, stores = ready_stores(root, log)
+            redis = open_redis(root, remembered(root).store)
+            store, stores = ready_stores(root, log, redis=redis)
             try:
                 if timelines_engine(store) != EMBEDDED:
                     raise Unavailable(
@@ -226,4 +273,6 @@ def stopped_messaging(root: Path) -> Iterator[tuple[NodeLog, EmbeddedStores]]:
         finally:
             log.close()
     finally:
+        if redis is not None:
+            redis.close()
         engine.stop()

@@ -61,5 +61,11 @@ class Cache(Generic[K, V]):
         self.young.pop(key, None)
         self._old.pop(key, None)
 
+    def clear(self) -> None:
+        """Forget all."""
+        self._old = {}
+        self.young = {}
+        self._weight = 0
+
     def __len__(self) -> int:
         return len(self.young) + len(self._old)

@@ -9,17 +9,22 @@ from pixiu.backends.embedded.layout import META, number
 from pixiu.backends.memory.sessions import MemorySessions
 from pixiu.ports.keyvalue import KeyValue
 
-__all__ = ["EmbeddedSessions"]
+__all__ = ["EmbeddedSessions", "next_life"]
 
 LIFE = META + b"life"
 _LIFE_SHIFT = 32
+
+
+def next_life(store: KeyValue) -> int:
+    """Begin another life of the node: above this number are its sessions and epochs, and none of a life before."""
+    life = int.from_bytes(store.get(LIFE) or b"", "big") + 1
+    store.write([(LIFE, number.pack(life))])
+    store.flush()
+    return life << _LIFE_SHIFT
 
 
 class EmbeddedSessions(MemorySessions):
     """Sessions whose numbers start above those of every life before."""
 
     def __init__(self, store: KeyValue) -> None:
-        life = int.from_bytes(store.get(LIFE) or b"", "big") + 1
-        store.write([(LIFE, number.pack(life))])
-        store.flush()
-        super().__init__(numbers_after=life << _LIFE_SHIFT)
+        super().__init__(numbers_after=next_life(store))

@@ -57,5 +57,8 @@ class MemoryStores:
         """Note the event ids. There is nothing to make durable."""
         self._applied.update(applied)
 
+    def flush(self) -> None:
+        """Nothing is on a disk."""
+
     def close(self) -> None:
         """Nothing to let go of."""

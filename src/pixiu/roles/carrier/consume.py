@@ -23,7 +23,7 @@ from pixiu.model.pixiu_pb2 import Task, Undecodable
 from pixiu.ports.log import MAIN
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.appliers import Appliers, parse
-from pixiu.roles.carrier.arrivals import wakes_of
+from pixiu.roles.carrier.arrivals import receipt_of, wakes_of
 from pixiu.roles.carrier.commit_pace import CommitPace
 from pixiu.roles.carrier.dead_letters import DeadLetters
 from pixiu.roles.carrier.metrics import CarrierCounters
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pixiu.ports.stores import Stores
     from pixiu.roles.carrier.appliers import Apply
     from pixiu.roles.carrier.apply_rosters import Removed
-    from pixiu.roles.carrier.apply_timelines import Marked, Said
+    from pixiu.roles.carrier.apply_timelines import Said
     from pixiu.roles.carrier.reached import Limits
     from pixiu.roles.carrier.tasks import Performer, SchedulePerformer
 
@@ -128,6 +128,8 @@ class Carrier:
         self._is_turn_due = False
         self._has_tasks = False
         self._buried = 0
+        self._quiet_through = 0
+        """Lanes that went back have nothing to tell before this event."""
         self._yielding_since: int | None = None
         self._flushes: deque[tuple[int, int]] = deque()
         """The event id of a flush, and when it came."""
@@ -210,10 +212,31 @@ class Carrier:
             problems.append(f"log: {self._log_problem}")
         if self._commit_problem:
             problems.append(f"commit: {self._commit_problem}")
-        for problem in getattr(self._stores, "problems", list)():  # of engines that write behind
-            if problem not in problems:
-                problems.append(problem)
+        for problem in getattr(self._stores, "problems", list)():  # of engines of others
+            if not any(problem in known for known in problems):
+                problems.append(f"stores: {problem}")
         return [*problems, self._bug] if self._bug else problems
+
+    def go_back(self, done: Callable[[], object]) -> None:
+        """A store has lost what it had: lanes go on from what it has; ``done`` when they do.
+
+        Nobody is told again of what they were told before. Nor are tasks done again: that is known here.
+        """
+        if not self._is_running:
+            return
+        self._quiet_through = max(self._quiet_through, self.applied_all)
+        try:
+            getattr(self._stores, "begin_again", lambda: None)()
+            self._appliers = Appliers(self._stores)
+        except PixiuError as error:
+            self._commit_problem = str(error)
+            self._scheduler.after(self._settings.lane_retry_ms, lambda: self.go_back(done))
+            return
+        for state, (lane, apply) in zip(self._lanes, self._appliers.lanes, strict=True):
+            state.apply, state.position, state.problem = apply, self._stores.applied(lane), ""
+        log.warning("lanes went back", extra={"after": self.applied_all, "committed": self._log.committed})
+        self._receive()
+        done()
 
     # Turns.
 
@@ -248,18 +271,22 @@ class Carrier:
             self._scheduler.after(self._settings.lane_retry_ms, self._turn)
 
     def _go_on(self) -> None:
-        lanes = self._lanes
+        lanes, quiet = self._lanes, self._quiet_through
+        is_quiet = self.applied_all < quiet
         waiting = [state for state in lanes if not state.is_held]
         if len({state.position for state in waiting}) == 1 and len(waiting) == len(lanes):  # good times
-            self._advance(lanes, lanes[0].position, _FAR)
+            self._advance(lanes, lanes[0].position, quiet if is_quiet else _FAR)
             waiting = []
         while waiting:
             after = min(state.position for state in waiting)
             together = [state for state in waiting if state.position == after]
-            bound = min((state.position for state in waiting if state.position > after), default=_FAR)
+            far = quiet if after < quiet else _FAR
+            bound = min((state.position for state in waiting if after < state.position < far), default=far)
             going = self._advance(together, after, bound)
             has_joined = bool(going) and going[0].position == bound
             waiting = [state for state in waiting if state not in together or (has_joined and state in going)]
+        if is_quiet:
+            self._appliers.forget_news()
         self._deliver()
         self._bug = self._log_problem = ""
         committed = self._log.committed
@@ -394,7 +421,7 @@ class Carrier:
         for eviction in appliers.inboxes.take_evictions():
             counters.evicted += len(eviction.useqs)
         for marked in appliers.timelines.take_marked():
-            self._tell(marked.from_user, self._receipt(marked))
+            self._tell(marked.from_user, receipt_of(marked, self._stores.users))
         removed = appliers.rosters.take_removed()
         if removed and self._remove is not None:
             self._remove(removed)
@@ -424,20 +451,6 @@ class Carrier:
             if self._numbered > self._traced:
                 self._traced = event_id
                 self._traces.flushed(event_id, now_ms - took_us // 1000, took_us)
-
-    def _receipt(self, marked: Marked) -> dict[str, object]:
-        """What the sender's sessions are told."""
-        try:
-            profile = self._stores.users.get(marked.peer)
-        except Unavailable:
-            profile = None
-        return {
-            "push": "receipt",
-            "with": profile.public_id if profile is not None else str(marked.peer),
-            "message_ids": [str(message_id) for message_id in marked.message_ids],
-            "kind": "read" if marked.is_read else "delivered",
-            "at": marked.at,
-        }
 
     # Commits.
 

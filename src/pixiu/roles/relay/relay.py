@@ -305,6 +305,11 @@ class Relay:
         self._perform(inbox, inbox.delivery.doubted())
         return True
 
+    def kick_all(self, reason: str) -> None:
+        """End every session: its client comes back, and begins behind what it holds."""
+        for live in list(self._live.values()):
+            self.kick(live.session.user, live.session.session_id, reason)
+
     def write_rows(self) -> None:
         """Write what is known of entries to the log, now: someone wants to count."""
         self._deliveries.flush()

@@ -1,0 +1,1 @@
+"""Messaging stores on Redis or Valkey: one server, a Sentinel group, or a Cluster."""

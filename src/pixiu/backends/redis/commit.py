@@ -1,0 +1,153 @@
+"""Commits: numbered, owned, and whole.
+
+On one server a commit is one call. A cluster has no call over several slots: there the commit is first written down
+whole in one place (the redo), then applied slot by slot, then its number and the lanes' event ids make it count. Who
+finds a redo when it opens the stores applies it again: all commands say what is, so that changes nothing but what was
+missing.
+
+Whether one server has lost something is seen from the number of its commit. Of a cluster each master may lose the end
+of what it had by itself, and then its slots do not fit to the others': after a failover or a restart of any of them
+everything is made again from the log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pixiu.backends.redis.connection import slot_of
+from pixiu.model.errors import Conflict, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pixiu.backends.redis.connection import Command, RedisClient
+    from pixiu.backends.redis.layout import Keys
+
+__all__ = ["Commits"]
+
+_SCANNED = 1000
+_PATTERNS = (
+    *(f"{name}[0-9{{]*" for name in ("u:", "c:", "r:", "gi:", "gm:", "msg/u:", "msg/om:", "bsgmsg_")),
+    "pixiu:*",
+)
+
+
+class Commits:
+    """The commits of one owner."""
+
+    def __init__(self, client: RedisClient, keys: Keys, node: str, token: str) -> None:
+        self._client = client
+        self._keys = keys
+        self._node = node
+        self._token = token
+        self._number = 0
+        self._lives: frozenset[bytes] = frozenset()
+        self._is_to_clear = False
+        self.lost = ""
+        """What Redis was found to have lost; empty if nothing."""
+
+    def open(self) -> None:
+        """Become the owner, or be it again. Raises ``Conflict`` if another node is."""
+        self._client.gate = ""
+        try:
+            if self._is_to_clear:
+                self.clear()
+                self._is_to_clear = False
+            self._open()
+        except Unavailable:
+            self._client.gate = self.lost
+            raise
+        self.lost = ""
+
+    def _open(self) -> None:
+        state, text = self._client.call("open", self._keys.owner, self._node, self._token)
+        if state == b"OWNED":
+            raise Conflict(
+                f"the Redis stores belong to node {text.decode()}, and this is node {self._node}: give each node a "
+                f"database of its own, or, if that node is gone for good, delete the key {self._keys.owner}"
+            )
+        self._number = int(text)
+        self._lives = self._client.lives
+        redo = self._client.ask([("GET", self._keys.redo)])[0]
+        if redo is not None:
+            self._apply_in_slots(msgspec.msgpack.decode(redo))
+
+    def check(self) -> None:
+        """After a new connection: is Redis where it was?"""
+        token, number = self._client.ask([("HMGET", self._keys.owner, "token", "commit")])[0]
+        if token is not None and token != self._token.encode():
+            raise Unavailable(self._taken())
+        if token is None or int(number or 0) not in (self._number, self._number + 1):
+            self.has_lost(f"Redis is at commit {int(number or 0)}, and {self._number} were made: it has lost some")
+
+        elif self._client.is_cluster and not self._client.lives <= self._lives:
+            self.has_lost("a master of the cluster was replaced or restarted: it may have lost some")
+            self._is_to_clear = True
+
+    def has_lost(self, what: str) -> None:
+        """Nothing is answered from here on, until ``open``."""
+        self.lost = self._client.gate = what
+
+    def commit(self, commands: Iterable[Command]) -> None:
+        """Apply all of it, once."""
+        if self._client.is_cluster:
+            self._commit_in_slots(list(commands))
+            return
+        flat: list[Any] = []
+        for command in commands:
+            flat += (command[0], len(command) - 1, *command[1:])
+        self._numbered("commit", flat)
+        self._number += 1
+
+    def clear(self) -> None:
+        """Remove every key of the layout, and all that was noted."""
+        for server in self._client.servers:
+            for pattern in _PATTERNS:
+                cursor = b"0"
+                while True:
+                    cursor, names = server.ask("SCAN", cursor, "MATCH", pattern, "COUNT", _SCANNED)
+                    if names:
+                        server.send([("UNLINK", name) for name in names])
+                        server.receive(len(names))
+                    if cursor == b"0":
+                        break
+
+    def _numbered(self, function: str, arguments: list[Any]) -> None:
+        """Call what only the owner may call, and only where nothing was lost."""
+        before = self._number
+        answer = self._client.call(function, self._keys.owner, self._token, before, before + 1, *arguments)
+        if answer == b"TAKEN":
+            raise Unavailable(self._taken())
+        if answer == b"LOST":
+            self.has_lost(f"Redis is not at commit {before}: it has lost what came before")
+            raise Unavailable(self.lost)
+
+    def _commit_in_slots(self, commands: list[Command]) -> None:
+        own_slot = slot_of(self._keys.owner)
+        last: list[Any] = ["DEL", 1, self._keys.redo]
+        others: list[Command] = []
+        for command in commands:
+            if slot_of(command[1]) == own_slot:
+                last += (command[0], len(command) - 1, *command[1:])
+            else:
+                others.append(command)
+        if others:
+            redo = msgspec.msgpack.encode(others)
+            self._numbered("redo", [self._keys.redo, redo])
+            self._apply_in_slots(others)
+        self._numbered("commit", last)
+        self._number += 1
+
+    def _apply_in_slots(self, commands: Iterable[Command]) -> None:
+        """One call per slot, all at once."""
+        slots: dict[int, tuple[str | bytes, list[Any]]] = {}
+        for command in commands:
+            slots.setdefault(slot_of(command[1]), (command[1], []))[1].extend(
+                (command[0], len(command) - 1, *command[1:])
+            )
+        self._client.call_all("apply", list(slots.values()))
+
+    def _taken(self) -> str:
+        return f"another process has taken over the Redis stores of node {self._node}: this one must stop"

@@ -1,0 +1,109 @@
+"""The keys, as the seeds publish them; what they have no key for is below ``pixiu:``.
+
+``%d`` is the number of a user, group or message. In the layout for clusters that number stands in braces, so all keys
+of a user are in one slot, all of a group, and both of a message.
+
+::
+
+    key                            type    content
+    u:<user>                       hash    name, avatar, more fields; pixiu:id, pixiu:at, pixiu:erased
+    c:<user>                       zset    u:<peer> and g:<group>, by the time of adding or joining (ms)
+    r:<user>                       zset    u:<peer> and g:<group>, by how many are unread
+    pixiu:r:<user>                 hash    the same members: the event that touched the count last
+    pixiu:b:<user>                 set     whom the user blocks
+    pixiu:was:<user>               set     groups that the user has left
+    gi:<group>                     hash    name, avatar, master, more fields; pixiu:… for the rest
+    gm:<group>                     set     who is a member now
+    pixiu:gm:<group>               hash    user: all stays (``>BBQqQQQ`` each)
+    pixiu:gr:<group>               hash    user: time of asking to join
+    msg/u:<user>/p:<platform>/oms  zset    message ids that wait, by the time of sending (seconds)
+    pixiu:in:<user>                hash    platform: number, floor, latest, waiting, event id, oldest time
+    pixiu:oms:<user>:<inbox>       zset    ``>QQqIQ`` message, event, time, options, session, by useq
+    msg/om:<message>/m             string  body (MsgChat)
+    msg/om:<message>/n             string  how many refer to it
+    msg/u:<user>/ss                hash    session: <platform>-<gateway>
+    pixiu:present                  set     users with sessions: what a start after a crash cleans up
+    pixiu:room:<room>              hash    session: version, user, gateway
+    pixiu:gw:<gateway>             set     <room>:<session>
+    bsgmsg_<group>                 list    the newest 1000 bodies, newest first
+    pixiu:bsgmsg:<group>           hash    newest: message id; all: 1 if the oldest is the group's first
+    pixiu:k:<key>                  string  ``>QQq`` message, event, time of an accepted send
+    pixiu:id:u:<public id>         string  user
+    pixiu:id:g:<public id>         string  group
+    pixiu:push:<user>              string  JSON: platform, device, provider, token, topic, time, event of each phone
+    pixiu:phone:<hash of a token>  string  user
+    pixiu:users, pixiu:inboxes     zset    users as 16 hex digits, to be read in order
+    pixiu:left                     zset    <group>:<user>, by the event of leaving
+    pixiu:notes                    hash    what records leave behind for the appliers
+    pixiu:meta                     hash    lane:<lane>, high:bodies, layout
+    pixiu:owner                    hash    node, token, commit: who writes here, and how far
+"""
+
+from pixiu.backends.redis.address import Layout
+
+__all__ = ["LAYOUT", "Keys", "group_member", "hex_of", "user_member"]
+
+LAYOUT = 1
+"""Rises with every change of what is written here: stores of another layout are made again from the log."""
+
+
+class Keys:
+    """Patterns for the keys of one layout."""
+
+    def __init__(self, layout: Layout) -> None:
+        is_tagged = layout == "cluster"
+
+        def of(pattern: str) -> str:
+            return pattern.replace("%d", "{%d}", 1) if is_tagged else pattern
+
+        def single(name: str) -> str:
+            return f"pixiu:{{pixiu}}:{name}" if is_tagged else f"pixiu:{name}"
+
+        self.user = of("u:%d")
+        self.contacts = of("c:%d")
+        self.unread = of("r:%d")
+        self.unread_events = of("pixiu:r:%d")
+        self.blocks = of("pixiu:b:%d")
+        self.was_in = of("pixiu:was:%d")
+        self.group = of("gi:%d")
+        self.members = of("gm:%d")
+        self.stays = of("pixiu:gm:%d")
+        self.requests = of("pixiu:gr:%d")
+        self.waiting = of("msg/u:%d/p:%s/oms")
+        self.inboxes = of("pixiu:in:%d")
+        self.entries = of("pixiu:oms:%d:%d")
+        self.body = of("msg/om:%d/m")
+        self.references = of("msg/om:%d/n")
+        self.sessions = of("msg/u:%d/ss")
+        self.room = of("pixiu:room:%d")
+        self.recent = of("bsgmsg_%d")
+        self.recent_state = of("pixiu:bsgmsg:%d")
+        self.push_tokens = of("pixiu:push:%d")
+        self.push_holder = "pixiu:phone:%s"
+        self.user_id = "pixiu:id:u:%s"
+        self.group_id = "pixiu:id:g:%s"
+        self.send_key = b"pixiu:k:"
+        self.all_users = single("users")
+        self.all_inboxes = single("inboxes")
+        self.left = single("left")
+        self.notes = single("notes")
+        self.meta = single("meta")
+        self.owner = single("owner")
+        self.redo = single("redo")
+        self.present = single("present")
+        self.gateway_routes = "pixiu:gw:%s"
+
+
+def user_member(user: int) -> str:
+    """A user among contacts and unread counts: users and groups may have the same numbers."""
+    return f"u:{user}"
+
+
+def group_member(group: int) -> str:
+    """A group among contacts and unread counts."""
+    return f"g:{group}"
+
+
+def hex_of(user: int) -> str:
+    """A number whose order as text is its order."""
+    return f"{user:016x}"

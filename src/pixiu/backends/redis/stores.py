@@ -1,0 +1,186 @@
+"""Everything but timelines, in Redis: writes go to an overlay, and a commit is one call of one function.
+
+This node is the only one that writes here, so what it has cached holds. Two things could make that untrue, and both are
+found out: another node that takes the place (its token is in the way of every commit), and a Redis that has lost what
+it had, by a restart or a failover (its commit is not the last one; looked at after every new connection, and again by
+every commit). Then nothing is answered until ``begin_again`` was called: the lanes go back to what Redis has, and the
+log brings the rest.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from pixiu.backends.redis.bodies import RedisBodies
+from pixiu.backends.redis.commit import Commits
+from pixiu.backends.redis.connection import RedisClient
+from pixiu.backends.redis.contacts import RedisContacts
+from pixiu.backends.redis.groups import RedisGroups
+from pixiu.backends.redis.inboxes import RedisInboxes
+from pixiu.backends.redis.layout import LAYOUT, Keys
+from pixiu.backends.redis.notes import RedisNotes
+from pixiu.backends.redis.overlay import Overlay
+from pixiu.backends.redis.push_tokens import RedisPushTokens
+from pixiu.backends.redis.recent import RedisRecent
+from pixiu.backends.redis.sendkeys import RedisSendKeys
+from pixiu.backends.redis.unread import RedisUnread
+from pixiu.backends.redis.users import RedisUsers
+from pixiu.model.errors import PixiuError, Unavailable
+from pixiu.ports.stores import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pixiu.backends.redis.address import RedisAddress
+    from pixiu.ports.bodies import Bodies
+    from pixiu.ports.contacts import Contacts
+    from pixiu.ports.groups import Groups
+    from pixiu.ports.inboxes import Inboxes
+    from pixiu.ports.notes import Notes
+    from pixiu.ports.push_tokens import PushTokens
+    from pixiu.ports.recent import Recent
+    from pixiu.ports.sendkeys import SendKeys
+    from pixiu.ports.unread import Unread
+    from pixiu.ports.users import Users
+
+__all__ = ["RedisStores"]
+
+_LAYOUT = "layout"
+
+
+class RedisStores:
+    """The stores of one node, whose name is ``node``. Raises ``Conflict`` if they are another node's.
+
+    ``cached_users_max`` and the others are as for the embedded stores.
+    """
+
+    def __init__(
+        self,
+        address: RedisAddress,
+        node: str,
+        *,
+        cached_users_max: int = 40_000,
+        kept_entries_max: int = 64,
+        cached_body_bytes: int = 32 * 2**20,
+    ) -> None:
+        self.client = RedisClient(address)
+        self.keys_of = keys = Keys(address.layout)
+        self._commits = Commits(self.client, keys, node, secrets.token_hex(8))
+        self._overlay = overlay = Overlay(self.client)
+        try:
+            self._commits.open()
+            bodies = RedisBodies(overlay, keys, cached_bytes=cached_body_bytes, counts_max=4 * cached_users_max)
+            self._applied = self._read_applied()
+        except BaseException:
+            self.client.close()
+            raise
+        inboxes = RedisInboxes(
+            overlay, keys, fetch_counts=bodies.fetch_counts, cached_max=cached_users_max, kept_max=kept_entries_max
+        )
+        groups = RedisGroups(overlay, keys, cached_max=cached_users_max, cached_members_max=8 * cached_users_max)
+        unread = RedisUnread(overlay, keys, cached_max=4 * cached_users_max)
+        send_keys = RedisSendKeys(overlay, keys, cached_max=cached_users_max)
+        self.users: Users = RedisUsers(overlay, keys, cached_max=cached_users_max)
+        self.contacts: Contacts = RedisContacts(overlay, keys, cached_max=cached_users_max)
+        self.groups: Groups = groups
+        self.inboxes: Inboxes = inboxes
+        self.bodies: Bodies = bodies
+        self.unread: Unread = unread
+        self.keys: SendKeys = send_keys
+        self.notes: Notes = RedisNotes(overlay, keys)
+        self.push_tokens: PushTokens = RedisPushTokens(overlay, keys)
+        self.recent: Recent = RedisRecent(overlay, keys)
+        self._parts = bodies, inboxes, groups, unread, send_keys
+        self.when_lost: Callable[[], object] = lambda: None
+        """Called when Redis was found to have lost something: whoever applies the log must call ``begin_again``."""
+        self.when_begun: Callable[[], object] = lambda: None
+        """Called when it was begun again."""
+        self.log_begins: Callable[[], int] = lambda: 0
+        """The first event that the log still has."""
+        self.client.when_connected = self._connected
+
+        def fetch(users: list[int]) -> None:
+            inboxes.fetch(users)
+            unread.fetch(users)
+
+        groups.when_members = fetch
+
+    @property
+    def pending_bytes(self) -> int:
+        """About how much the next commit writes."""
+        return self._overlay.pending_bytes + sum(part.pending_bytes for part in self._parts)
+
+    @property
+    def problem(self) -> str:
+        """Why nothing can be asked; empty if all is well."""
+        return self.client.problem or self._commits.lost
+
+    @property
+    def layout(self) -> int:
+        """The layout that these were made with; 0 if they are empty."""
+        return int(self._overlay.field(self.keys_of.meta, _LAYOUT) or 0)
+
+    def note_layout(self) -> None:
+        """All of it is there, in this program's layout. Counts with the next commit."""
+        self._overlay.put_field(self.keys_of.meta, _LAYOUT, LAYOUT)
+
+    def applied(self, lane: Lane) -> int:
+        """The event id that a lane has durably reached."""
+        return self._applied[lane]
+
+    def commit(self, applied: Mapping[Lane, int]) -> None:
+        """Write everything with one call, with the event ids. Raises ``Unavailable``, and may then be called again."""
+        overlay = self._overlay
+        overlay.save()
+        for lane, event_id in applied.items():
+            overlay.put_field(self.keys_of.meta, f"lane:{lane.value}", event_id)
+        try:
+            self._commits.commit(overlay.commands())
+        except PixiuError as error:
+            overlay.refused(error)
+            if self._commits.lost:
+                self.when_lost()
+            raise
+        overlay.written()
+        self._applied.update(applied)
+
+    def begin_again(self) -> None:
+        """Redis has lost something: forget what was cached, and go on from what it has. Raises ``Unavailable``."""
+        self._commits.open()
+        self._overlay.forget()
+        self._applied = self._read_applied()
+        needed, begins = min(self._applied.values()) + 1, self.log_begins()
+        if needed < begins:
+            self._commits.has_lost(
+                f"Redis has lost what came before event {begins}, with which the log begins: restore it from its own "
+                "backup, or restore a backup of the node (pixiu restore)"
+            )
+            raise Unavailable(self._commits.lost)
+        self.when_begun()
+
+    def look(self) -> None:
+        """See whether Redis is there, when nobody asks."""
+        self.client.look()
+
+    def flush(self) -> None:
+        """A commit is as durable as Redis is told to make it."""
+
+    def close(self) -> None:
+        """Let go, without a commit."""
+        self.client.close()
+
+    def clear(self) -> None:
+        """Remove everything that is Pixiu's: before the stores are made again."""
+        self._commits.clear()
+        self.begin_again()
+
+    def _connected(self) -> None:
+        self._commits.check()
+        if self._commits.lost:
+            self.when_lost()
+            raise Unavailable(self._commits.lost)
+
+    def _read_applied(self) -> dict[Lane, int]:
+        fields = self._overlay.fields([self.keys_of.meta])[0]
+        return {lane: int(fields.get(f"lane:{lane.value}", 0)) for lane in Lane}

@@ -1,0 +1,81 @@
+"""The stores on Valkey against the reference: the same operations, the same answers, through commits and restarts.
+
+Timelines are not in Redis, so both sides leave them out.
+"""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from pixiu.backends.memory.keyvalue import MemoryKeyValue
+from pixiu.backends.memory.stores import MemoryStores
+from pixiu.backends.mixed import MixedStores
+from pixiu.backends.redis.address import RedisAddress
+from pixiu.backends.redis.connection import RedisClient
+from pixiu.backends.redis.stores import RedisStores
+from pixiu.model.errors import Unavailable
+from tests.backends.test_stores_agree import Draw, Opened, Pair
+from tests.engines import ValkeyProcess
+
+
+@pytest.fixture(scope="module")
+def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyProcess]:
+    with ValkeyProcess(tmp_path_factory.mktemp("valkey")) as server:
+        yield server
+
+
+class RedisPair(Pair):
+    """The reference and the stores in Redis."""
+
+    def __init__(self, seed: int, address: RedisAddress) -> None:
+        self.address = address
+        super().__init__(seed, MemoryKeyValue)
+        without = ("private", "timeline", "mark", "recall", "drop")
+        for steps in (self.draw.writes, self.draw.reads):
+            steps[:] = [each for each in steps if not each.__name__.endswith(without) and "recall" not in each.__name__]
+        self.draw.writes += [Draw.write_unread_drop]
+        self.draw.reads[:] = [each for each in self.draw.reads if "timelines" not in each.__name__]
+
+    def open(self) -> Opened:
+        self.store = MemoryKeyValue()
+        self.redis = RedisStores(
+            self.address,
+            "n1",
+            cached_users_max=self.rng.choice([2, 5, 100]),
+            kept_entries_max=self.rng.choice([1, 2, 64]),
+            cached_body_bytes=self.rng.choice([2, 1000, 10**6]),
+        )
+        return MixedStores(self.redis, [self.redis], timelines=MemoryStores().timelines)
+
+    def refuse(self) -> None:
+        """A commit that fails changes nothing, whether Redis has made it or not."""
+        client = self.redis.client
+        if self.rng.random() < 0.5:
+            client.gate = "refused"
+        else:
+            self.answer, client.call = client.call, self.without_answer  # type: ignore[method-assign]
+        with pytest.raises(Unavailable):
+            self.stores.commit(self.applied())
+        if not client.gate:
+            self.commits.append((len(self.steps), self.draw.event_id))
+        client.gate = ""
+        client.__dict__.pop("call", None)
+
+    def without_answer(self, name: str, key: str | bytes, *args: str | bytes | int) -> object:
+        answer = self.answer(name, key, *args)
+        if name == "commit":
+            raise Unavailable("no answer")
+        return answer
+
+
+@pytest.mark.parametrize("layout", ["seed", "cluster"])
+@pytest.mark.parametrize("seed", range(4))
+def test_stores_in_redis_answer_as_the_reference_does(seed: int, layout: str, valkey: ValkeyProcess) -> None:
+    address = RedisAddress.parse(f"{valkey.url}?layout={layout}")
+    client = RedisClient(address)
+    client.ask([("FLUSHALL",)])
+    client.close()
+    pair = RedisPair(random.Random(seed).randint(0, 10**6), address)
+    pair.run(1200)
+    pair.stores.close()
