@@ -103,13 +103,14 @@ _LOGBACK = """<configuration>
 class CassandraServer:
     """One server in a process of its own. Its ports stay the same over restarts."""
 
-    def __init__(self, folder: Path, *, heap_mb: int = HEAP_MB) -> None:
-        """Raises ``JarsMissing``."""
+    def __init__(self, folder: Path, *, heap_mb: int = HEAP_MB, starts_quickly: bool = True) -> None:
+        """One that starts quickly runs slower later on: benchmarks want the other. Raises ``JarsMissing``."""
         if shutil.which("java") is None:
             raise JarsMissing("cassandra: Java 17 runs it, and is not here", can_be_had=False)
         self._jars = jars_of("cassandra")
         self.folder = folder
         self._heap_mb = heap_mb
+        self._starts_quickly = starts_quickly
         self._process: subprocess.Popen[bytes] | None = None
         self.port, self._storage_port = _free_ports(2)
         self.host = "127.0.0.1"
@@ -159,7 +160,9 @@ class CassandraServer:
             time.sleep(0.1)
 
     def _command(self, config: Path, logback: Path) -> list[str]:
-        java = ["java", f"-Xms{self._heap_mb}m", f"-Xmx{self._heap_mb}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        java = ["java", f"-Xms{self._heap_mb}m", f"-Xmx{self._heap_mb}m", "-XX:+UseSerialGC"]
+        if self._starts_quickly:
+            java.append("-XX:TieredStopAtLevel=1")
         java += ["-XX:+PerfDisableSharedMem", "-Xss512k", "-Djdk.attach.allowAttachSelf=true"]
         java += [f"-javaagent:{next(self._jars.glob('jamm-*.jar'))}", "-Djava.net.preferIPv4Stack=true"]
         for each in _OPENS:
@@ -208,6 +211,11 @@ class CassandraServer:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+    def cpu_seconds(self) -> float:
+        """What the process has taken so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def memory_bytes(self) -> int:
         """What the process has in memory now."""

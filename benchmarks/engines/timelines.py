@@ -48,6 +48,9 @@ class TimelineResult:
     disk_mb_per_million_rows: float
     """Measured with these rows. Embedded: without bodies, which it keeps once in xiu."""
     server_memory_mb: float
+    cpu_us_per_send: float
+    """Of this process, all threads: what a busy machine changes least."""
+    server_cpu_us_per_send: float
 
 
 def _say(timelines: Timelines, commit: Callable[[], object], sends: int, bodies: dict[int, bytes]) -> float:
@@ -80,23 +83,25 @@ def _read(timelines: Timelines) -> float:
 def on_cassandra(sends: int, layout: str = "default") -> TimelineResult:
     """Start one, use it, measure it. Raises ``JarsMissing``."""
     with tempfile.TemporaryDirectory() as folder:
-        server = CassandraServer(Path(folder))
+        server = CassandraServer(Path(folder), starts_quickly=False)
         with server:
             bodies: dict[int, bytes] = {}
             address = Address(
                 hosts=(server.host,), port=server.port, keyspace="bench", layout=layout, timeout_ms=20_000
             )
             part = CassandraTimelines(address, lambda ids: {each: bodies[each] for each in ids}, is_patient=True)
+            cpu, server_cpu = time.process_time(), server.cpu_seconds()
             took = _say(part, lambda: part.commit({}), sends, bodies)
             begun = time.perf_counter()
             part.flush()
             took += time.perf_counter() - begun
+            cpu, server_cpu = time.process_time() - cpu, server.cpu_seconds() - server_cpu
             requests = part.link.requests
             pages = _read(part)
             memory = server.memory_bytes()
             part.close()
         disk = _size(Path(folder) / "data" / "bench")  # a stop in order has flushed it
-    return _result(f"cassandra ({layout})", sends, took, requests / sends, pages, disk, memory)
+    return _result(f"cassandra ({layout})", sends, took, requests / sends, pages, disk, memory, cpu, server_cpu)
 
 
 def on_embedded(sends: int) -> TimelineResult:
@@ -104,21 +109,32 @@ def on_embedded(sends: int) -> TimelineResult:
     with tempfile.TemporaryDirectory() as folder:
         store = RocksKeyValue(Path(folder) / "stores", options=LARGE)
         stores = EmbeddedStores(store)
+        cpu = time.process_time()
         took = _say(stores.timelines, lambda: stores.commit({}), sends, {})
         stores.flush()
+        cpu = time.process_time() - cpu
         pages = _read(stores.timelines)
         stores.close()
         disk = _size(Path(folder))
-    return _result("embedded", sends, took, 0.0, pages, disk, 0)
+    return _result("embedded", sends, took, 0.0, pages, disk, 0, cpu, 0.0)
 
 
 def _result(
-    engine: str, sends: int, took: float, requests: float, pages: float, disk: int, memory: int
+    engine: str,
+    sends: int,
+    took: float,
+    requests: float,
+    pages: float,
+    disk: int,
+    memory: int,
+    cpu: float,
+    server_cpu: float,
 ) -> TimelineResult:
     per_million = disk / 2**20 / (2 * sends) * 1_000_000
     return TimelineResult(
         engine, sends, round(sends / took), round(2 * sends / took), round(requests, 4), round(pages),
         round(per_million, 1), round(memory / 2**20),
+        round(cpu / sends * 1e6), round(server_cpu / sends * 1e6),
     )  # fmt: skip
 
 

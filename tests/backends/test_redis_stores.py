@@ -110,7 +110,7 @@ class TestBodies(OnRedis, BodiesContract):
 
 
 class TestPushTokens(OnRedis, PushTokensContract):
-    """Push tokens."""
+    pass
 
 
 class TestRecent(OnRedis, RecentContract):
