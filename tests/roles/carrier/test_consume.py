@@ -10,7 +10,7 @@ from pixiu.model.errors import Unavailable
 from pixiu.model.pixiu_pb2 import MemberChanged, Record
 from pixiu.model.timeline import PrivateRow
 from pixiu.model.wake import Wake
-from pixiu.ports.log import DEAD, MAIN
+from pixiu.ports.log import DEAD, MAIN, LogRecord
 from pixiu.ports.stores import Lane, Stores
 from pixiu.roles.carrier.dead_letters import dead_letters
 from pixiu.roles.carrier.reached import Limits
@@ -472,3 +472,25 @@ def test_a_bug_makes_the_node_unready_and_neither_spins_nor_skips(monkeypatch: p
     assert world.carrier.problems() == []
     assert len(world.stores.inboxes.after(BERT, "first", 0, 10).entries) == 1
     assert world.log.topic(DEAD, 0, 10) == []
+
+
+def test_a_log_that_cannot_be_read_makes_the_node_unready_and_nothing_is_skipped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = people()
+    calls = []
+
+    def silent(*_arguments: object) -> list[LogRecord]:
+        calls.append(1)
+        raise Unavailable("the log does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.log, "read", silent)
+        world.write(send(ANNA, BERT, "first"))
+        world.run(3500)
+        world.write(send(ANNA, BERT, "second"))
+        assert world.carrier.problems() == ["log: the log does not answer"]
+        assert 2 <= len(calls) <= 6, "tried again, and not all the time"
+    world.run(3000)
+    assert world.carrier.problems() == []
+    assert len(world.stores.inboxes.after(BERT, "first", 0, 10).entries) == 2

@@ -320,3 +320,25 @@ def test_a_scheduled_send_that_cannot_be_sent_now_is_tried_again() -> None:
     assert len(performed) == 3
     assert world.carrier.applied(Lane.TASKS) == world.log.committed
     assert dead_letters(world.log) == []
+
+
+def test_tasks_that_cannot_be_read_now_are_done_later_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = world_of()
+    calls = []
+
+    def silent(*_arguments: object) -> list[LogRecord]:
+        calls.append(1)
+        raise Unavailable("the log does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.log, "topic", silent)
+        for number in range(5):
+            publish(world, NOTIFY, notify("ios", message_id=number + 1))
+        publish(world, "pixiu.main", b"")  # a record without tasks does not pass over them
+        before = len(calls)
+        world.run(3_500)
+        assert len(calls) - before <= 4 * 3, "tried again once a second for each topic, and not more often"
+        assert world.performed == []
+    world.run(3_000)
+    assert [task.notify.message_id for task in world.performed] == [1, 2, 3, 4, 5]
+    assert world.carrier.applied(Lane.TASKS) == world.log.committed

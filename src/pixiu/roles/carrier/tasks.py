@@ -69,7 +69,7 @@ class Tasks:
         self._under_way: dict[int, LogRecord] = {}
         self._sends = 0
         """Scheduled sends among them. They have a bound of their own: phones that ring slowly do not hold them up."""
-        self._is_running = False
+        self._is_running = self._is_pump_due = False
         self.changed: Callable[[], object] = lambda: None
         """Called when a task is finished: the position may have moved."""
 
@@ -107,7 +107,7 @@ class Tasks:
                 try:
                     records = self._log.topic(topic, self._read_through[topic], room)
                 except Unavailable:  # it can be read later
-                    self._scheduler.after(self._settings.lane_retry_ms, self.pump)
+                    self._pump_later()
                     break
                 for record in records:
                     if record.event_id > committed:
@@ -119,6 +119,15 @@ class Tasks:
                 if len(records) < room or records[-1].event_id > committed:
                     self._read_through[topic] = max(self._read_through[topic], committed)
         self.changed()
+
+    def _pump_later(self) -> None:
+        if not self._is_pump_due:
+            self._is_pump_due = True
+            self._scheduler.after(self._settings.lane_retry_ms, self._pump_again)
+
+    def _pump_again(self) -> None:
+        self._is_pump_due = False
+        self.pump()
 
     def _room(self, topic: str) -> int:
         busy = self._sends if topic == SCHEDULE else len(self._under_way) - self._sends
