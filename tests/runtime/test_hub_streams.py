@@ -1,0 +1,158 @@
+"""The stream between a gateway and a hub elsewhere: who is let in, and what becomes of what is said."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from pixiu.machines.links.sealing import Secrets
+from pixiu.model.errors import Unavailable
+from pixiu.runtime import hub_streams
+
+SECRETS = Secrets([b"0123456789abcdef"])
+GATEWAY = 77
+
+
+class End:
+    """A receiver that remembers."""
+
+    def __init__(self):
+        self.link = None
+        self.data = b""
+        self.reasons = []
+        self.news = asyncio.Event()
+
+    def opened(self, link):
+        self.link = link
+        self.news.set()
+
+    def received(self, data):
+        self.data += data
+        self.news.set()
+
+    def paused(self):
+        pass
+
+    def resumed(self):
+        pass
+
+    def lost(self, reason):
+        self.reasons.append(reason)
+        self.news.set()
+
+    async def until(self, condition):
+        while not condition():
+            self.news.clear()
+            await asyncio.wait_for(self.news.wait(), 5)
+
+
+class Place:
+    """A hub's listener with what came in."""
+
+    def __init__(self):
+        self.identity = hub_streams.hub_identity("carrier", 1, "carrier-1-0", 7)
+        self.peers = []
+        self.ends = []
+        self.secrets = SECRETS
+        self.listener = None
+        self.dials = []
+
+    def accept(self, peer):
+        self.peers.append(peer)
+        self.ends.append(End())
+        return self.ends[-1]
+
+    def dial(self, *, secrets=SECRETS, identity=None, port=None):
+        end = End()
+        address = f"127.0.0.1:{port or self.listener.port}"
+        loop = asyncio.get_running_loop()
+        to = self.identity if identity is None else identity
+        self.dials.append(hub_streams.connect(loop, address, secrets, GATEWAY, to, end))
+        return end
+
+
+@asynccontextmanager
+async def place():
+    made = Place()
+    made.listener = await hub_streams.listen(
+        "127.0.0.1", 0, lambda: made.secrets, lambda: made.identity, made.accept
+    )  # fmt: skip
+    try:
+        yield made
+    finally:
+        for dial in made.dials:
+            dial.close()
+        made.listener.close()
+        await asyncio.sleep(0.01)
+
+
+async def test_both_ends_hear_each_other_and_large_things_arrive_whole():
+    async with place() as hub:
+        gateway = hub.dial()
+        await gateway.until(lambda: gateway.link is not None)
+        gateway.link.write(b"hello")
+        large = bytes(range(256)) * 20_000  # five megabytes: more than one frame holds
+        while not hub.ends:
+            await asyncio.sleep(0.001)
+        there = hub.ends[0]
+        await there.until(lambda: there.data == b"hello")
+        assert hub.peers == [GATEWAY]
+        there.link.write(large)
+        await gateway.until(lambda: len(gateway.data) >= len(large))
+        assert gateway.data == large
+        there.link.close()
+        await gateway.until(lambda: gateway.reasons)
+        assert len(gateway.reasons) == 1 and not there.reasons
+
+
+@pytest.mark.parametrize("wrong", ["secret", "epoch", "partition", "not serving"])
+async def test_who_does_not_belong_here_never_reaches_the_hub(wrong):
+    async with place() as hub:
+        if wrong == "secret":
+            gateway = hub.dial(secrets=Secrets([b"another secret, as long"]))
+        elif wrong == "epoch":
+            gateway = hub.dial(identity=hub_streams.hub_identity("carrier", 1, "carrier-1-0", 6))
+        elif wrong == "partition":
+            gateway = hub.dial(identity=hub_streams.hub_identity("carrier", 0, "carrier-1-0", 7))
+        else:
+            meant, hub.identity = hub.identity, 0
+            gateway = hub.dial(identity=meant)
+        await gateway.until(lambda: gateway.reasons)
+        assert gateway.link is None and not hub.peers
+        assert len(gateway.reasons) == 1
+
+
+async def test_something_that_speaks_another_language_is_cut_off():
+    async with place() as hub:
+        reader, writer = await asyncio.open_connection("127.0.0.1", hub.listener.port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: somewhere.invalid\r\n\r\n")
+        await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+        assert not hub.peers and hub.listener.refused == 1
+
+
+async def test_the_secret_may_change_while_everything_runs():
+    async with place() as hub:
+        hub.secrets = Secrets([b"0123456789abcdef", b"the next secret, longer"])
+        gateway = hub.dial(secrets=Secrets([b"the next secret, longer", b"0123456789abcdef"]))
+        await gateway.until(lambda: gateway.link is not None)
+
+
+async def test_a_hub_that_is_gone_is_told_once():
+    async with place() as hub:
+        port = hub.listener.port
+        hub.listener.close()
+        gateway = hub.dial(port=port)
+        await gateway.until(lambda: gateway.reasons)
+        await asyncio.sleep(0.01)
+        assert len(gateway.reasons) == 1
+        given_up = hub.dial(port=port)
+        hub.dials[-1].close()
+        await asyncio.sleep(0.05)
+        assert not given_up.reasons
+
+
+async def test_a_port_that_is_taken_is_a_clear_error():
+    async with place() as hub:
+        with pytest.raises(Unavailable, match="cannot listen on"):
+            await hub_streams.listen("127.0.0.1", hub.listener.port, lambda: SECRETS, lambda: 1, hub.accept)
