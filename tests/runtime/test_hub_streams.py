@@ -1,13 +1,21 @@
 """The stream between a gateway and a hub elsewhere: who is let in, and what becomes of what is said."""
 
+from __future__ import annotations
+
 import asyncio
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pixiu.machines.links.sealing import Secrets
 from pixiu.model.errors import Unavailable
 from pixiu.runtime import hub_streams
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from pixiu.ports.transport import WatchedLink
 
 SECRETS = Secrets([b"0123456789abcdef"])
 GATEWAY = 77
@@ -16,31 +24,29 @@ GATEWAY = 77
 class End:
     """A receiver that remembers."""
 
-    def __init__(self):
-        self.link = None
+    def __init__(self) -> None:
+        self.link: WatchedLink | None = None
         self.data = b""
-        self.reasons = []
+        self.reasons: list[str] = []
         self.news = asyncio.Event()
 
-    def opened(self, link):
+    def opened(self, link: WatchedLink) -> None:
         self.link = link
         self.news.set()
 
-    def received(self, data):
+    def received(self, data: bytes) -> None:
         self.data += data
         self.news.set()
 
-    def paused(self):
-        pass
+    def paused(self) -> None: ...
 
-    def resumed(self):
-        pass
+    def resumed(self) -> None: ...
 
-    def lost(self, reason):
+    def lost(self, reason: str) -> None:
         self.reasons.append(reason)
         self.news.set()
 
-    async def until(self, condition):
+    async def until(self, condition: Callable[[], object]) -> None:
         while not condition():
             self.news.clear()
             await asyncio.wait_for(self.news.wait(), 5)
@@ -49,20 +55,21 @@ class End:
 class Place:
     """A hub's listener with what came in."""
 
-    def __init__(self):
-        self.identity = hub_streams.hub_identity("carrier", 1, "carrier-1-0", 7)
-        self.peers = []
-        self.ends = []
-        self.secrets = SECRETS
-        self.listener = None
-        self.dials = []
+    listener: hub_streams.HubListener
 
-    def accept(self, peer):
+    def __init__(self) -> None:
+        self.identity = hub_streams.hub_identity("carrier", 1, "carrier-1-0", 7)
+        self.peers: list[int] = []
+        self.ends: list[End] = []
+        self.secrets = SECRETS
+        self.dials: list[hub_streams.Dial] = []
+
+    def accept(self, peer: int) -> End:
         self.peers.append(peer)
         self.ends.append(End())
         return self.ends[-1]
 
-    def dial(self, *, secrets=SECRETS, identity=None, port=None):
+    def dial(self, *, secrets: Secrets = SECRETS, identity: int | None = None, port: int = 0) -> End:
         end = End()
         address = f"127.0.0.1:{port or self.listener.port}"
         loop = asyncio.get_running_loop()
@@ -72,7 +79,7 @@ class Place:
 
 
 @asynccontextmanager
-async def place():
+async def place() -> AsyncIterator[Place]:
     made = Place()
     made.listener = await hub_streams.listen(
         "127.0.0.1", 0, lambda: made.secrets, lambda: made.identity, made.accept
@@ -86,10 +93,11 @@ async def place():
         await asyncio.sleep(0.01)
 
 
-async def test_both_ends_hear_each_other_and_large_things_arrive_whole():
+async def test_both_ends_hear_each_other_and_large_things_arrive_whole() -> None:
     async with place() as hub:
         gateway = hub.dial()
         await gateway.until(lambda: gateway.link is not None)
+        assert gateway.link is not None
         gateway.link.write(b"hello")
         large = bytes(range(256)) * 20_000  # five megabytes: more than one frame holds
         while not hub.ends:
@@ -97,6 +105,7 @@ async def test_both_ends_hear_each_other_and_large_things_arrive_whole():
         there = hub.ends[0]
         await there.until(lambda: there.data == b"hello")
         assert hub.peers == [GATEWAY]
+        assert there.link is not None
         there.link.write(large)
         await gateway.until(lambda: len(gateway.data) >= len(large))
         assert gateway.data == large
@@ -106,7 +115,7 @@ async def test_both_ends_hear_each_other_and_large_things_arrive_whole():
 
 
 @pytest.mark.parametrize("wrong", ["secret", "epoch", "partition", "not serving"])
-async def test_who_does_not_belong_here_never_reaches_the_hub(wrong):
+async def test_who_does_not_belong_here_never_reaches_the_hub(wrong: str) -> None:
     async with place() as hub:
         if wrong == "secret":
             gateway = hub.dial(secrets=Secrets([b"another secret, as long"]))
@@ -122,7 +131,7 @@ async def test_who_does_not_belong_here_never_reaches_the_hub(wrong):
         assert len(gateway.reasons) == 1
 
 
-async def test_something_that_speaks_another_language_is_cut_off():
+async def test_something_that_speaks_another_language_is_cut_off() -> None:
     async with place() as hub:
         reader, writer = await asyncio.open_connection("127.0.0.1", hub.listener.port)
         writer.write(b"GET / HTTP/1.1\r\nHost: somewhere.invalid\r\n\r\n")
@@ -131,14 +140,14 @@ async def test_something_that_speaks_another_language_is_cut_off():
         assert not hub.peers and hub.listener.refused == 1
 
 
-async def test_the_secret_may_change_while_everything_runs():
+async def test_the_secret_may_change_while_everything_runs() -> None:
     async with place() as hub:
         hub.secrets = Secrets([b"0123456789abcdef", b"the next secret, longer"])
         gateway = hub.dial(secrets=Secrets([b"the next secret, longer", b"0123456789abcdef"]))
         await gateway.until(lambda: gateway.link is not None)
 
 
-async def test_a_hub_that_is_gone_is_told_once():
+async def test_a_hub_that_is_gone_is_told_once() -> None:
     async with place() as hub:
         port = hub.listener.port
         hub.listener.close()
@@ -152,7 +161,7 @@ async def test_a_hub_that_is_gone_is_told_once():
         assert not given_up.reasons
 
 
-async def test_a_port_that_is_taken_is_a_clear_error():
+async def test_a_port_that_is_taken_is_a_clear_error() -> None:
     async with place() as hub:
         with pytest.raises(Unavailable, match="cannot listen on"):
             await hub_streams.listen("127.0.0.1", hub.listener.port, lambda: SECRETS, lambda: 1, hub.accept)

@@ -5,7 +5,7 @@
     listener = await listen(host, port, secrets, identity, lambda peer: hub.accept())
     listener.port
     …
-    dial = connect(loop, address, secrets, boot, identity, node_link)      # told ``opened`` when the hub has proved itself
+    dial = connect(loop, address, secrets, boot, identity, node_link)  # ``opened`` when the hub has proved itself
 
 The bytes are those of the Unix socket of a gateway process (``machines.wire``), in frames of
 ``machines.links.handshake``: whoever does not know the secret is cut off before the hub hears of it, and nobody in
@@ -198,7 +198,7 @@ class HubListener:
         return int(self._server.sockets[0].getsockname()[1])
 
     def close(self) -> None:
-        """Accept nobody any more, and hang up on everyone; receivers are told nothing: the hub ends its links itself."""
+        """Accept nobody any more, and hang up. Receivers are told nothing: the hub ends its links itself."""
         if self._server is not None:
             self._server.close()
         for end in [*self._unproved, *self._open]:
