@@ -143,6 +143,11 @@ class ClusterEnd:
             raise
         return end
 
+    @property
+    def secrets(self) -> Secrets:
+        """The cluster's secrets, as they are now."""
+        return self._bulk.secrets
+
     def new_life(self) -> int:
         """A number above all earlier ones of this process and its earlier lives."""
         self._lives += 1

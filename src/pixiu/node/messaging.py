@@ -180,6 +180,13 @@ class Messaging:
         else:
             done(_starting())
 
+    def find_user(self, user: str, done: Callable[[int | PixiuError], object]) -> None:
+        """The number behind a public id."""
+        if self._has_started:
+            self.proxy.find_user(user, done)
+        else:
+            done(_starting())
+
     def connect(
         self,
         user: str,

@@ -69,16 +69,20 @@ def standard_routes(
     reasons: Callable[[], Mapping[str, str]],
     metrics: Callable[[str], tuple[bytes, str]],
     about: Callable[[], str],
+    notes: Callable[[], Mapping[str, str]] | None = None,
 ) -> dict[str, Handler]:
     """The paths that every node has.
 
     ``reasons`` names the needed parts that are down, and why; ``metrics`` renders for an ``Accept`` header;
-    ``about`` is the text of the page at ``/``.
+    ``about`` is the text of the page at ``/``; ``notes`` names what is missing and does not keep it from serving.
     """
 
     def readiness(request: Request) -> Response:
         down = dict(reasons())
-        return Response.json(503 if down else 200, {"ready": not down, "reasons": down})
+        told: dict[str, object] = {"ready": not down, "reasons": down}
+        if notes is not None:
+            told["notes"] = dict(notes())
+        return Response.json(503 if down else 200, told)
 
     def exposition(request: Request) -> Response:
         body, content_type = metrics(request.accept)
