@@ -25,7 +25,7 @@ from pixiu.im.draft import UnknownUsers
 from pixiu.model.errors import NotOwner, PixiuError, Unavailable
 from pixiu.model.metric import Metric
 from pixiu.model.names import own_number
-from pixiu.model.partitions import partition_of
+from pixiu.model.partitions import user_partition
 from pixiu.roles.gateway.link import NodeLink
 from pixiu.roles.gateway.link_names import LinkNames
 
@@ -324,9 +324,11 @@ class CarrierLinks:
 
     def cut_off(self, partition: Partition) -> None:
         """A partition's sessions are over."""
-        self._homes = {session_id: home for session_id, home in self._homes.items() if home is not partition}
-        if self._gateway is not None:
-            self._gateway.cut_off_those(partial(self._is_of, partition))
+        over = {session_id for session_id, home in self._homes.items() if home is partition}
+        if over and self._gateway is not None:
+            self._gateway.cut_off_those(lambda connection: connection.actor.session_id in over)
+        for session_id in over:
+            del self._homes[session_id]
 
     def reached(self, partition: Partition) -> None:
         """A partition is served: who has lost a session there gets another."""
@@ -412,10 +414,10 @@ class CarrierLinks:
             self._leaders.refresh()
 
     def _is_of(self, partition: Partition, connection: Connection) -> bool:
-        return self.count > 0 and partition_of(connection.actor.user, self.count) == partition.number
+        return self.count > 0 and user_partition(connection.actor.user, self.count) == partition.number
 
     def _at(self, user: int) -> Partition | None:
-        return self.partitions.get(partition_of(user, self.count)) if self.count else None
+        return self.partitions.get(user_partition(user, self.count)) if self.count else None
 
     def _any_up(self, key: str) -> Partition | None:
         """One that can be reached: the same for one key as long as it is there."""
