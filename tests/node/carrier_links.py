@@ -85,7 +85,7 @@ class Carrier:
         sessions = MemorySessions()
         sessions._epoch = (partition * 100 + epoch) << 32  # session ids are like no other's in the cluster
         self.messaging = Messaging(
-            self.log, MemoryStores(), sessions, world.clock, self.scheduler, world.settings,  # type: ignore[arg-type]
+            self.log, MemoryStores(), sessions, world.clock, self.scheduler, world.settings,
             notifications=NoNotifications(self.scheduler), creates_users=creates_users,
         )  # fmt: skip
         context, relay = self.messaging.proxy.context, self.messaging.relay
@@ -205,11 +205,12 @@ class ClusterWorld:
         self.log._receive = self._committed
         self.carriers: dict[int, Carrier] = {}
         self.clients: list[tuple[ClusterGateway, Client]] = []
+        self.gateways: list[ClusterGateway] = []
         self.creates_users = creates_users
         self.write("carrier/partition_num", {"count": partitions}) if partitions else None
         for partition in range(partitions):
             self.serve(partition, epoch=1)
-        self.gateways = [ClusterGateway(self, f"gateway-{number}") for number in range(1, gateways + 1)]
+        self.gateways += [ClusterGateway(self, f"gateway-{number}") for number in range(1, gateways + 1)]
         self.run(100)
 
     def _committed(self) -> None:
@@ -235,7 +236,8 @@ class ClusterWorld:
             self.clock.now_us += 1000
             for _ in range(3):  # there and back
                 self.scheduler.run_for(0)
-                for process in [*self.readers, *self.gateways] if hasattr(self, "gateways") else self.readers:
+                processes: list[Carrier | ClusterGateway] = [*self.readers, *self.gateways]
+                for process in processes:
                     if not (process.is_frozen or process.is_dead):
                         process.scheduler.run_for(0)
             for _, client in self.clients:
