@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,7 +13,9 @@ from pixiu.model.ids import Snowflakes
 from pixiu.model.partitions import user_partition
 from pixiu.roles.gateway import carriers as carriers_module
 from tests.node.carrier_links import ClusterWorld
-from tests.node.links import Client
+
+if TYPE_CHECKING:
+    from tests.node.links import Client
 
 ALL = [str(number) for number in range(1000, 1100)]
 EVEN = next(user for user in ALL if user_partition(int(user), 2) == 0)

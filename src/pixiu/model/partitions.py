@@ -62,7 +62,8 @@ def user_partition(user: int, count: int) -> int:
     """The partition of a user, whatever it is that the user does.
 
     The numbers that the log gives end in a counter that nearly always is 0: their own remainders would put almost
-    everybody into one partition. So they are mixed first, and doubling stays what it is. The system, 0, is in the first.
+    everybody into one partition. So they are mixed first, and doubling stays what it is. The system, 0, is in
+    the first.
     """
     return _mixed(user, 0) % count if user else 0
 
