@@ -1,0 +1,60 @@
+"""Embedded is distributed (X75): the same scenario in one process, and over a cluster of many with a real ZooKeeper."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from pixiu.runtime.clock import SystemClock
+from pixiu.runtime.datadir import DataDirectory
+from pixiu.runtime.keys import Keyring
+from tests.cluster.scenario import Doors, play
+from tests.servers import free_port, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.serial
+
+SETTINGS = ("messaging.sends_per_second=0", "rooms.says_per_second=0", "gateway.presence_delay_ms=50")
+
+
+@contextmanager
+def one_process(folder: Path) -> Iterator[Doors]:
+    """``pixiu serve``, with everything in it."""
+    data, port = folder / "data", free_port()
+    with DataDirectory.open(data):
+        Keyring(data, SystemClock()).create("EdDSA")
+    command = [sys.executable, "-m", "pixiu", "serve", "--no-pipeline", "--data", str(data), "--port", str(port)]
+    command += ["--queue-port", "0", *(part for setting in SETTINGS for part in ("--set", setting))]
+    with (folder / "errors.txt").open("wb") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
+    url = f"http://127.0.0.1:{port}"
+    try:
+
+        def is_ready() -> bool:
+            assert process.poll() is None, (folder / "errors.txt").read_text()[-3000:]
+            try:
+                return httpx.get(f"{url}/readyz", timeout=5).status_code == 200
+            except httpx.HTTPError:
+                return False
+
+        wait_for(is_ready, what="the node to be ready", timeout_s=60)
+        yield Doors([url], data)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.feature("X75")
+async def test_one_process(tmp_path: Path) -> None:
+    with one_process(tmp_path) as doors:
+        transcript = await play(doors)
+    assert transcript["dave"] == [f"for dave {number}" for number in range(20)]
