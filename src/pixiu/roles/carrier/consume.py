@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pixiu.config.messaging import CarrierSettings
+    from pixiu.model.partitions import Owns
     from pixiu.model.wake import Wake
     from pixiu.ports.clock import Clock
     from pixiu.ports.log import Log, LogRecord
@@ -93,10 +94,13 @@ class Carrier:
         is_writer_busy: Callable[[], bool] = lambda: False,
         is_present: Callable[[int], bool] = lambda _user: True,
         traces: TraceRows | None = None,
+        owns: Owns | None = None,
+        is_serving: Callable[[], bool] = lambda: True,
     ) -> None:
         """``say`` is told what large groups say, ``remove`` who left a group, ``erase`` who was erased.
 
-        ``notify``, ``general`` and ``schedule`` perform tasks, if given.
+        ``notify``, ``general`` and ``schedule`` perform tasks, if given. ``owns`` says whose part of the log is applied.
+        One of several that apply the same part serves it; the others tell nobody and write nothing to the log.
         """
         self.counters = CarrierCounters()
         self.dead = DeadLetters(queue, clock, scheduler, self.counters, retry_ms=settings.lane_retry_ms)
@@ -104,7 +108,7 @@ class Carrier:
         if notify is not None and general is not None and schedule is not None:
             self.tasks = Tasks(
                 queue, clock, scheduler, settings, self.dead, self.counters,
-                notify=notify, general=general, schedule=schedule,
+                notify=notify, general=general, schedule=schedule, owns=owns,
             )  # fmt: skip
             self.tasks.changed = self._touch
         self._stores = stores
@@ -119,7 +123,9 @@ class Carrier:
         self._erase = erase
         self._is_writer_busy = is_writer_busy
         self._is_present = is_present
-        self._appliers = Appliers(stores, limits)
+        self._owns = owns
+        self._is_serving = is_serving
+        self._appliers = Appliers(stores, limits, owns)
         self._lanes = [_LaneState(lane, apply, stores.applied(lane)) for lane, apply in self._appliers.lanes]
         self._by_lane = {state.lane: state for state in self._lanes}
         self._waiters: list[tuple[int, int, Callable[[], object]]] = []
@@ -148,9 +154,14 @@ class Carrier:
         self._numbered = self._traced = self._log.committed
         self._traces.begin_after(self._traced)
         self._log.follow(min(state.position for state in self._lanes), self._flushed)
-        if self.tasks is not None:
-            self.tasks.start(self._stores.applied(Lane.TASKS))
+        if self._is_serving():
+            self.start_tasks(0)
         self._receive()
+
+    def start_tasks(self, after: int) -> None:
+        """Perform what the log asks for, from behind the last that is known to be finished, ``after`` at least."""
+        if self.tasks is not None:
+            self.tasks.start(max(after, self._stores.applied(Lane.TASKS)))
 
     def stop(self) -> None:
         """Apply no more, and make durable what was applied."""
@@ -368,6 +379,8 @@ class Carrier:
             return
         self._buried = record.event_id
         self.counters.undecodable += 1
+        if not self._is_serving() or (self._owns is not None and not self._owns(0)):
+            return  # whoever serves the first partition buries it
         undecodable = Undecodable(event_id=record.event_id, payload=record.payload)
         self.dead.bury(record.event_id, Task(reason=str(error), undecodable=undecodable), self._touch)
 
@@ -378,7 +391,7 @@ class Carrier:
         if arrivals:
             wakes = wakes_of(arrivals, self._is_present)
             counters.entries += sum(len(arrival.inboxes) for arrival in arrivals)
-            if wakes:
+            if wakes and self._is_serving():
                 self._wake(wakes)
         for eviction in appliers.inboxes.take_evictions():
             counters.evicted += len(eviction.useqs)
@@ -455,7 +468,7 @@ class Carrier:
             self._touch_later()
             return
         applied = {state.lane: state.position for state in self._lanes}
-        if self.tasks is not None:
+        if self.tasks is not None and self.tasks.has_begun:
             applied[Lane.TASKS] = self.tasks.finished_through
         if all(self._stores.applied(lane) == position for lane, position in applied.items()):
             return
