@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pixiu.backends.memory.stores import MemoryStores
 from pixiu.im.content import send_key
 from pixiu.im.users import user_key
 from pixiu.model.partitions import Share
 from pixiu.model.pixiu_pb2 import Record, UserErased
-from pixiu.ports.log import LogRecord
 from pixiu.roles.carrier.appliers import Appliers
 from pixiu.roles.carrier.apply_inboxes import InboxApplier
 from tests.roles.carrier.test_replay import GROUPS, LIMITS, USERS, new_stores, numbers, records
 from tests.roles.carrier.world import AT, Applied, content, group_made, opened, say, send, user
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pixiu.backends.memory.stores import MemoryStores
+    from pixiu.ports.log import LogRecord
+
+    Log = list[tuple[LogRecord, Record]]
 
 ALL = 10_000
 BEGINNING = [*map(user, USERS), group_made(7, 1, [2, 3]), group_made(8, 2, [1, 4])]
@@ -25,8 +31,6 @@ COUNTS = (1, 2, 4)
 
 erased = st.builds(lambda number: Record(at=AT, actor=number, erased=UserErased(user=number)), numbers)
 scripts = st.lists(st.one_of(records, records, erased), min_size=1, max_size=40)
-
-Log = list[tuple[LogRecord, Record]]
 
 
 def logged(script: list[Record]) -> Log:

@@ -31,9 +31,9 @@ class Appliers:
     def __init__(self, stores: Stores, limits: Limits | None = None, owns: Owns | None = None) -> None:
         """``limits`` hold until a record says otherwise; what runs for real begins with the defaults.
 
-        ``owns`` says whose inboxes, private timelines, counts and send keys are kept here; without it, everyone's. Users,
-        groups and what is said in groups are kept in any case: who may do what is answered everywhere, and whoever
-        joins a group later may read what was said before.
+        ``owns`` says whose inboxes, private timelines, counts and send keys are kept here; without it, everyone's.
+        Users, groups and what is said in groups are kept in any case: who may do what is answered everywhere, and
+        whoever joins a group later may read what was said before.
         """
         self.reached = Reached(stores)
         self.rosters = RosterApplier(stores, self.reached)

@@ -99,8 +99,8 @@ class Carrier:
     ) -> None:
         """``say`` is told what large groups say, ``remove`` who left a group, ``erase`` who was erased.
 
-        ``notify``, ``general`` and ``schedule`` perform tasks, if given. ``owns`` says whose part of the log is applied.
-        One of several that apply the same part serves it; the others tell nobody and write nothing to the log.
+        ``notify``, ``general`` and ``schedule`` perform tasks, if given. ``owns`` says whose part of the log is
+        applied; of several that apply the same part one serves it, the others tell nobody and write nothing.
         """
         self.counters = CarrierCounters()
         self.dead = DeadLetters(queue, clock, scheduler, self.counters, retry_ms=settings.lane_retry_ms)

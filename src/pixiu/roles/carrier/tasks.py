@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from pixiu.model.errors import PixiuError
+from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.model.failure import Failure
 from pixiu.model.pixiu_pb2 import Record, RefusedSchedule, Task, Undecodable
 from pixiu.ports.log import NOTIFY, SCHEDULE, TASKS
@@ -110,7 +110,11 @@ class Tasks:
                 room = self._room(topic)
                 if room <= 0:
                     break
-                records = self._log.topic(topic, self._read_through[topic], room)
+                try:
+                    records = self._log.topic(topic, self._read_through[topic], room)
+                except Unavailable:  # a log elsewhere is fetching them
+                    self._scheduler.after(self._settings.lane_retry_ms, self.pump)
+                    break
                 for record in records:
                     if record.event_id > committed:
                         break
