@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 import pytest
 
 from pixiu.machines.replication import Control, ControlRefused, ControlSeen
-from pixiu.machines.serving import ChangeRecord, ReadRecord, Serve, Serving, ServingRules, ServingState, Stop
+from pixiu.machines.serving import (
+    ChangeRecord,
+    ReadRecord,
+    Serve,
+    Serving,
+    ServingCommand,
+    ServingRules,
+    ServingState,
+    Stop,
+)
 
 RULES = ServingRules()
 CALM_MS = 34_000
@@ -96,7 +105,7 @@ class World:
         self.perform(replica, replica.machine.tick(replica.now_ms(self.at), is_ready=replica.is_ready))
         self.later(self.rng.uniform(40, 90), lambda: self.tick(replica))
 
-    def perform(self, replica: Replica, commands: list[object]) -> None:  # type: ignore[override]
+    def perform(self, replica: Replica, commands: list[ServingCommand]) -> None:
         for command in commands:
             match command:
                 case ReadRecord(asked_ms):

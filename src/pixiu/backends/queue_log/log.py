@@ -17,6 +17,7 @@ An append with a key is safe to repeat, and is repeated when the leader changes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
@@ -71,6 +72,9 @@ class RemoteLog:
         self._pages: dict[str, _Page] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._told = 0
+        self._outstanding = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
         self.problem = "not followed yet"
         """Why nothing comes; empty if all is well."""
 
@@ -82,10 +86,8 @@ class RemoteLog:
             try:
                 await self._client.topic_info(topic)
             except NotFound:
-                try:
+                with contextlib.suppress(Conflict):  # somebody else was faster
                     await self._client.create_topic(topic)
-                except Conflict:
-                    pass  # somebody else was faster
         await self.learn_scheduled()
 
     async def learn_scheduled(self) -> None:
@@ -103,6 +105,12 @@ class RemoteLog:
                     break
                 after = rows[-1][0]
         self._buffer.scheduled = found
+
+    async def drained(self, seconds: float) -> None:
+        """Wait until everything that was written is answered, or the time is over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
 
     async def close(self) -> None:
         """Follow no more."""
@@ -136,17 +144,26 @@ class RemoteLog:
         """Append a numbered record, unless ``key`` was appended behind event ``unless_after``."""
 
         def answered(answer: AppendAnswer | PixiuError) -> None:
+            self._answered()
             if isinstance(answer, PixiuError):
                 done(answer)
             else:
                 done(Appended(answer.event_id, answer.message_id, answer.repeat))
 
+        self._asked()
         self._client.post_append(topic, payload, answered, key=key, unless_after=unless_after)
 
     def publish(self, topic: str, payload: bytes, done: Callable[[int | PixiuError], object] | None = None) -> None:
         """Append a record without a number; ``done`` is told its event id."""
+        self._asked()
+
+        def answered(result: int | PixiuError) -> None:
+            self._answered()
+            if done is not None:
+                done(result)
+
         request = wire.encode_pub(topic.encode(), pack([Message.of(payload)]), want_event_id=True)
-        self._client.post(topic, request, f"publishing to {topic}", done or _nobody)
+        self._client.post(topic, request, f"publishing to {topic}", answered)
 
     def schedule(
         self, topic: str, payload: bytes, due: int, done: Callable[[int | PixiuError], object] | None = None
@@ -175,6 +192,15 @@ class RemoteLog:
                 done(True)
 
         self._client.post(SCHEDULE, wire.encode_cancel_delay(schedule_id), "dropping what is scheduled", answered)
+
+    def _asked(self) -> None:
+        self._outstanding += 1
+        self._idle.clear()
+
+    def _answered(self) -> None:
+        self._outstanding -= 1
+        if not self._outstanding:
+            self._idle.set()
 
     # Reading.
 
@@ -303,7 +329,3 @@ class RemoteLog:
 def _record(topic: str, event_id: int, at: int, message: bytes) -> LogRecord:
     message_id, key = number_and_key(message) if is_numbered(message) else (0, b"")
     return LogRecord(event_id, message_id, topic, body_of(message), key, at)
-
-
-def _nobody(_: object) -> None:
-    """Nobody waits for this."""

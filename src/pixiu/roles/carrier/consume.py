@@ -23,7 +23,7 @@ from pixiu.model.pixiu_pb2 import Task, Undecodable
 from pixiu.ports.log import MAIN
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.appliers import Appliers, parse
-from pixiu.roles.carrier.arrivals import wakes_of
+from pixiu.roles.carrier.arrivals import receipt_of, wakes_of
 from pixiu.roles.carrier.commit_pace import CommitPace
 from pixiu.roles.carrier.dead_letters import DeadLetters
 from pixiu.roles.carrier.metrics import CarrierCounters
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pixiu.ports.stores import Stores
     from pixiu.roles.carrier.appliers import Apply
     from pixiu.roles.carrier.apply_rosters import Removed
-    from pixiu.roles.carrier.apply_timelines import Marked, Said
+    from pixiu.roles.carrier.apply_timelines import Said
     from pixiu.roles.carrier.reached import Limits
     from pixiu.roles.carrier.tasks import Performer, SchedulePerformer
 
@@ -54,6 +54,8 @@ _FORGET_INTERVAL_MS = 60_000
 _TURN_US = 10_000
 """A turn ends after this, whatever is left of its batch: a message to a large audience is a lot of work."""
 _FAR = 2**63
+_UNWOKEN_MAX = 1024
+"""The newest wakes of one that does not serve: it does them when it has to. Of older ones notifications may be lost."""
 _FLUSHES_TIMED_MAX = 64
 """Flushes of the log whose way into the stores is timed at once; those that come meanwhile are not."""
 
@@ -131,6 +133,7 @@ class Carrier:
         self._waiters: list[tuple[int, int, Callable[[], object]]] = []
         self._waiter_count = 0
         self._is_running = False
+        self._unwoken: deque[Wake] = deque(maxlen=_UNWOKEN_MAX)
         self._is_turn_due = False
         self._has_tasks = False
         self._buried = 0
@@ -155,13 +158,19 @@ class Carrier:
         self._traces.begin_after(self._traced)
         self._log.follow(min(state.position for state in self._lanes), self._flushed)
         if self._is_serving():
-            self.start_tasks(0)
+            self.serve(0)
         self._receive()
 
-    def start_tasks(self, after: int) -> None:
-        """Perform what the log asks for, from behind the last that is known to be finished, ``after`` at least."""
+    def serve(self, tasks_after: int) -> None:
+        """Wake, and perform what the log asks for, from behind the last task that is known to be finished.
+
+        What the one before may not have got round to is done here: whoever repeats it finds that by its key.
+        """
         if self.tasks is not None:
-            self.tasks.start(max(after, self._stores.applied(Lane.TASKS)))
+            self.tasks.start(max(tasks_after, self._stores.applied(Lane.TASKS)))
+        unwoken, self._unwoken = list(self._unwoken), deque(maxlen=0)
+        if unwoken:
+            self._wake(unwoken)
 
     def stop(self) -> None:
         """Apply no more, and make durable what was applied."""
@@ -393,10 +402,12 @@ class Carrier:
             counters.entries += sum(len(arrival.inboxes) for arrival in arrivals)
             if wakes and self._is_serving():
                 self._wake(wakes)
+            else:
+                self._unwoken.extend(wakes)
         for eviction in appliers.inboxes.take_evictions():
             counters.evicted += len(eviction.useqs)
         for marked in appliers.timelines.take_marked():
-            self._tell(marked.from_user, self._receipt(marked))
+            self._tell(marked.from_user, receipt_of(marked, self._stores.users))
         removed = appliers.rosters.take_removed()
         if removed and self._remove is not None:
             self._remove(removed)
@@ -426,20 +437,6 @@ class Carrier:
             if self._numbered > self._traced:
                 self._traced = event_id
                 self._traces.flushed(event_id, now_ms - took_us // 1000, took_us)
-
-    def _receipt(self, marked: Marked) -> dict[str, object]:
-        """What the sender's sessions are told."""
-        try:
-            profile = self._stores.users.get(marked.peer)
-        except Unavailable:
-            profile = None
-        return {
-            "push": "receipt",
-            "with": profile.public_id if profile is not None else str(marked.peer),
-            "message_ids": [str(message_id) for message_id in marked.message_ids],
-            "kind": "read" if marked.is_read else "delivered",
-            "at": marked.at,
-        }
 
     # Commits.
 
