@@ -11,16 +11,21 @@ slowly without moving the others.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import log
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    Owns = Callable[[int], bool]
+    """Does this process apply what concerns this user?"""
 
 __all__ = [
     "PARTITIONS_MAX",
     "SLICES",
     "SLICE_ROOMS_BEGIN",
+    "Share",
     "check_count",
     "owners",
     "owns",
@@ -71,6 +76,18 @@ def user_partition(user: int, count: int) -> int:
 def owns(partition: int, key: int, count: int) -> bool:
     """Does a write for this key concern this partition? True also for the new twin of its partition (M7, E18)."""
     return key % count == partition % count
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One partition of a count of them, asked of a key: is it ours? 0, the system, is the first partition's."""
+
+    partition: int
+    count: int
+
+    def __call__(self, key: int) -> bool:
+        """Whether this partition answers for a key."""
+        return key % self.count == self.partition
 
 
 def owners(key: int, count: int, registered: Iterable[int]) -> list[int]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pixiu.model.errors import PixiuError, Unavailable
+from pixiu.model.errors import NotOwner, PixiuError, Unavailable
 from pixiu.model.failure import Failure
+from pixiu.model.partitions import partition_of
 from pixiu.model.pixiu_pb2 import Record
 from pixiu.node.tracing import Tracing
 from pixiu.ports.log import MAIN
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pixiu.config import Settings
     from pixiu.im.draft import Actor, Answer, Params
     from pixiu.model.inbox import Entry
+    from pixiu.model.partitions import Share
     from pixiu.model.pixiu_pb2 import Task
     from pixiu.model.session import Session
     from pixiu.ports.clock import Clock
@@ -72,8 +74,18 @@ class Messaging:
         creates_users: bool = False,
         is_writer_busy: Callable[[], bool] = lambda: False,
         searches: Searches | None = None,
+        share: Share | None = None,
+        new_session_id: Callable[[], int] | None = None,
+        may_serve: Callable[[], bool] = lambda: True,
     ) -> None:
+        """``share``: the part of the users that is here; without it, all of them.
+
+        ``may_serve`` is asked before anything is said to anyone, or to the log: of several that apply the same part,
+        one may. ``new_session_id`` gives numbers that no other node gives.
+        """
         self.log = queue
+        self._share = share
+        self._may_serve = may_serve
         self.stores = stores
         self._limits = Limits.from_settings(settings.inbox)
         self._scheduler = scheduler
@@ -103,7 +115,7 @@ class Messaging:
             settings=settings.inbox,
             gateway=gateway,
             write_ledger=self._write_ledger,
-            new_session_id=self._new_session_id,
+            new_session_id=new_session_id or self._new_session_id,
             away=self._away,
             liveness_ms=settings.gateway.lease_ms,
             resync_share=settings.gateway.resync_percent / 100,
@@ -117,7 +129,7 @@ class Messaging:
             remove=lambda removed: self.when_removed(removed), erase=self._erased,
             notify=self._notify, general=general.perform, schedule=self._fire,
             is_writer_busy=lambda: self._is_burst() and is_writer_busy(), is_present=self.relay.is_present,
-            traces=traces,
+            traces=traces, owns=share, is_serving=self._is_serving,
         )  # fmt: skip
         self._notifier = Notifier(stores, queue, clock, self.carrier.counters, text_max=settings.horn.text_max)
         self.proxy = Proxy(
@@ -139,9 +151,23 @@ class Messaging:
     def start(self, done: Callable[[], object]) -> None:
         """Begin to apply the log; ``done`` when the stores have what was committed before."""
         self.relay.start()
-        self.carrier.start()
         self._has_started = True
+        self.carrier.start()
         self.carrier.when_applied(self.log.committed, lambda: self._note_limits(done))
+
+    def follow(self) -> None:
+        """Begin to apply the log, for whoever may have to serve some day: nobody is told anything yet."""
+        self.carrier.start()
+
+    def serve(self, tasks_after: int, done: Callable[[], object]) -> None:
+        """Serve from now on; the stores have everything that was committed before. ``follow`` came first."""
+        self.relay.start()
+        self._has_started = True
+        self.carrier.serve(tasks_after)
+        self._note_limits(done)
+
+    def _is_serving(self) -> bool:
+        return self._has_started and self._may_serve()
 
     def _note_limits(self, done: Callable[[], object]) -> None:
         """Settings that appliers depend on go into the log when they have changed."""
@@ -175,10 +201,24 @@ class Messaging:
 
     def act(self, actor: Actor, action: str, params: Params, done: Callable[[Answer | PixiuError], object]) -> None:
         """Do what a user asks for."""
-        if self._has_started:
+        refusal = self._refusal(actor.user)
+        if refusal is None:
             self.proxy.act(actor, action, params, done)
         else:
-            done(_starting())
+            done(refusal)
+
+    def _refusal(self, user: int) -> PixiuError | None:
+        """Why nothing is done for a user here and now."""
+        if not self._is_serving():
+            return _starting()
+        share = self._share
+        if share is None or share(user):
+            return None
+        partition = partition_of(user, share.count)
+        return NotOwner(
+            f"user number {user} is in partition {partition} of {share.count}",
+            map_version=share.count, partition=partition,
+        )  # fmt: skip
 
     def find_user(self, user: str, done: Callable[[int | PixiuError], object]) -> None:
         """The number behind a public id."""
@@ -204,6 +244,10 @@ class Messaging:
             if isinstance(number, PixiuError):
                 done(number)
                 return
+            refusal = self._refusal(number)
+            if refusal is not None:
+                done(refusal)
+                return
 
             def opened(answer: Answer | PixiuError) -> None:
                 if isinstance(answer, PixiuError):
@@ -220,7 +264,7 @@ class Messaging:
 
             self.proxy.open_inbox(number, platform, opened)
 
-        if self._has_started:
+        if self._is_serving():
             self.proxy.find_user(user, found)
         else:
             done(_starting())
@@ -285,7 +329,8 @@ class Messaging:
 
     def _write_ledger(self, payload: bytes) -> None:
         """Append what became of entries, or how it went, without waiting. A log that refuses gets it again later."""
-        self.log.publish(MAIN, payload, lambda result: self._ledger_written(payload, result))
+        if self._may_serve():
+            self.log.publish(MAIN, payload, lambda result: self._ledger_written(payload, result))
 
     def _ledger_written(self, payload: bytes, result: int | PixiuError) -> None:
         if isinstance(result, PixiuError) and not self._is_stopped:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from pixiu.model.errors import Unavailable
 from pixiu.model.inbox import NEED_NOTIFICATION, NEED_OFFLINE, Entry
 from pixiu.model.wake import Wake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Arrival", "wakes_of"]
+    from pixiu.ports.users import Users
+    from pixiu.roles.carrier.apply_timelines import Marked
+
+__all__ = ["Arrival", "receipt_of", "wakes_of"]
 
 
 _AWAY = NEED_OFFLINE | NEED_NOTIFICATION
@@ -56,3 +60,18 @@ def wakes_of(arrivals: list[Arrival], is_present: Callable[[int], bool] = lambda
             else:
                 entries.append(entry)
     return [Wake(user, platform, entries[-1].useq, entries, bodies) for (user, platform), entries in entries_of.items()]
+
+
+def receipt_of(marked: Marked, users: Users) -> dict[str, object]:
+    """What the sender's sessions are told of new receipts."""
+    try:
+        profile = users.get(marked.peer)
+    except Unavailable:
+        profile = None
+    return {
+        "push": "receipt",
+        "with": profile.public_id if profile is not None else str(marked.peer),
+        "message_ids": [str(message_id) for message_id in marked.message_ids],
+        "kind": "read" if marked.is_read else "delivered",
+        "at": marked.at,
+    }

@@ -23,7 +23,7 @@ from pixiu.model.pixiu_pb2 import Task, Undecodable
 from pixiu.ports.log import MAIN
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.appliers import Appliers, parse
-from pixiu.roles.carrier.arrivals import wakes_of
+from pixiu.roles.carrier.arrivals import receipt_of, wakes_of
 from pixiu.roles.carrier.commit_pace import CommitPace
 from pixiu.roles.carrier.dead_letters import DeadLetters
 from pixiu.roles.carrier.metrics import CarrierCounters
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pixiu.config.messaging import CarrierSettings
+    from pixiu.model.partitions import Owns
     from pixiu.model.wake import Wake
     from pixiu.ports.clock import Clock
     from pixiu.ports.log import Log, LogRecord
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from pixiu.ports.stores import Stores
     from pixiu.roles.carrier.appliers import Apply
     from pixiu.roles.carrier.apply_rosters import Removed
-    from pixiu.roles.carrier.apply_timelines import Marked, Said
+    from pixiu.roles.carrier.apply_timelines import Said
     from pixiu.roles.carrier.reached import Limits
     from pixiu.roles.carrier.tasks import Performer, SchedulePerformer
 
@@ -53,6 +54,8 @@ _FORGET_INTERVAL_MS = 60_000
 _TURN_US = 10_000
 """A turn ends after this, whatever is left of its batch: a message to a large audience is a lot of work."""
 _FAR = 2**63
+_UNWOKEN_MAX = 1024
+"""The newest wakes of one that does not serve: it does them when it has to. Of older ones notifications may be lost."""
 _FLUSHES_TIMED_MAX = 64
 """Flushes of the log whose way into the stores is timed at once; those that come meanwhile are not."""
 
@@ -93,10 +96,13 @@ class Carrier:
         is_writer_busy: Callable[[], bool] = lambda: False,
         is_present: Callable[[int], bool] = lambda _user: True,
         traces: TraceRows | None = None,
+        owns: Owns | None = None,
+        is_serving: Callable[[], bool] = lambda: True,
     ) -> None:
         """``say`` is told what large groups say, ``remove`` who left a group, ``erase`` who was erased.
 
-        ``notify``, ``general`` and ``schedule`` perform tasks, if given.
+        ``notify``, ``general`` and ``schedule`` perform tasks, if given. ``owns`` says whose part of the log is
+        applied; of several that apply the same part one serves it, the others tell nobody and write nothing.
         """
         self.counters = CarrierCounters()
         self.dead = DeadLetters(queue, clock, scheduler, self.counters, retry_ms=settings.lane_retry_ms)
@@ -104,7 +110,7 @@ class Carrier:
         if notify is not None and general is not None and schedule is not None:
             self.tasks = Tasks(
                 queue, clock, scheduler, settings, self.dead, self.counters,
-                notify=notify, general=general, schedule=schedule,
+                notify=notify, general=general, schedule=schedule, owns=owns,
             )  # fmt: skip
             self.tasks.changed = self._touch
         self._stores = stores
@@ -119,12 +125,15 @@ class Carrier:
         self._erase = erase
         self._is_writer_busy = is_writer_busy
         self._is_present = is_present
-        self._appliers = Appliers(stores, limits)
+        self._owns = owns
+        self._is_serving = is_serving
+        self._appliers = Appliers(stores, limits, owns)
         self._lanes = [_LaneState(lane, apply, stores.applied(lane)) for lane, apply in self._appliers.lanes]
         self._by_lane = {state.lane: state for state in self._lanes}
         self._waiters: list[tuple[int, int, Callable[[], object]]] = []
         self._waiter_count = 0
         self._is_running = False
+        self._unwoken: deque[Wake] = deque(maxlen=_UNWOKEN_MAX)
         self._is_turn_due = False
         self._has_tasks = False
         self._buried = 0
@@ -148,9 +157,20 @@ class Carrier:
         self._numbered = self._traced = self._log.committed
         self._traces.begin_after(self._traced)
         self._log.follow(min(state.position for state in self._lanes), self._flushed)
-        if self.tasks is not None:
-            self.tasks.start(self._stores.applied(Lane.TASKS))
+        if self._is_serving():
+            self.serve(0)
         self._receive()
+
+    def serve(self, tasks_after: int) -> None:
+        """Wake, and perform what the log asks for, from behind the last task that is known to be finished.
+
+        What the one before may not have got round to is done here: whoever repeats it finds that by its key.
+        """
+        if self.tasks is not None:
+            self.tasks.start(max(tasks_after, self._stores.applied(Lane.TASKS)))
+        unwoken, self._unwoken = list(self._unwoken), deque(maxlen=0)
+        if unwoken:
+            self._wake(unwoken)
 
     def stop(self) -> None:
         """Apply no more, and make durable what was applied."""
@@ -368,6 +388,8 @@ class Carrier:
             return
         self._buried = record.event_id
         self.counters.undecodable += 1
+        if not self._is_serving() or (self._owns is not None and not self._owns(0)):
+            return  # whoever serves the first partition buries it
         undecodable = Undecodable(event_id=record.event_id, payload=record.payload)
         self.dead.bury(record.event_id, Task(reason=str(error), undecodable=undecodable), self._touch)
 
@@ -378,12 +400,14 @@ class Carrier:
         if arrivals:
             wakes = wakes_of(arrivals, self._is_present)
             counters.entries += sum(len(arrival.inboxes) for arrival in arrivals)
-            if wakes:
+            if wakes and self._is_serving():
                 self._wake(wakes)
+            else:
+                self._unwoken.extend(wakes)
         for eviction in appliers.inboxes.take_evictions():
             counters.evicted += len(eviction.useqs)
         for marked in appliers.timelines.take_marked():
-            self._tell(marked.from_user, self._receipt(marked))
+            self._tell(marked.from_user, receipt_of(marked, self._stores.users))
         removed = appliers.rosters.take_removed()
         if removed and self._remove is not None:
             self._remove(removed)
@@ -414,20 +438,6 @@ class Carrier:
                 self._traced = event_id
                 self._traces.flushed(event_id, now_ms - took_us // 1000, took_us)
 
-    def _receipt(self, marked: Marked) -> dict[str, object]:
-        """What the sender's sessions are told."""
-        try:
-            profile = self._stores.users.get(marked.peer)
-        except Unavailable:
-            profile = None
-        return {
-            "push": "receipt",
-            "with": profile.public_id if profile is not None else str(marked.peer),
-            "message_ids": [str(message_id) for message_id in marked.message_ids],
-            "kind": "read" if marked.is_read else "delivered",
-            "at": marked.at,
-        }
-
     # Commits.
 
     def _touch(self, events: int = 0) -> None:
@@ -455,7 +465,7 @@ class Carrier:
             self._touch_later()
             return
         applied = {state.lane: state.position for state in self._lanes}
-        if self.tasks is not None:
+        if self.tasks is not None and self.tasks.has_begun:
             applied[Lane.TASKS] = self.tasks.finished_through
         if all(self._stores.applied(lane) == position for lane, position in applied.items()):
             return

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from pixiu.model.errors import PixiuError
+from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.model.failure import Failure
 from pixiu.model.pixiu_pb2 import Record, RefusedSchedule, Task, Undecodable
 from pixiu.ports.log import NOTIFY, SCHEDULE, TASKS
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pixiu.config.messaging import CarrierSettings
+    from pixiu.model.partitions import Owns
     from pixiu.ports.clock import Clock
     from pixiu.ports.log import Log, LogRecord
     from pixiu.ports.scheduler import Scheduler
@@ -56,7 +57,10 @@ class Tasks:
         notify: Performer,
         general: Performer,
         schedule: SchedulePerformer,
+        owns: Owns | None = None,
     ) -> None:
+        """``owns``: whose tasks are performed here; the others are passed over."""
+        self._owns = owns
         self._log = queue
         self._clock = clock
         self._scheduler = scheduler
@@ -70,13 +74,15 @@ class Tasks:
         self._sends = 0
         """Scheduled sends among them. They have a bound of their own: phones that ring slowly do not hold them up."""
         self._is_running = False
+        self.has_begun = False
+        """Has it ever taken anything? Before that it knows of nothing that it is finished."""
         self.changed: Callable[[], object] = lambda: None
         """Called when a task is finished: the position may have moved."""
 
     def start(self, after: int) -> None:
         """Begin behind this event."""
         self._read_through = dict.fromkeys(TOPICS, after)
-        self._is_running = True
+        self._is_running = self.has_begun = True
         self.pump()
 
     def stop(self) -> None:
@@ -104,7 +110,11 @@ class Tasks:
                 room = self._room(topic)
                 if room <= 0:
                     break
-                records = self._log.topic(topic, self._read_through[topic], room)
+                try:
+                    records = self._log.topic(topic, self._read_through[topic], room)
+                except Unavailable:  # a log elsewhere is fetching them
+                    self._scheduler.after(self._settings.lane_retry_ms, self.pump)
+                    break
                 for record in records:
                     if record.event_id > committed:
                         break
@@ -147,11 +157,16 @@ class Tasks:
                 self._failed(record, Task.FromString(record.payload), failure)
 
         try:
-            if record.topic == SCHEDULE:
+            if self._owns is not None and not self._owns(_user_of(record)):
+                self._finish(record)
+            elif record.topic == SCHEDULE:
                 self._schedule(record, Record.FromString(record.payload), done)
             else:
                 self._performers[record.topic](Task.FromString(record.payload), done)
         except DecodeError as error:
+            if self._owns is not None and not self._owns(0):
+                self._finish(record)
+                return
             self._counters.undecodable += 1
             undecodable = Undecodable(event_id=record.event_id, payload=record.payload)
             self._bury(record, Task(reason=f"{record.topic}: {error}", undecodable=undecodable))
@@ -210,6 +225,22 @@ class Tasks:
             return
         self._counters.task_retries += 1
         self._scheduler.after(self._delay_ms(tries), lambda: self._begin(record, tries + 1))
+
+
+def _user_of(record: LogRecord) -> int:
+    """Whose a task is: the user whom it concerns, or who has scheduled it. Raises protobuf's ``DecodeError``."""
+    if record.topic == SCHEDULE:
+        return Record.FromString(record.payload).actor
+    task = Task.FromString(record.payload)
+    match task.WhichOneof("what"):
+        case "notify":
+            return task.notify.user
+        case "kick":
+            return task.kick.user
+        case "flush":
+            return task.flush.user
+        case _:
+            return 0
 
 
 class GeneralTasks:

@@ -1,0 +1,228 @@
+"""A partition of the users on its real backends: RocksDB for the stores, the cluster's queue for the log.
+
+It applies the whole log and keeps what its users need. One life of it: it follows; if its turn comes, it serves; and
+when it may serve no more, it ends, and another life begins with what is on the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from typing import TYPE_CHECKING
+
+from pixiu.backends.embedded.keyvalue import LARGE, RocksKeyValue
+from pixiu.backends.embedded.layout import LAYOUT, META, number
+from pixiu.backends.embedded.stores import EmbeddedStores
+from pixiu.backends.memory.sessions import MemorySessions
+from pixiu.backends.memory.stores import MemoryStores
+from pixiu.model.errors import PixiuError, Unavailable
+from pixiu.model.ids import SNOWFLAKE_EPOCH_MS
+from pixiu.model.pixiu_pb2 import Record, Traces
+from pixiu.node.gateway_hub import GatewayHub
+from pixiu.node.messaging import Messaging
+from pixiu.ports.log import MAIN, TASKS
+from pixiu.ports.stores import Lane
+from pixiu.roles.carrier.audit import Audit, take_cut
+from pixiu.roles.gateway import LiveActions
+from pixiu.roles.horn.providers import LoggedNotifications, NoNotifications
+from pixiu.runtime.webhook import WebhookNotifications
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pixiu.backends.queue_log import RemoteLog
+    from pixiu.config import Settings
+    from pixiu.model.partitions import Share
+    from pixiu.ports.clock import Clock
+    from pixiu.ports.notifications import Notifications
+    from pixiu.ports.scheduler import Scheduler, Timer
+    from pixiu.queue.client import Client
+    from pixiu.roles.carrier.audit import AuditReport
+
+__all__ = ["CarrierHost", "partition_stores"]
+
+log = logging.getLogger(__name__)
+
+STORES_FOLDER = "stores"
+_LAYOUT = META + b"layout"
+_SHARE = META + b"share"
+PARTITION_BITS = 8
+SESSIONS_SHIFT = 12
+NOTE_MS = 1_000
+"""How often it is noted how far tasks are finished."""
+RETRY_SECONDS = 0.2
+DRAIN_SECONDS = 2.0
+NEAR_EVENTS = 2_000
+"""As far as this behind counts as caught up."""
+
+
+def partition_stores(root: Path, share: Share) -> tuple[RocksKeyValue, EmbeddedStores]:
+    """The stores of one partition. Those of another layout, partition or count are thrown away: the log has it all."""
+    wanted = {_LAYOUT: number.pack(LAYOUT), _SHARE: b"%d/%d" % (share.partition, share.count)}
+    store = RocksKeyValue(root / STORES_FOLDER, options=LARGE)
+    if any(store.get(key) != value for key, value in wanted.items()):
+        if next(store.dump(), None) is not None:
+            log.warning("the stores are of another partition or layout, and are made again", extra={"path": str(root)})
+            store.close()
+            shutil.rmtree(root / STORES_FOLDER)
+            store = RocksKeyValue(root / STORES_FOLDER, options=LARGE)
+        store.write(list(wanted.items()))
+    return store, EmbeddedStores(store)
+
+
+class CarrierHost:
+    """One life of one replica of a partition."""
+
+    def __init__(
+        self,
+        client: Client,
+        queue: RemoteLog,
+        root: Path,
+        share: Share,
+        clock: Clock,
+        scheduler: Scheduler,
+        settings: Settings,
+        *,
+        may_serve: Callable[[], bool],
+        creates_users: bool = False,
+    ) -> None:
+        """``may_serve``: whether the lease is held at this moment. Two nodes never have the same ``queue.node_id``."""
+        self._client = client
+        self._log = queue
+        self._clock = clock
+        self._scheduler = scheduler
+        self._share = share
+        self._name = f"carrier-{share.partition}"
+        self._webhook: WebhookNotifications | None = None
+        self._noted = self._performed = 0
+        self._timer: Timer | None = None
+        self._session_count = (clock.now_ms() - SNOWFLAKE_EPOCH_MS) << SESSIONS_SHIFT
+        self.is_serving = False
+        """Has it everything that it takes to serve?"""
+        notifications = self._notifications(settings)
+        _, self.stores = partition_stores(root, share)
+        self.messaging = Messaging(
+            queue, self.stores, MemorySessions(numbers_after=self._session_count), clock, scheduler, settings,
+            notifications=notifications, gateway=self._name, creates_users=creates_users, may_serve=may_serve,
+            share=share, new_session_id=self._new_session_id,
+        )  # fmt: skip
+        context = self.messaging.proxy.context
+        self.hub = GatewayHub(self.messaging, context.directory, clock, scheduler, settings.gateway)
+        relay = self.messaging.relay
+        LiveActions(self.hub, context, scheduler, tell=relay.tell, is_present=relay.is_present, knows=share)
+
+    def _notifications(self, settings: Settings) -> Notifications:
+        horn = settings.horn
+        if horn.provider == "webhook":
+            loop = asyncio.get_running_loop()
+            self._webhook = WebhookNotifications(loop, horn.webhook_url, timeout_ms=horn.webhook_timeout_ms)
+            return self._webhook
+        return LoggedNotifications(self._scheduler) if horn.provider == "log" else NoNotifications(self._scheduler)
+
+    def _new_session_id(self) -> int:
+        """Unlike any of an earlier life, of another replica, and of another partition."""
+        self._session_count += 1
+        return self._session_count << PARTITION_BITS | self._share.partition
+
+    # Life.
+
+    def follow(self) -> None:
+        """Begin to apply the log from where the stores are."""
+        self.messaging.follow()
+
+    @property
+    def behind(self) -> int:
+        """How many events the log has, as its leader said last, that are not applied here."""
+        return max(self._log.leader_committed - self.messaging.carrier.applied_all, 0)
+
+    @property
+    def is_near(self) -> bool:
+        """Has it applied about as much as there is?"""
+        return not self._log.problem and self.behind < NEAR_EVENTS
+
+    async def serve(self) -> None:
+        """Apply everything that was committed before now, then serve. Cancelled when the lease is over."""
+        await self.applied()
+        tasks_after = await self._tasks_after()
+        await self._log.learn_scheduled()
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.messaging.proxy.schedules.forget()
+        self.messaging.serve(tasks_after, lambda: None if ready.done() else ready.set_result(None))
+        await ready
+        self.hub.start()
+        self.is_serving = True
+        self._note()
+
+    async def applied(self) -> None:
+        """Wait until the stores hold everything that is committed now: a record of our own is behind all of it."""
+        fence = Record(at=self._clock.now_ms(), traces=Traces()).SerializeToString()
+        while True:
+            try:
+                event_id = await self._publish(fence)
+                break
+            except Unavailable as error:
+                log.warning("the log takes nothing yet", extra={"reason": str(error)})
+                await asyncio.sleep(RETRY_SECONDS)
+        there: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.messaging.carrier.when_applied(event_id, lambda: None if there.done() else there.set_result(None))
+        await there
+
+    async def _publish(self, payload: bytes) -> int:
+        waiting: asyncio.Future[int | PixiuError] = asyncio.get_running_loop().create_future()
+        self._log.publish(MAIN, payload, lambda result: None if waiting.done() else waiting.set_result(result))
+        result = await waiting
+        if isinstance(result, PixiuError):
+            raise result
+        return result
+
+    async def _tasks_after(self) -> int:
+        """How far whoever served before had finished the tasks of this partition."""
+        for row in await self._client.positions(TASKS):
+            if row.subscriber == self._name:
+                return row.event_id
+        return 0
+
+    def _note(self) -> None:
+        """Now and then: how far tasks are finished, for whoever serves next. A lost note costs a repeated task."""
+        self._timer = self._scheduler.after(NOTE_MS, self._note)
+        carrier = self.messaging.carrier
+        finished, performed = carrier.applied(Lane.TASKS), carrier.counters.tasks
+        if performed == self._performed or finished <= self._noted:
+            return
+        self._performed, self._noted = performed, finished
+        task = asyncio.get_running_loop().create_task(self._client.set_position(TASKS, self._name, finished))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def close(self) -> None:
+        """End this life: sessions are closed, what is applied becomes durable."""
+        self.is_serving = False
+        if self._timer is not None:
+            self._timer.cancel()
+        self.hub.stop()
+        self.messaging.stop()
+        await self._log.drained(DRAIN_SECONDS)
+        if self._webhook is not None:
+            await self._webhook.close()
+        self.stores.flush()
+        self.stores.close()
+
+    def problems(self) -> list[str]:
+        """Why it does not get on; none if all is well."""
+        problem = self._log.problem
+        return [*([f"log: {problem}"] if problem else []), *self.messaging.problems()]
+
+    # Proof.
+
+    async def audit(self) -> AuditReport:
+        """The books of this partition: what waits in its stores, against the log."""
+        self.messaging.relay.write_rows()
+        await self.applied()
+        cut = take_cut(self.stores, self.messaging.carrier.applied(Lane.INBOXES))
+        audit = Audit(MemoryStores(), owns=self._share)
+        async for records in self._log.scan(cut.event_id):
+            for record in records:
+                audit.take(record)
+            await asyncio.sleep(0)
+        return audit.close(cut)
