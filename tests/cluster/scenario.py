@@ -109,7 +109,7 @@ async def play(doors: Doors) -> dict[str, Any]:
                 async with asyncio.timeout(3 * SECONDS):
                     await step(stage)
             except Exception as error:
-                error.add_note(f"in the step {step.__name__}")  # type: ignore[attr-defined]
+                error.add_note(f"in the step {step.__name__}")
                 raise
     finally:
         await stage.close()
@@ -221,7 +221,7 @@ async def a_group_is_made_joined_and_left(stage: Stage) -> None:
         await stage[sender].gsend("team", f"{sender} to the team")
     for user in ("alice", "bob", "carol", "1001"):
         wanted_texts = {f"{sender} to the team" for sender in ("alice", "bob", "carol", "1001") if sender != user}
-        heard = set()
+        heard: set[str] = set()
         while heard != wanted_texts:
             message = await wanted(stage[user], lambda message: message.group == "team" and bool(message.text))
             heard.add(message.text)

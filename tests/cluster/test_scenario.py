@@ -13,6 +13,7 @@ import pytest
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datadir import DataDirectory
 from pixiu.runtime.keys import Keyring
+from tests.cluster.processes import Cluster
 from tests.cluster.scenario import Doors, play
 from tests.servers import free_port, wait_for
 
@@ -22,6 +23,29 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.serial
 
+READY = {"ready": True, "reasons": {}, "notes": {}}
+MANY = """
+name = "scenario"
+zookeeper = { nodes = 1 }
+
+[roles.queue]
+replicas = 1
+
+[roles.carrier]
+partitions = 2
+settings = { SETTINGS }
+
+[roles.router]
+
+[roles.broker]
+settings = { SETTINGS }
+
+[roles.proxy]
+
+[roles.gateway]
+replicas = 2
+settings = { SETTINGS }
+"""
 SETTINGS = ("messaging.sends_per_second=0", "rooms.says_per_second=0", "gateway.presence_delay_ms=50")
 
 
@@ -31,7 +55,18 @@ def one_process(folder: Path) -> Iterator[Doors]:
     data, port = folder / "data", free_port()
     with DataDirectory.open(data):
         Keyring(data, SystemClock()).create("EdDSA")
-    command = [sys.executable, "-m", "pixiu", "serve", "--no-pipeline", "--data", str(data), "--port", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "pixiu",
+        "serve",
+        "--dev",
+        "--no-pipeline",
+        "--data",
+        str(data),
+        "--port",
+        str(port),
+    ]
     command += ["--queue-port", "0", *(part for setting in SETTINGS for part in ("--set", setting))]
     with (folder / "errors.txt").open("wb") as errors:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
@@ -50,6 +85,29 @@ def one_process(folder: Path) -> Iterator[Doors]:
     finally:
         process.terminate()
         process.wait(30)
+
+
+@contextmanager
+def many_processes(folder: Path) -> Iterator[Doors]:
+    """``pixiu cluster up``: ten processes, of which two have the users between them, and two take clients."""
+    settings = ", ".join(f'"{name}" = {value}' for name, value in (each.split("=") for each in SETTINGS))
+    with Cluster(folder, MANY.replace("SETTINGS", settings)) as cluster:
+        gateways = [row["address"] for row in cluster.nodes().values() if row["role"] == "gateway"]
+        urls = [f"http://{address}" for address in gateways]
+
+        def are_ready() -> bool:
+            return all(httpx.get(f"{url}/readyz", timeout=5).json() == READY for url in urls)
+
+        wait_for(are_ready, what="the gateways to reach everyone", timeout_s=60)
+        yield Doors(urls, cluster.folder / "nodes" / "gateway")
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.feature("X75")
+async def test_many_processes(tmp_path: Path) -> None:
+    with many_processes(tmp_path) as doors:
+        transcript = await play(doors)
+    assert transcript["dave"] == [f"for dave {number}" for number in range(20)]
 
 
 @pytest.mark.timeout(180)

@@ -55,35 +55,36 @@ class End:
 class Place:
     """A hub's listener with what came in."""
 
-    listener: hub_streams.HubListener
+    listener: hub_streams.HubStreams
 
     def __init__(self) -> None:
-        self.identity = hub_streams.hub_identity("carrier", 1, "carrier-1-0", 7)
+        self.boot = 1001
+        self.is_wanted = True
         self.peers: list[int] = []
         self.ends: list[End] = []
         self.secrets = SECRETS
         self.dials: list[hub_streams.Dial] = []
 
-    def accept(self, peer: int) -> End:
+    def accept(self, peer: int) -> End | None:
+        if not self.is_wanted:
+            return None
         self.peers.append(peer)
         self.ends.append(End())
         return self.ends[-1]
 
-    def dial(self, *, secrets: Secrets = SECRETS, identity: int | None = None, port: int = 0) -> End:
+    def dial(self, *, secrets: Secrets = SECRETS, to: int | None = None, port: int = 0) -> End:
         end = End()
         address = f"127.0.0.1:{port or self.listener.port}"
         loop = asyncio.get_running_loop()
-        to = self.identity if identity is None else identity
-        self.dials.append(hub_streams.connect(loop, address, secrets, GATEWAY, to, end))
+        meant = self.boot if to is None else to
+        self.dials.append(hub_streams.connect(loop, address, secrets, end, boot=GATEWAY, to=meant))
         return end
 
 
 @asynccontextmanager
 async def place() -> AsyncIterator[Place]:
     made = Place()
-    made.listener = await hub_streams.listen(
-        "127.0.0.1", 0, lambda: made.secrets, lambda: made.identity, made.accept
-    )  # fmt: skip
+    made.listener = await hub_streams.listen("127.0.0.1", 0, lambda: made.secrets, made.boot, made.accept)
     try:
         yield made
     finally:
@@ -114,20 +115,18 @@ async def test_both_ends_hear_each_other_and_large_things_arrive_whole() -> None
         assert len(gateway.reasons) == 1 and not there.reasons
 
 
-@pytest.mark.parametrize("wrong", ["secret", "epoch", "partition", "not serving"])
+@pytest.mark.parametrize("wrong", ["secret", "process", "not wanted"])
 async def test_who_does_not_belong_here_never_reaches_the_hub(wrong: str) -> None:
     async with place() as hub:
         if wrong == "secret":
             gateway = hub.dial(secrets=Secrets([b"another secret, as long"]))
-        elif wrong == "epoch":
-            gateway = hub.dial(identity=hub_streams.hub_identity("carrier", 1, "carrier-1-0", 6))
-        elif wrong == "partition":
-            gateway = hub.dial(identity=hub_streams.hub_identity("carrier", 0, "carrier-1-0", 7))
+        elif wrong == "process":
+            gateway = hub.dial(to=hub.boot + 1)
         else:
-            meant, hub.identity = hub.identity, 0
-            gateway = hub.dial(identity=meant)
+            hub.is_wanted = False
+            gateway = hub.dial()
         await gateway.until(lambda: gateway.reasons)
-        assert gateway.link is None and not hub.peers
+        assert not hub.peers
         assert len(gateway.reasons) == 1
 
 
@@ -164,4 +163,4 @@ async def test_a_hub_that_is_gone_is_told_once() -> None:
 async def test_a_port_that_is_taken_is_a_clear_error() -> None:
     async with place() as hub:
         with pytest.raises(Unavailable, match="cannot listen on"):
-            await hub_streams.listen("127.0.0.1", hub.listener.port, lambda: SECRETS, lambda: 1, hub.accept)
+            await hub_streams.listen("127.0.0.1", hub.listener.port, lambda: SECRETS, 1, hub.accept)

@@ -3,7 +3,7 @@
 ::
 
     <root>/<role>/partition_num              {"count": 2}
-    <root>/<role>/partition<k>/leader        {"epoch": 7, "name": "carrier-1-0", "address": "10.0.0.7:9311"}
+    <root>/<role>/partition<k>/leader        {"epoch": 7, "name": "carrier-1-0", "address": "10.0.0.7:9311", "boot": …}
 
 A watch is a hint to read again, and the same is read every ``poll_ms``. Epochs never go back: what a late reading says
 of an earlier one is not taken.
@@ -38,6 +38,8 @@ class Leader(NamedTuple):
     epoch: int
     name: str
     address: str
+    boot: int = 0
+    """Of its process: who is meant at that address."""
 
 
 class Leaders:
@@ -119,6 +121,10 @@ class Leaders:
         if not (isinstance(epoch, int) and isinstance(name, str) and isinstance(address, str)):
             log.error("a leader's entry makes no sense", extra={"role": self.role, "path": path})
             return
+        try:
+            boot = int(str(data.get("boot", "0")), 16)
+        except ValueError:
+            boot = 0
         known = self._leaders.get(int(number))
         if known is None or epoch >= known.epoch:
-            self._leaders[int(number)] = Leader(epoch, name, address)
+            self._leaders[int(number)] = Leader(epoch, name, address, boot)

@@ -80,14 +80,14 @@ def owns(partition: int, key: int, count: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One partition of a count of them, asked of a key: is it ours? 0, the system, is the first partition's."""
+    """One partition of a count of them, asked of a user: is it ours? 0, the system, is the first partition's."""
 
     partition: int
     count: int
 
     def __call__(self, key: int) -> bool:
         """Whether this partition answers for a key."""
-        return key % self.count == self.partition
+        return user_partition(key, self.count) == self.partition
 
 
 def owners(key: int, count: int, registered: Iterable[int]) -> list[int]:

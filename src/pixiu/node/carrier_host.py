@@ -7,6 +7,7 @@ when it may serve no more, it ends, and another life begins with what is on the 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import shutil
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.model.ids import SNOWFLAKE_EPOCH_MS
 from pixiu.model.pixiu_pb2 import Record, Traces
 from pixiu.node.gateway_hub import GatewayHub
+from pixiu.node.group_rooms import GroupRooms
 from pixiu.node.messaging import Messaging
 from pixiu.ports.log import MAIN, TASKS
 from pixiu.ports.stores import Lane
@@ -53,6 +55,8 @@ SESSIONS_SHIFT = 12
 NOTE_MS = 1_000
 """How often it is noted how far tasks are finished."""
 RETRY_SECONDS = 0.2
+CATCH_UP_SECONDS = 2.0
+"""How long a refusal waits for the log's newest records, which may change it."""
 DRAIN_SECONDS = 2.0
 NEAR_EVENTS = 2_000
 """As far as this behind counts as caught up."""
@@ -112,6 +116,10 @@ class CarrierHost:
         self.hub = GatewayHub(self.messaging, context.directory, clock, scheduler, settings.gateway)
         relay = self.messaging.relay
         LiveActions(self.hub, context, scheduler, tell=relay.tell, is_present=relay.is_present, knows=share)
+        self._unsure: list[Callable[[], object]] = []
+        self._catching_up: asyncio.Task[None] | None = None
+        self.hub.catch_up = self._catch_up
+        self.group_rooms = GroupRooms(self.hub, self.messaging, clock, scheduler, settings.rooms)
 
     def _notifications(self, settings: Settings) -> Notifications:
         horn = settings.horn
@@ -169,6 +177,24 @@ class CarrierHost:
         self.messaging.carrier.when_applied(event_id, lambda: None if there.done() else there.set_result(None))
         await there
 
+    def _catch_up(self, call: Callable[[], object]) -> None:
+        """Call when everything that is committed now is applied here; all who ask meanwhile wait for one answer."""
+        self._unsure.append(call)
+        if self._catching_up is None:
+            self._catching_up = asyncio.get_running_loop().create_task(self._answer_unsure())
+
+    async def _answer_unsure(self) -> None:
+        try:
+            while self._unsure:
+                calls, self._unsure = self._unsure, []
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(CATCH_UP_SECONDS):
+                        await self.applied()
+                for call in calls:
+                    call()
+        finally:
+            self._catching_up = None
+
     async def _publish(self, payload: bytes) -> int:
         waiting: asyncio.Future[int | PixiuError] = asyncio.get_running_loop().create_future()
         self._log.publish(MAIN, payload, lambda result: None if waiting.done() else waiting.set_result(result))
@@ -200,7 +226,10 @@ class CarrierHost:
         self.is_serving = False
         if self._timer is not None:
             self._timer.cancel()
+        if self._catching_up is not None:
+            self._catching_up.cancel()
         self.hub.stop()
+        self.group_rooms.stop()
         self.messaging.stop()
         await self._log.drained(DRAIN_SECONDS)
         if self._webhook is not None:

@@ -80,7 +80,7 @@ class CarrierProcess:
         self._scheduler = scheduler
         self._tick_ms = rules.renew_ms / TICKS_PER_RENEWAL
         text = read_secrets(options.secret_file)
-        self._listener = HubListener(secrets_of(text, options.bind), self.boot, scheduler, self._hub)
+        self._listener = HubListener(secrets_of(text, options.bind), self.boot, self._hub)
         self._client = Client(
             str(options.registry), key=queue_key(text, options.bind), pool=2, patience_s=PATIENCE_SECONDS
         )

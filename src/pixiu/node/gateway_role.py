@@ -168,12 +168,11 @@ class GatewayPart:
     def _missing_proxies(self) -> dict[str, str]:
         return {} if self._publishing.proxies.usable() else {"proxies": "no proxy can be reached"}
 
-    def _dial(self, partition: int, leader: Leader, link: NodeLink) -> hub_streams.Dial:
-        identity = hub_streams.hub_identity(CARRIER, partition, leader.name, leader.epoch)
+    def _dial(self, _partition: int, leader: Leader, link: NodeLink) -> hub_streams.Dial:
         end = self._process.end
         return hub_streams.connect(
-            asyncio.get_running_loop(), leader.address, end.secrets, end.boot, identity, link
-        )  # fmt: skip
+            asyncio.get_running_loop(), leader.address, end.secrets, link, boot=end.boot, to=leader.boot
+        )
 
     def _act_in_room(self, actor: Actor, action: str, params: Params, done: Done) -> None:
         room = params.get("room")

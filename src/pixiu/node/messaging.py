@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pixiu.model.errors import NotOwner, PixiuError, Unavailable
 from pixiu.model.failure import Failure
-from pixiu.model.partitions import partition_of
+from pixiu.model.partitions import user_partition
 from pixiu.model.pixiu_pb2 import Record
 from pixiu.node.tracing import Tracing
 from pixiu.ports.log import MAIN
@@ -214,7 +214,7 @@ class Messaging:
         share = self._share
         if share is None or share(user):
             return None
-        partition = partition_of(user, share.count)
+        partition = user_partition(user, share.count)
         return NotOwner(
             f"user number {user} is in partition {partition} of {share.count}",
             map_version=share.count, partition=partition,

@@ -1,19 +1,17 @@
-"""The link between a gateway and a hub on another machine: TCP, with the cluster's secret at both ends.
+"""The stream between a gateway and a hub on another machine: TCP, with the cluster's secret at both ends.
 
 ::
 
-    listener = await listen(host, port, secrets, identity, lambda peer: hub.accept())
-    listener.port
+    streams = await listen(host, port, secrets, boot, lambda peer: hub.accept())
     …
-    dial = connect(loop, address, secrets, boot, identity, node_link)  # ``opened`` when the hub has proved itself
+    dial = connect(loop, address, secrets, link, boot=own, to=theirs)
 
 The bytes are those of the Unix socket of a gateway process (``machines.wire``), in frames of
 ``machines.links.handshake``: whoever does not know the secret is cut off before the hub hears of it, and nobody in
 between can change a byte. Nothing is hidden.
 
-An identity says which hub is meant: role, partition, name and epoch (``hub_identity``). A gateway that comes with an
-old address, or for an epoch that is over, is refused by the stream itself, so what is meant for one partition never
-reaches another. Identity 0: nothing is served here, everyone is refused.
+A gateway names the process that it means, by the boot id that the registry has. One that comes with an old address is
+refused by the stream itself, so what is meant for one partition never reaches another.
 
 Bounds: an end that does not prove itself within ``PROVE_MS`` is cut off; ``UNPROVED_MAX`` at a time, beyond which the
 oldest gives way. What waits for the peer is bounded by the receiver, which looks at ``pending``.
@@ -24,7 +22,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from pixiu.machines.links.handshake import CHALLENGE_BYTES, SecureStream
@@ -37,7 +34,7 @@ if TYPE_CHECKING:
     from pixiu.machines.links.sealing import Secrets
     from pixiu.ports.transport import WatchedLink, WatchedReceiver
 
-__all__ = ["Dial", "HubListener", "connect", "hub_identity", "listen"]
+__all__ = ["Dial", "HubStreams", "connect", "listen"]
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +43,6 @@ CHUNK_BYTES = 2**20
 CONNECT_MS = 2_000
 PROVE_MS = 5_000
 UNPROVED_MAX = 1_024
-
-
-def hub_identity(role: str, partition: int, name: str, epoch: int) -> int:
-    """The number of a hub: of one partition, one process and one epoch; never 0."""
-    text = f"{role}/{partition}/{epoch}/{name}".encode()
-    return int.from_bytes(blake2b(text, person=b"pixiu hub", digest_size=8).digest(), "big") | 1
 
 
 class _SealedEnd:
@@ -172,24 +163,23 @@ class _SealedEnd:
             self._timer = None
 
 
-class HubListener:
+class HubStreams:
     """Where gateways of other machines come in. Made by ``listen``."""
 
     def __init__(
         self,
         secrets: Callable[[], Secrets],
-        identity: Callable[[], int],
-        accept: Callable[[int], WatchedReceiver],
+        boot: int,
+        accept: Callable[[int], WatchedReceiver | None],
     ) -> None:
         self.refused = 0
-        """Connections that did not prove themselves, or came for another hub."""
+        """Connections that did not prove themselves, or came for another process."""
         self._secrets = secrets
-        self._identity = identity
+        self._boot = boot
         self._accept = accept
         self._loop = asyncio.get_running_loop()
         self._server: asyncio.Server | None = None
         self._unproved: dict[_SealedEnd, None] = {}
-        self._open: dict[_SealedEnd, None] = {}
 
     @property
     def port(self) -> int:
@@ -198,10 +188,10 @@ class HubListener:
         return int(self._server.sockets[0].getsockname()[1])
 
     def close(self) -> None:
-        """Accept nobody any more, and hang up. Receivers are told nothing: the hub ends its links itself."""
+        """Accept nobody any more. Streams that are open are their receivers'."""
         if self._server is not None:
             self._server.close()
-        for end in [*self._unproved, *self._open]:
+        for end in list(self._unproved):
             end.close()
 
     async def start(self, host: str, port: int) -> None:
@@ -212,7 +202,7 @@ class HubListener:
             raise Unavailable(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
 
     def _connection(self) -> asyncio.Protocol:
-        stream = SecureStream(self._secrets(), self._identity(), os.urandom(CHALLENGE_BYTES))
+        stream = SecureStream(self._secrets(), self._boot, os.urandom(CHALLENGE_BYTES))
         end = _SealedEnd(self._loop, stream, self._proved, self._ended)
         if len(self._unproved) >= UNPROVED_MAX:
             next(iter(self._unproved)).close()
@@ -220,15 +210,11 @@ class HubListener:
         return LocalLink(end)
 
     def _proved(self, end: _SealedEnd, peer: int) -> WatchedReceiver | None:
-        self._unproved.pop(end, None)
-        if not self._identity():
-            return None
-        self._open[end] = None
+        del self._unproved[end]
         return self._accept(peer)
 
     def _ended(self, end: _SealedEnd, reason: str) -> None:
-        if self._open.pop(end, self) is self:
-            self._unproved.pop(end, None)
+        if self._unproved.pop(end, self) is None:
             self.refused += 1
             log.info("a gateway's connection was refused", extra={"reason": reason})
 
@@ -237,15 +223,15 @@ async def listen(
     host: str,
     port: int,
     secrets: Callable[[], Secrets],
-    identity: Callable[[], int],
-    accept: Callable[[int], WatchedReceiver],
-) -> HubListener:
+    boot: int,
+    accept: Callable[[int], WatchedReceiver | None],
+) -> HubStreams:
     """Take connections of gateways. Raises ``Unavailable``.
 
-    ``secrets`` and ``identity`` are asked anew for each connection; ``accept`` is told the gateway's boot id and makes
-    its receiver (``GatewayHub.accept``).
+    ``secrets`` is asked anew for each connection; ``accept`` is told the gateway's boot id and gives its receiver, or
+    None while nobody is wanted.
     """
-    listener = HubListener(secrets, identity, accept)
+    listener = HubStreams(secrets, boot, accept)
     await listener.start(host, port)
     return listener
 
@@ -293,15 +279,16 @@ def connect(
     loop: asyncio.AbstractEventLoop,
     address: str,
     secrets: Secrets,
-    boot: int,
-    identity: int,
     receiver: WatchedReceiver,
+    *,
+    boot: int,
+    to: int,
 ) -> Dial:
-    """Begin to connect to the hub with this identity at ``HOST:PORT``; the receiver is told what becomes of it.
+    """Begin to connect to the process ``to`` at ``HOST:PORT``; the receiver is told what becomes of it.
 
-    ``boot`` is this process's boot id. ``opened`` comes when the hub has proved that it is the one.
+    ``boot`` is this process's boot id. ``opened`` comes when the other one has proved that it is the one.
     """
-    stream = SecureStream(secrets, boot, os.urandom(CHALLENGE_BYTES), to=identity)
+    stream = SecureStream(secrets, boot, os.urandom(CHALLENGE_BYTES), to=to)
     dial = Dial(loop, stream, receiver)
     dial.begin(loop, address)
     return dial

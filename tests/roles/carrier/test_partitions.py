@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pixiu.im.content import send_key
 from pixiu.im.users import user_key
-from pixiu.model.partitions import Share
+from pixiu.model.partitions import Share, user_partition
 from pixiu.model.pixiu_pb2 import Record, UserErased
 from pixiu.roles.carrier.appliers import Appliers
 from pixiu.roles.carrier.apply_inboxes import InboxApplier
@@ -80,7 +80,7 @@ def check(log: Log, count: int, owners: Callable[[int], Callable[[int], bool]]) 
     parts = [applied(log, owners(partition)) for partition in range(count)]
     for number in [0, *USERS]:
         for partition, part in enumerate(parts):
-            is_owner = number % count == partition
+            is_owner = user_partition(number, count) == partition
             assert of_user(part, number) == (of_user(whole, number) if is_owner else NOTHING), (number, partition)
             if is_owner:
                 assert bodies_of(part, number) == bodies_of(whole, number)
@@ -99,7 +99,7 @@ def check(log: Log, count: int, owners: Callable[[int], Callable[[int], bool]]) 
             assert all(part.keys.get(record.key) == whole.keys.get(record.key) for part in parts)
         else:
             found = [part.keys.get(record.key) for part in parts]
-            assert [sent for sent in found if sent is not None] == [found[parsed.actor % count]]
+            assert [sent for sent in found if sent is not None] == [found[user_partition(parsed.actor, count)]]
     check_references(whole, parts)
 
 

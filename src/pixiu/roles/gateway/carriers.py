@@ -70,7 +70,7 @@ class Closes(Protocol):
 class DialCarrier(Protocol):
     """Begins to connect to the replica that serves a partition, and tells the link what becomes of it."""
 
-    def __call__(self, partition: int, leader: Leader, link: NodeLink) -> Closes:
+    def __call__(self, partition: int, leader: Leader, link: NodeLink, /) -> Closes:
         """Return what is to be closed should another one serve before that is known."""
         ...
 

@@ -119,8 +119,9 @@ class _Gathered:
 
     def answered(self, answer: Answer | PixiuError) -> None:
         if not isinstance(answer, PixiuError) and "states" in self._answer:
-            online = {user: state for user, state in _states(answer).items() if state == ONLINE}
-            self._answer["states"] = {**_states(self._answer), **online}
+            found = _states(answer)
+            online = {user: state for user, state in found.items() if state == ONLINE}
+            self._answer["states"] = {**found, **_states(self._answer), **online}
         self._missing -= 1
         if not self._missing:
             self._done(self._answer)
