@@ -1,4 +1,4 @@
-"""A small gateway for tests: speaks the hub's messages with the carrier that serves a partition, and shows what comes."""
+"""A small gateway for tests: speaks with the carrier that serves a partition, and shows what comes."""
 
 from __future__ import annotations
 
