@@ -244,12 +244,12 @@ class CarrierHost:
 
     # Proof.
 
-    async def audit(self) -> AuditReport:
+    async def audit(self, *, at_least: int = 0, before: int | None = None) -> AuditReport:
         """The books of this partition: what waits in its stores, against the log."""
         self.messaging.relay.write_rows()
         await self.applied()
         cut = take_cut(self.stores, self.messaging.carrier.applied(Lane.INBOXES))
-        audit = Audit(MemoryStores(), owns=self._share)
+        audit = Audit(MemoryStores(), at_least=at_least, before=before, owns=self._share)
         async for records in self._log.scan(cut.event_id):
             for record in records:
                 audit.take(record)

@@ -18,6 +18,7 @@ import os
 import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
 
 import uvloop
 
@@ -299,14 +300,19 @@ class CarrierProcess:
     def _about(self) -> str:
         return f"pixiu {self.name}: {self.serving.state.value}; see /readyz, /metrics, /carrier, /audit\n"
 
-    def _audited(self, _: Request) -> Response:
-        """The books of this partition: begun by the first who asks, given to whoever asks when they are there."""
+    def _audited(self, request: Request) -> Response:
+        """The books of this partition: begun by who asks first, given to who asks when they are there."""
+        query = parse_qs(request.query)
+        try:
+            at_least, before = (int(query[name][0]) if name in query else None for name in ("from", "to"))
+        except ValueError:
+            return Response.error(400, "bad_request", "from and to are milliseconds")
         host = self.host
         if host is None or not self.is_serving:
             return Response.error(503, "unavailable", f"{self.name} does not serve")
         running = self._audit
         if running is None:
-            self._audit = asyncio.get_running_loop().create_task(self._report(host))
+            self._audit = asyncio.get_running_loop().create_task(self._report(host, at_least or 0, before))
             return Response.json(202, {"state": "running"})
         if not running.done():
             return Response.json(202, {"state": "running"})
@@ -316,8 +322,8 @@ class CarrierProcess:
             return Response.error(503, "unavailable", f"the audit did not end: {reason}")
         return Response.json(200, running.result())
 
-    async def _report(self, host: CarrierHost) -> dict[str, object]:
-        report = (await host.audit()).as_json()
+    async def _report(self, host: CarrierHost, at_least: int, before: int | None) -> dict[str, object]:
+        report = (await host.audit(at_least=at_least, before=before)).as_json()
         return {**report, "partition": self.share.partition, "partitions": self.share.count, "name": self.name}
 
 

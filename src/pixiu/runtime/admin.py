@@ -34,11 +34,12 @@ WRITE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked: the path without its query, and the ``Accept`` header."""
+    """What was asked: the path and its query apart, and the ``Accept`` header."""
 
     method: str
     path: str
     accept: str
+    query: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,9 +245,9 @@ class _Connection(asyncio.Protocol):
         assert request is not None
         self._request = None
         accept = next((value for name, value in request.headers if name == b"accept"), b"")
-        path = request.target.split(b"?", 1)[0].decode("ascii", "replace")
+        path, _, query = request.target.decode("ascii", "replace").partition("?")
         method = request.method.decode("ascii")
-        response = self._server.answer(Request(method, path, accept.decode("latin-1")))
+        response = self._server.answer(Request(method, path, accept.decode("latin-1"), query))
         self._send(response, bodyless=method == "HEAD")
         if self._http.our_state is h11.MUST_CLOSE:
             self._transport.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pixiu.machines.queue_wire import Kind, ResponseReader
 from pixiu.machines.queue_wire.commands import CODE_REFUSED
@@ -54,14 +54,13 @@ class FeedConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Connected: show who we are."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = made = cast("asyncio.Transport", transport)  # uvloop's is none by name
         if self._key is None:
-            transport.write(self._request)
+            made.write(self._request)
         else:
             self._answers = ResponseReader()
             self._answers.expect(Kind.DONE)
-            transport.write(encode_authorize(self._key))
+            made.write(encode_authorize(self._key))
 
     def data_received(self, data: bytes) -> None:
         """Bytes of the server."""
