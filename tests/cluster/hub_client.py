@@ -27,7 +27,7 @@ from pixiu.machines.wire import (
     encode,
 )
 from pixiu.model.errors import PixiuError, Unavailable
-from pixiu.node.hub_listener import call_hub
+from pixiu.runtime import hub_streams
 
 if TYPE_CHECKING:
     from pixiu.machines.wire import WireMessage
@@ -56,11 +56,12 @@ class HubClient:
         self._requests = 0
         self._welcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._beats: asyncio.Task[None] | None = None
+        self._dial: hub_streams.Dial | None = None
 
     @classmethod
     async def connect(cls, name: str, address: str, secrets: Secrets, to: int) -> Self:
         client = cls(name)
-        call_hub(asyncio.get_running_loop(), address, client, secrets, boot=7, to=to)
+        client._dial = hub_streams.connect(asyncio.get_running_loop(), address, secrets, client, boot=7, to=to)
         async with asyncio.timeout(5):
             await client._welcome
         client._beats = asyncio.get_running_loop().create_task(client._beat())

@@ -102,17 +102,17 @@ def many_processes(folder: Path) -> Iterator[Doors]:
         yield Doors(urls, cluster.folder / "nodes" / "gateway")
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.long
+@pytest.mark.timeout(400)
 @pytest.mark.feature("X75")
-async def test_many_processes(tmp_path: Path) -> None:
-    with many_processes(tmp_path) as doors:
-        transcript = await play(doors)
-    assert transcript["dave"] == [f"for dave {number}" for number in range(20)]
-
-
-@pytest.mark.timeout(180)
-@pytest.mark.feature("X75")
-async def test_one_process(tmp_path: Path) -> None:
-    with one_process(tmp_path) as doors:
-        transcript = await play(doors)
-    assert transcript["dave"] == [f"for dave {number}" for number in range(20)]
+async def test_one_process_and_many_show_the_same(tmp_path: Path) -> None:
+    for name in ("one", "many"):
+        (tmp_path / name).mkdir()
+    with one_process(tmp_path / "one") as doors:
+        one = await play(doors)
+    with many_processes(tmp_path / "many") as doors:
+        many = await play(doors)
+    assert one["dave"] == [f"for dave {number}" for number in range(20)]
+    for what, seen in one.items():
+        assert many[what] == seen, what
+    assert many.keys() == one.keys()

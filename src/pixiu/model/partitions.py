@@ -48,6 +48,8 @@ SLICE_ROOMS_BEGIN = 2**62
 
 _ODD = 0x9E3779B97F4A7C15
 _MASK = 2**64 - 1
+_USERS = 7
+"""Mixes users otherwise than replica 0 mixes keys. It is in every carrier's stores: it never changes."""
 
 
 def check_count(count: int, before: int = 0) -> None:
@@ -70,7 +72,7 @@ def user_partition(user: int, count: int) -> int:
     everybody into one partition. So they are mixed first, and doubling stays what it is. The system, 0, is in
     the first.
     """
-    return _mixed(user, 0) % count if user else 0
+    return _mixed(user, _USERS) % count if user else 0
 
 
 def owns(partition: int, key: int, count: int) -> bool:
