@@ -15,6 +15,7 @@ from pixiu.backends.memory.stores import MemoryStores
 from pixiu.config import MessagingSettings, RoomSettings, Settings
 from pixiu.config.gateway import GatewaySettings
 from pixiu.links.leaders import Leaders
+from pixiu.model.partitions import Share
 from pixiu.node.gateway_hub import GatewayHub
 from pixiu.node.messaging import Messaging
 from pixiu.ports.authentication import Identity
@@ -87,12 +88,16 @@ class Carrier:
         self.messaging = Messaging(
             self.log, MemoryStores(), sessions, world.clock, self.scheduler, world.settings,
             notifications=NoNotifications(self.scheduler), creates_users=creates_users,
+            share=Share(partition, world.count),
         )  # fmt: skip
         context, relay = self.messaging.proxy.context, self.messaging.relay
         self.hub = GatewayHub(self.messaging, context.directory, world.clock, self.scheduler, world.settings.gateway)
         self.hub.catch_up = self._catch_up
         self.caught_up = 0
-        LiveActions(self.hub, context, self.scheduler, tell=relay.tell, is_present=relay.is_present)
+        LiveActions(
+            self.hub, context, self.scheduler, tell=relay.tell, is_present=relay.is_present,
+            knows=Share(partition, world.count),
+        )  # fmt: skip
         self.hub.broker = Broker(
             MemoryRoutes(), world.clock, self.scheduler, world.settings.rooms, self.hub.push_frames,
             groups=self.messaging.stores.groups, user_name=context.directory.user_name, gateway_of=self.hub.gateway_of,
@@ -207,6 +212,7 @@ class ClusterWorld:
         self.clients: list[tuple[ClusterGateway, Client]] = []
         self.gateways: list[ClusterGateway] = []
         self.creates_users = creates_users
+        self.count = partitions
         self.write("carrier/partition_num", {"count": partitions}) if partitions else None
         for partition in range(partitions):
             self.serve(partition, epoch=1)

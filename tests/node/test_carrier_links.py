@@ -63,6 +63,14 @@ def test_users_of_two_partitions_at_two_gateways_talk() -> None:
     odd.ask("receipt", kind="read", message_ids=[sent])
     world.run(20)
     assert even.pushed("receipt")[0]["message_ids"] == [sent]
+    odd.ask("receipt", kind="read", message_ids=[sent])
+    world.run(20)
+    assert len(even.pushed("receipt")) == 1, "it is known already, where it counts"
+    assert "result" in even.ask("recall", message_id=sent)
+    world.run(20)
+    assert odd.pushed("recall"), "the receiver, who is elsewhere, is told"
+    shown = odd.ask("history", **{"with": EVEN})["result"]["messages"]
+    assert "hi" not in [each.get("text") for each in shown]
     again = two.connect(ODD, cursor=odd.cursor)
     assert not again.texts, "what was acked is not sent again"
 
@@ -188,6 +196,7 @@ def test_when_the_count_doubles_sessions_move_to_where_their_users_are() -> None
     gateway = world.gateways[0]
     even, odd = gateway.connect(EVEN), gateway.connect(ODD)
     assert sessions(world, 0) == 2
+    world.count = 2
     world.serve(1, epoch=1)
     world.run(20)
     assert sessions(world, 0) == 2, "nobody moves before the flip"
@@ -209,6 +218,7 @@ def test_a_cluster_without_carriers_has_rooms_and_takes_its_clients_along_when_t
     answers: list[object] = []
     gateway.carriers.call(Actor(7), "user", {}, answers.append)
     assert isinstance(answers[0], Unavailable)
+    world.count = 2
     for partition in (0, 1):
         world.serve(partition, epoch=1)
     world.write("carrier/partition_num", {"count": 2})
@@ -293,6 +303,19 @@ def test_programs_ask_without_a_session() -> None:
     world.run(30)
     assert odd.texts == ["from a program"] and answers[0]["message_id"] == odd.ids()[0]
     assert getattr(answers[1], "code", "") == "bad_request", "typing takes a connection"
+
+
+def test_a_user_is_erased_where_the_user_is() -> None:
+    world = ClusterWorld(gateways=1)
+    carriers = world.gateways[0].carriers
+    even, odd = world.gateways[0].connect(EVEN), world.gateways[0].connect(ODD)
+    even.ask("send", to=ODD, text="gone soon")
+    answers: list[Any] = []
+    carriers.call(Actor(0, is_admin=True), "erase_user", {"user": ODD}, answers.append)
+    world.run(50)
+    assert answers[0]["found"]["timeline_rows"] == 1 and answers[0]["remains"]["timeline_rows"] == 0
+    assert is_gone(odd)
+    assert even.ask("send", to=ODD, text="too late")["error"]["code"] == "not_found"
 
 
 def test_a_gateway_that_reaches_nobody_sends_its_clients_away() -> None:

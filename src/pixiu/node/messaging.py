@@ -136,7 +136,7 @@ class Messaging:
             stores, queue, clock, settings.messaging,
             when_applied=self.carrier.when_applied, applied=self.carrier.position_of(Lane.INBOXES),
             creates_users=creates_users, node_id=settings.queue.node_id, searches=searches, traces=traces,
-            holds=self.relay.holds,
+            holds=self.relay.holds, has_rows_of=share or (lambda _user: True),
         )  # fmt: skip
 
     def _is_burst(self) -> bool:
@@ -201,7 +201,8 @@ class Messaging:
 
     def act(self, actor: Actor, action: str, params: Params, done: Callable[[Answer | PixiuError], object]) -> None:
         """Do what a user asks for."""
-        refusal = self._refusal(actor.user)
+        # What is about another user is done where that one is, whoever asks for it; the verb looks.
+        refusal = self._refusal(actor.user) if action != "erase_user" or not actor.is_admin else self._not_now()
         if refusal is None:
             self.proxy.act(actor, action, params, done)
         else:
@@ -209,16 +210,18 @@ class Messaging:
 
     def _refusal(self, user: int) -> PixiuError | None:
         """Why nothing is done for a user here and now."""
-        if not self._is_serving():
-            return _starting()
         share = self._share
-        if share is None or share(user):
-            return None
+        refusal = self._not_now()
+        if refusal is not None or share is None or share(user):
+            return refusal
         partition = user_partition(user, share.count)
         return NotOwner(
             f"user number {user} is in partition {partition} of {share.count}",
             map_version=share.count, partition=partition,
         )  # fmt: skip
+
+    def _not_now(self) -> PixiuError | None:
+        return None if self._is_serving() else _starting()
 
     def find_user(self, user: str, done: Callable[[int | PixiuError], object]) -> None:
         """The number behind a public id."""

@@ -50,6 +50,8 @@ __all__ = ["METRICS", "CarrierLinks", "Closes", "DialCarrier", "Partition"]
 log = logging.getLogger(__name__)
 
 NUMBERS_MAX = 200_000
+BY_TARGET = frozenset({"erase_user"})
+"""What admins do with other users, where those are."""
 RETRY_MS = 500
 
 METRICS = (
@@ -223,7 +225,9 @@ class CarrierLinks:
     def act(self, actor: Actor, action: str, params: Params, done: Done) -> None:
         """Do what a user asks for, at the partition of the session."""
         home = self._homes.get(actor.session_id)
-        if home is not None:
+        if action in BY_TARGET and actor.is_admin:
+            self.call(actor, action, params, done)
+        elif home is not None:
             home.link.act(actor, action, params, self._minding(done))
         elif self._alone.has(actor.session_id):
             self._alone.act(actor, action, params, done)
@@ -231,12 +235,22 @@ class CarrierLinks:
             done(_unavailable())
 
     def call(self, actor: Actor, action: str, params: Params, done: Done) -> None:
-        """Do what a user without a session asks for, over HTTP. A publisher who is no user may ask any carrier."""
-        at = self._any_up(actor.device) if not actor.user else self._at(actor.user)
-        if at is None:
-            done(self._none() if not self.count else _unavailable())
+        """Do what a user without a session asks for, over HTTP. A publisher who is no user, 0, is at the first."""
+
+        def ask(number: int | PixiuError) -> None:
+            at = None if isinstance(number, PixiuError) else self._at(number)
+            if isinstance(number, PixiuError):
+                done(number)
+            elif at is None:
+                done(self._none() if not self.count else _unavailable())
+            else:
+                at.link.call(actor._replace(session_id=0), action, params, self._minding(done))
+
+        target = params.get("user")
+        if action in BY_TARGET and actor.is_admin and isinstance(target, str):
+            self.find_user(target, ask)
         else:
-            at.link.call(actor._replace(session_id=0), action, params, self._minding(done))
+            ask(actor.user)
 
     def connect(
         self,
