@@ -170,22 +170,22 @@ class Partitions:
         address = RegistryAddress.parse(registry)
         self._root = address.root
         self._secrets = Secrets.from_text(secret)
-        self._registry = ZooKeeperRegistry(address.hosts, asyncio.get_running_loop())
+        self.registry = ZooKeeperRegistry(address.hosts, asyncio.get_running_loop())
         self._clients: list[HubClient] = []
 
     async def __aenter__(self) -> Self:
-        await asyncio.get_running_loop().run_in_executor(None, self._registry.connect)
+        await asyncio.get_running_loop().run_in_executor(None, self.registry.connect)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for client in self._clients:
             client.close()
-        await asyncio.get_running_loop().run_in_executor(None, self._registry.close)
+        await asyncio.get_running_loop().run_in_executor(None, self.registry.close)
 
     async def server(self, partition: int) -> dict[str, Any]:
         """What ``leader`` says."""
         answer: asyncio.Future[Folder | PixiuError] = asyncio.get_running_loop().create_future()
-        self._registry.read(f"{self._root}/carrier/partition{partition}/leader", answer.set_result)
+        self.registry.read(f"{self._root}/carrier/partition{partition}/leader", answer.set_result)
         found = await answer
         entry = None if isinstance(found, PixiuError) else found.get("")
         return {} if entry is None else dict(entry.data)

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pixiu.model.errors import NotOwner, PixiuError, Unavailable
+from pixiu.config.registry import RegistryAddress
+from pixiu.model.errors import Conflict, NotOwner, PixiuError, Unavailable
 from pixiu.model.pixiu_pb2 import MsgChat
+from pixiu.node.doubling import double_carriers
+from pixiu.queue.client import Client
 from tests.cluster.hub_client import Partitions
 from tests.cluster.processes import Cluster
 from tests.servers import wait_for
@@ -33,8 +36,8 @@ replicas = {queues}
 settings = {{ "replication.min_isr" = {min_isr} }}
 
 [roles.carrier]
-partitions = 2
-replicas = 2
+partitions = {partitions}
+replicas = {replicas}
 settings = {{ "messaging.sends_per_second" = 100000, "messaging.send_burst" = 100000 }}
 """
 RESUMES_S = 4.0
@@ -88,7 +91,7 @@ async def conversation(found: Partitions) -> tuple[HubClient, HubClient, int, in
 @pytest.mark.timeout(150)
 @pytest.mark.feature("X42", "X43", "X48", "X62")
 async def test_users_in_two_partitions_talk_and_a_killed_carrier_is_replaced_without_loss(tmp_path: Path) -> None:
-    with Cluster(tmp_path, CARRIERS.format(queues=1, min_isr=1)) as cluster:
+    with Cluster(tmp_path, CARRIERS.format(queues=1, min_isr=1, partitions=2, replicas=2)) as cluster:
         async with partitions(cluster) as found:
             even, odd, _, alice = await conversation(found)
             await wait_standing_by(cluster)
@@ -123,7 +126,7 @@ async def test_users_in_two_partitions_talk_and_a_killed_carrier_is_replaced_wit
 @pytest.mark.timeout(300)
 @pytest.mark.feature("X43", "X48", "X50", "X51", "X62")
 async def test_freeze_and_drain_of_carriers_and_death_of_the_logs_leader_under_load(tmp_path: Path) -> None:
-    with Cluster(tmp_path, CARRIERS.format(queues=3, min_isr=2)) as cluster:
+    with Cluster(tmp_path, CARRIERS.format(queues=3, min_isr=2, partitions=2, replicas=2)) as cluster:
         await asyncio.to_thread(cluster.wait_in_sync, 3)
         async with partitions(cluster) as found:
             await conversation(found)
@@ -156,9 +159,11 @@ async def test_freeze_and_drain_of_carriers_and_death_of_the_logs_leader_under_l
         assert report["accepted"] == 4 + len(accepted), "every accepted one is there, and none twice"
 
 
-async def talk(found: Partitions, user: str, accepted: dict[str, str], is_over: asyncio.Event) -> None:
-    """Send again and again, each until it is accepted, with whoever serves."""
-    partition, peer = int(user) % 2, {"1": "2", "2": "1"}[user]
+async def talk(
+    found: Partitions, user: str, accepted: dict[str, str], is_over: asyncio.Event, *, count: int = 2
+) -> int:
+    """Send again and again, each until it is accepted, with whoever serves. Returns the partition at the end."""
+    partition, peer = int(user) % count, {"1": "2", "2": "1"}[user]
     client: HubClient | None = None
     session = number = 0
     while not is_over.is_set():
@@ -167,7 +172,9 @@ async def talk(found: Partitions, user: str, accepted: dict[str, str], is_over: 
                 client = await found.connect(partition, name=f"g-{user}")
                 session = await client.log_in(user, "ios")
             answer = await client.act(session, "send", to=peer, text=f"{user} {number}", send_id=f"{user}-{number}")
-        except (Unavailable, TimeoutError):
+        except (Unavailable, TimeoutError) as error:
+            if isinstance(error, NotOwner) and error.partition is not None:
+                partition = error.partition
             if client is not None:
                 client.close()
                 client = None
@@ -176,3 +183,51 @@ async def talk(found: Partitions, user: str, accepted: dict[str, str], is_over: 
         assert accepted.setdefault(f"{user}-{number}", answer["message_id"]) == answer["message_id"]
         number += 1
         await asyncio.sleep(0.01)
+    return partition
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.feature("X55", "X61")
+async def test_carriers_double_under_load_and_nothing_is_lost(tmp_path: Path) -> None:
+    text = CARRIERS.format(queues=1, min_isr=1, partitions=1, replicas=1)
+    with Cluster(tmp_path, text) as cluster:
+        async with partitions(cluster) as found:
+            accepted: dict[str, str] = {}
+            is_over = asyncio.Event()
+            load = [asyncio.ensure_future(talk(found, user, accepted, is_over, count=1)) for user in ("1", "2")]
+            await asyncio.sleep(2)
+            secret = cluster.folder / "secret"
+            command = [
+                sys.executable, "-m", "pixiu", "role", "carrier", "--registry", cluster.registry, "--partition", "1",
+                "--data", str(tmp_path / "second"), "--secret-file", str(secret), "--json",
+                "--set", "replication.name=carrier-1-0", "--set", "messaging.sends_per_second=100000",
+                "--set", "messaging.send_burst=100000",
+            ]  # fmt: skip
+            with (tmp_path / "second.log").open("wb") as said:
+                second = subprocess.Popen(command, stdout=said, stderr=said)
+            try:
+                address = RegistryAddress.parse(cluster.registry)
+                key = secret.read_text(encoding="utf-8").strip()
+                async with Client(cluster.registry, key=key) as client, asyncio.timeout(60):
+                    with pytest.raises(Conflict):
+                        await double_carriers(found.registry, address.root, client, replicas=2)
+                    while True:
+                        try:
+                            assert await double_carriers(found.registry, address.root, client, replicas=1) == 2
+                            break
+                        except Conflict:  # not Running yet
+                            await asyncio.sleep(0.1)
+                flipped = len(accepted)
+                await asyncio.sleep(5)
+                is_over.set()
+                assert await asyncio.gather(*load) == [1, 0], "who has moved was told where to"
+                assert len(accepted) > flipped + 20
+                assert (await found.server(1))["name"] == "carrier-1-0"
+                report = await asyncio.to_thread(audit, cluster)
+            finally:
+                second.terminate()
+                assert await asyncio.to_thread(second.wait, 20) == 0
+        assert report["balanced"], report
+        assert [row["partition"] for row in report["partitions"]] == [0, 1]
+        assert report["accepted"] == len(accepted)

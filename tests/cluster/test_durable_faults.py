@@ -61,7 +61,7 @@ def doors_of(cluster: Cluster) -> Doors:
 def serves(cluster: Cluster, partition: int) -> str:
     """Who serves a partition."""
     rows = cluster.nodes()
-    found = [name for name in rows if name.startswith(f"carrier-{partition}-") and "serves" in rows[name]["detail"]]
+    found = [name for name in rows if name.startswith(f"carrier-{partition}-") and "leads" in rows[name]["detail"]]
     assert len(found) == 1, rows
     return found[0]
 
@@ -100,7 +100,7 @@ async def test_kill_and_freeze_of_each_role_during_traffic(cluster: Cluster) -> 
                 elif role == "carrier":
                     name = await asyncio.to_thread(serves, cluster, 0)
                 else:
-                    name = await asyncio.to_thread(cluster.leader)
+                    name = await asyncio.to_thread(cluster.leader_of_queue)
                 print(f"{blow} {name}")
                 await ask(blow, name)
                 if blow == "freeze":

@@ -88,7 +88,7 @@ class Carrier:
         self.messaging = Messaging(
             self.log, MemoryStores(), sessions, world.clock, self.scheduler, world.settings,
             notifications=NoNotifications(self.scheduler), creates_users=creates_users,
-            share=Share(partition, world.count),
+            share=Share(partition, world.count), partitions=world.count,
         )  # fmt: skip
         context, relay = self.messaging.proxy.context, self.messaging.relay
         self.hub = GatewayHub(self.messaging, context.directory, world.clock, self.scheduler, world.settings.gateway)

@@ -190,6 +190,23 @@ def test_a_server_that_was_replaced_while_it_stood_still_is_not_gone_back_to() -
     assert old.hub.sessions == 0 and sessions(world, 1) == 1
 
 
+def test_whom_a_carrier_ends_as_moved_comes_to_the_new_partition_over_the_same_connection() -> None:
+    world = ClusterWorld(partitions=1, gateways=1)
+    even, odd = (world.gateways[0].connect(user) for user in (EVEN, ODD))
+    world.count = 2
+    world.serve(1, epoch=1)
+    relay = world.carriers[0].messaging.relay
+    relay.kick(int(ODD), odd.connection.actor.session_id, "moved")
+    world.run(100)
+    assert not is_gone(odd) and odd.connection.is_cut_off, "nobody has said yet where to"
+    world.write("carrier/partition_num", {"count": 2})
+    world.run(1_500)
+    assert (sessions(world, 0), sessions(world, 1)) == (1, 1)
+    assert "result" in odd.ask("send", to=EVEN, text="from the new place")
+    world.run(20)
+    assert even.texts == ["from the new place"]
+
+
 @pytest.mark.feature("X14")
 def test_when_the_count_doubles_sessions_move_to_where_their_users_are() -> None:
     world = ClusterWorld(partitions=1, gateways=1)

@@ -40,7 +40,7 @@ def erase_user(context: Context, actor: Actor, params: Params) -> Erasing:
     if number == actor.user:
         raise RequestError("user must be someone else, not yourself")
     if not context.has_rows_of(number):
-        raise NotOwner(f"what {public_id!r} has is not here")
+        raise NotOwner(f"what {public_id!r} has is not here", map_version=0)
     at = context.clock.now_ms()
     records = _quits(context, number)
     erased = Record(at=at, actor=actor.user, erased=UserErased(user=number))

@@ -19,6 +19,7 @@ from pixiu.backends.memory.sessions import MemorySessions
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.model.ids import SNOWFLAKE_EPOCH_MS
+from pixiu.model.partitions import Share
 from pixiu.model.pixiu_pb2 import Record, Traces
 from pixiu.node.gateway_hub import GatewayHub
 from pixiu.node.group_rooms import GroupRooms
@@ -26,6 +27,7 @@ from pixiu.node.messaging import Messaging
 from pixiu.ports.log import MAIN, TASKS
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.audit import Audit, take_cut
+from pixiu.roles.carrier.flips import forget_users
 from pixiu.roles.gateway import LiveActions
 from pixiu.roles.horn.providers import LoggedNotifications, NoNotifications
 from pixiu.runtime.webhook import WebhookNotifications
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 
     from pixiu.backends.queue_log import RemoteLog
     from pixiu.config import Settings
-    from pixiu.model.partitions import Share
     from pixiu.ports.clock import Clock
     from pixiu.ports.notifications import Notifications
     from pixiu.ports.scheduler import Scheduler, Timer
@@ -58,22 +59,32 @@ RETRY_SECONDS = 0.2
 CATCH_UP_SECONDS = 2.0
 """How long a refusal waits for the log's newest records, which may change it."""
 DRAIN_SECONDS = 2.0
+CLEAN_USERS, CLEAN_MS, CLEAN_AGAIN_MS = 50, 2, 500
+"""Users that are forgotten in one turn, and the time between turns."""
 NEAR_EVENTS = 2_000
 """As far as this behind counts as caught up."""
 
 
-def partition_stores(root: Path, share: Share) -> tuple[RocksKeyValue, EmbeddedStores]:
-    """The stores of one partition. Those of another layout, partition or count are thrown away: the log has it all."""
-    wanted = {_LAYOUT: number.pack(LAYOUT), _SHARE: b"%d/%d" % (share.partition, share.count)}
+def partition_stores(root: Path, share: Share) -> tuple[RocksKeyValue, EmbeddedStores, Share]:
+    """The stores of one partition, and by which count they were made: what is behind a flip goes by that.
+
+    Those of another layout or partition are thrown away: the log has it all.
+    """
     store = RocksKeyValue(root / STORES_FOLDER, options=LARGE)
-    if any(store.get(key) != value for key, value in wanted.items()):
-        if next(store.dump(), None) is not None:
-            log.warning("the stores are of another partition or layout, and are made again", extra={"path": str(root)})
-            store.close()
-            shutil.rmtree(root / STORES_FOLDER)
-            store = RocksKeyValue(root / STORES_FOLDER, options=LARGE)
-        store.write(list(wanted.items()))
-    return store, EmbeddedStores(store)
+    partition, _, count = (store.get(_SHARE) or b"").partition(b"/")
+    if store.get(_LAYOUT) == number.pack(LAYOUT) and partition == b"%d" % share.partition:
+        return store, EmbeddedStores(store), Share(share.partition, int(count))
+    if next(store.dump(), None) is not None:
+        log.warning("the stores are of another partition or layout, and are made again", extra={"path": str(root)})
+        store.close()
+        shutil.rmtree(root / STORES_FOLDER)
+        store = RocksKeyValue(root / STORES_FOLDER, options=LARGE)
+    store.write([(_LAYOUT, number.pack(LAYOUT)), _made_by(share)])
+    return store, EmbeddedStores(store), share
+
+
+def _made_by(share: Share) -> tuple[bytes, bytes]:
+    return _SHARE, b"%d/%d" % (share.partition, share.count)
 
 
 class CarrierHost:
@@ -89,33 +100,42 @@ class CarrierHost:
         scheduler: Scheduler,
         settings: Settings,
         *,
+        partitions: int,
         may_serve: Callable[[], bool],
         creates_users: bool = False,
     ) -> None:
-        """``may_serve``: whether the lease is held at this moment. Two nodes never have the same ``queue.node_id``."""
+        """``share`` is what it applies, ``partitions`` how many there are: fewer, while it waits for the flip.
+
+        ``may_serve``: whether the lease is held at this moment. Two nodes never have the same ``queue.node_id``.
+        """
         self._client = client
         self._log = queue
         self._clock = clock
         self._scheduler = scheduler
-        self._share = share
+        self._flip = asyncio.Event()
+        self._unclean: list[int] = []
         self._name = f"carrier-{share.partition}"
         self._webhook: WebhookNotifications | None = None
         self._noted = self._performed = 0
         self._timer: Timer | None = None
         self._session_count = (clock.now_ms() - SNOWFLAKE_EPOCH_MS) << SESSIONS_SHIFT
+        self._is_closed = False
         self.is_serving = False
         """Has it everything that it takes to serve?"""
         notifications = self._notifications(settings)
-        _, self.stores = partition_stores(root, share)
+        self._store, self.stores, self._share = partition_stores(root, share)
         self.messaging = Messaging(
             queue, self.stores, MemorySessions(numbers_after=self._session_count), clock, scheduler, settings,
             notifications=notifications, gateway=self._name, creates_users=creates_users, may_serve=may_serve,
-            share=share, new_session_id=self._new_session_id,
+            share=self._share, partitions=partitions, new_session_id=self._new_session_id,
         )  # fmt: skip
+        self.messaging.when_flipped = self._flipped
         context = self.messaging.proxy.context
         self.hub = GatewayHub(self.messaging, context.directory, clock, scheduler, settings.gateway)
         relay = self.messaging.relay
-        LiveActions(self.hub, context, scheduler, tell=relay.tell, is_present=relay.is_present, knows=share)
+        LiveActions(
+            self.hub, context, scheduler, tell=relay.tell, is_present=relay.is_present, knows=self.messaging.serves
+        )
         self._unsure: list[Callable[[], object]] = []
         self._catching_up: asyncio.Task[None] | None = None
         self.hub.catch_up = self._catch_up
@@ -139,6 +159,8 @@ class CarrierHost:
     def follow(self) -> None:
         """Begin to apply the log from where the stores are."""
         self.messaging.follow()
+        if self.messaging.carrier.flips.count > self._share.count:  # an earlier life has not got round to it
+            self._flipped()
 
     @property
     def behind(self) -> int:
@@ -153,7 +175,11 @@ class CarrierHost:
     async def serve(self) -> None:
         """Apply everything that was committed before now, then serve. Cancelled when the lease is over."""
         await self.applied()
-        tasks_after = await self._tasks_after()
+        while self._share.partition >= self.messaging.partitions:  # of a new half: from the flip on
+            self._flip.clear()
+            await self._flip.wait()
+        began = self.messaging.carrier.flips.began(self._share.partition)
+        tasks_after = max(await self._tasks_after(), began)
         await self._log.learn_scheduled()
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.messaging.proxy.schedules.forget()
@@ -224,6 +250,7 @@ class CarrierHost:
     async def close(self) -> None:
         """End this life: sessions are closed, what is applied becomes durable."""
         self.is_serving = False
+        self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
         if self._catching_up is not None:
@@ -237,6 +264,34 @@ class CarrierHost:
         self.stores.flush()
         self.stores.close()
 
+    # Doubling.
+
+    def _flipped(self) -> None:
+        """There are more partitions: whoever is elsewhere now is forgotten here, a few at a time."""
+        self._flip.set()
+        users = self.stores.users.all()
+        self._unclean = [user for user in users if self._share(user) and not self.messaging.serves(user)]
+        log.info("flipped", extra={"partitions": self.messaging.partitions, "users_elsewhere": len(self._unclean)})
+        self._scheduler.soon(self._clean)
+
+    def _clean(self) -> None:
+        if self._is_closed:
+            return
+        some, self._unclean = self._unclean[:CLEAN_USERS], self._unclean[CLEAN_USERS:]
+        try:
+            forget_users(self.stores, some)
+        except Unavailable as error:
+            log.warning("could not forget users", extra={"reason": str(error)})
+            self._unclean = some + self._unclean
+            self._scheduler.after(CLEAN_AGAIN_MS, self._clean)
+            return
+        if some:
+            self._scheduler.after(CLEAN_MS, self._clean)
+            return
+        self.messaging.carrier.commit()
+        self._share = Share(self._share.partition, self.messaging.partitions)
+        self._store.write([_made_by(self._share)])
+
     def problems(self) -> list[str]:
         """Why it does not get on; none if all is well."""
         problem = self._log.problem
@@ -248,8 +303,9 @@ class CarrierHost:
         """The books of this partition: what waits in its stores, against the log."""
         self.messaging.relay.write_rows()
         await self.applied()
-        cut = take_cut(self.stores, self.messaging.carrier.applied(Lane.INBOXES))
-        audit = Audit(MemoryStores(), at_least=at_least, before=before, owns=self._share)
+        share = Share(self._share.partition, self.messaging.partitions)
+        cut = take_cut(self.stores, self.messaging.carrier.applied(Lane.INBOXES), share)
+        audit = Audit(MemoryStores(), at_least=at_least, before=before, owns=share)
         async for records in self._log.scan(cut.event_id):
             for record in records:
                 audit.take(record)

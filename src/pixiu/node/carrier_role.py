@@ -73,6 +73,8 @@ class CarrierProcess:
         self.host: CarrierHost | None = None
         """Of this life; None between two."""
         self.share = Share(options.partition, options.partitions)
+        self.partitions = options.partitions
+        """As the registry said when it started; a flip is learnt from the log."""
         settings = options.settings.replication
         self.name = settings.name or f"{ROLE}-{options.partition}-{self.boot & 0xFFFF:04x}"
         rules = ServingRules(lease_ms=settings.lease_ms, renew_ms=settings.renew_ms)
@@ -106,16 +108,18 @@ class CarrierProcess:
         """Listen, find the others, begin to follow. Returns what to tell whoever started the process."""
         options, root = self.options, self.options.registry.root
         count = await self._count(root)
-        if options.partition >= count:
-            raise ConfigError(f"--partition {options.partition}: there are {count} partitions of carriers, from 0 on")
-        self.share = Share(options.partition, count)
+        self.partitions = count
+        if options.partition >= 2 * count:
+            raise ConfigError(
+                f"--partition {options.partition}: there are {count} carriers, and they double to {2 * count}"
+            )
+        self.share = Share(options.partition, count if options.partition < count else 2 * count)
         node_id = await self._slot(root)
         self._settings = replace(options.settings, queue=replace(options.settings.queue, node_id=node_id))
         host, port = await self._admin.start(options.bind, 0)
         address = await self._listener.start(options.bind, options.port)
         more = {
             "role": ROLE, "partition": options.partition, "boot": f"{self.boot:x}", "admin": f"{host}:{port}",
-            "partitions": count,
         }  # fmt: skip
         self._control = RegistryControl(
             self._registry, self._scheduler, folder=folder_of(root, ROLE, options.partition), name=self.name,
@@ -191,7 +195,8 @@ class CarrierProcess:
         self._lost.clear()
         self.host = host = CarrierHost(
             self._client, queue, self.options.data, self.share, self.clock, self._scheduler, self._settings,
-            may_serve=lambda: self.serving.is_serving(self._now_ms()), creates_users=is_loopback(self.options.bind),
+            partitions=self.partitions, may_serve=lambda: self.serving.is_serving(self._now_ms()),
+            creates_users=is_loopback(self.options.bind),
         )  # fmt: skip
         self._problem = ""
         try:
@@ -287,7 +292,8 @@ class CarrierProcess:
         """What ``/carrier`` shows."""
         host = self.host
         return {
-            "name": self.name, "partition": self.share.partition, "partitions": self.share.count,
+            "name": self.name, "partition": self.share.partition,
+            "partitions": self.partitions if host is None else host.messaging.partitions,
             "serving": self.is_serving, "epoch": self.serving.epoch, "served_by": self.serving.holder,
             "applied": 0 if host is None else host.messaging.carrier.applied_all,
             "behind": None if host is None else host.behind,
@@ -324,7 +330,8 @@ class CarrierProcess:
 
     async def _report(self, host: CarrierHost, at_least: int, before: int | None) -> dict[str, object]:
         report = (await host.audit(at_least=at_least, before=before)).as_json()
-        return {**report, "partition": self.share.partition, "partitions": self.share.count, "name": self.name}
+        count = host.messaging.partitions
+        return {**report, "partition": self.share.partition, "partitions": count, "name": self.name}
 
 
 def run_carrier(options: RoleOptions) -> int:

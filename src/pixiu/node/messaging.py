@@ -75,16 +75,22 @@ class Messaging:
         is_writer_busy: Callable[[], bool] = lambda: False,
         searches: Searches | None = None,
         share: Share | None = None,
+        partitions: int = 1,
         new_session_id: Callable[[], int] | None = None,
         may_serve: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``share``: the part of the users that is here; without it, all of them.
+        """``share``: the part of the users that is applied here; without it, all of them.
+
+        ``partitions``: how many parts there are, unless the log says more.
 
         ``may_serve`` is asked before anything is said to anyone, or to the log: of several that apply the same part,
         one may. ``new_session_id`` gives numbers that no other node gives.
         """
         self.log = queue
         self._share = share
+        self._partitions = partitions
+        self.when_flipped: Callable[[], object] = lambda: None
+        """Told when there are more partitions."""
         self._may_serve = may_serve
         self.stores = stores
         self._limits = Limits.from_settings(settings.inbox)
@@ -129,14 +135,15 @@ class Messaging:
             remove=lambda removed: self.when_removed(removed), erase=self._erased,
             notify=self._notify, general=general.perform, schedule=self._fire,
             is_writer_busy=lambda: self._is_burst() and is_writer_busy(), is_present=self.relay.is_present,
-            traces=traces, owns=share, is_serving=self._is_serving,
+            traces=traces, owns=share, owns_task=None if share is None else self._owns_task, flip=self._flipped,
+            is_serving=self._is_serving,
         )  # fmt: skip
         self._notifier = Notifier(stores, queue, clock, self.carrier.counters, text_max=settings.horn.text_max)
         self.proxy = Proxy(
             stores, queue, clock, settings.messaging,
             when_applied=self.carrier.when_applied, applied=self.carrier.position_of(Lane.INBOXES),
             creates_users=creates_users, node_id=settings.queue.node_id, searches=searches, traces=traces,
-            holds=self.relay.holds, has_rows_of=share or (lambda _user: True),
+            holds=self.relay.holds, has_rows_of=self.serves,
         )  # fmt: skip
 
     def _is_burst(self) -> bool:
@@ -210,15 +217,36 @@ class Messaging:
 
     def _refusal(self, user: int) -> PixiuError | None:
         """Why nothing is done for a user here and now."""
-        share = self._share
         refusal = self._not_now()
-        if refusal is not None or share is None or share(user):
+        if refusal is not None or self.serves(user):
             return refusal
-        partition = user_partition(user, share.count)
+        count = self.partitions
+        partition = user_partition(user, count)
         return NotOwner(
-            f"user number {user} is in partition {partition} of {share.count}",
-            map_version=share.count, partition=partition,
-        )  # fmt: skip
+            f"user number {user} is in partition {partition} of {count}", map_version=count, partition=partition
+        )
+
+    # Partitions.
+
+    @property
+    def partitions(self) -> int:
+        """How many there are, as far as the log is applied here."""
+        return max(self._partitions, self.carrier.flips.count)
+
+    def serves(self, user: int) -> bool:
+        """Is a user served by this partition now?"""
+        return self._share is None or user_partition(user, self.partitions) == self._share.partition
+
+    def _owns_task(self, user: int, event_id: int) -> bool:
+        count = self.carrier.flips.count_at(event_id, self._partitions)
+        return self._share is None or user_partition(user, count) == self._share.partition
+
+    def _flipped(self) -> None:
+        """There are more partitions: sessions of users who are elsewhere now end, and come back there."""
+        for session in self.relay.sessions(0, 2**62):
+            if not self.serves(session.user):
+                self.relay.kick(session.user, session.session_id, "moved")
+        self.when_flipped()
 
     def _not_now(self) -> PixiuError | None:
         return None if self._is_serving() else _starting()

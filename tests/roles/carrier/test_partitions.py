@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from pixiu.im.content import send_key
 from pixiu.im.users import user_key
 from pixiu.model.partitions import Share, user_partition
-from pixiu.model.pixiu_pb2 import Record, UserErased
+from pixiu.model.pixiu_pb2 import PartitionsChanged, Record, UserErased
 from pixiu.roles.carrier.appliers import Appliers
 from pixiu.roles.carrier.apply_inboxes import InboxApplier
+from pixiu.roles.carrier.flips import Flips, forget_users
 from tests.roles.carrier.test_replay import GROUPS, LIMITS, USERS, new_stores, numbers, records
 from tests.roles.carrier.world import AT, Applied, content, group_made, opened, say, send, user
 
@@ -146,3 +147,45 @@ def test_a_partition_of_another_count_is_caught() -> None:
     """Carriers that do not agree on the count leave users to nobody, or to two."""
     with pytest.raises(AssertionError):
         check(logged(MIXED), 4, lambda partition: Share(partition % 2, 2))
+
+
+def flipped(count: int) -> Record:
+    return Record(at=AT, partitions=PartitionsChanged(role="carrier", count=count))
+
+
+@pytest.mark.feature("X55", "X61")
+@pytest.mark.parametrize("count", [1, 2])
+@given(before=scripts, behind=scripts)
+@settings(max_examples=40, deadline=None)
+def test_a_doubling_leaves_every_user_with_one_partition_that_has_everything(
+    count: int, before: list[Record], behind: list[Record]
+) -> None:
+    log = logged([*before, flipped(2 * count), *behind, flipped(2 * count)])
+    whole = applied(log, None)
+    old = [applied(log, Share(partition, count)) for partition in range(count)]
+    new = [applied(log, Share(partition, 2 * count)) for partition in range(count, 2 * count)]
+    for partition, part in enumerate(old):
+        forget_users(part, [number for number in USERS if user_partition(number, 2 * count) != partition])
+    for number in USERS:
+        for partition, part in enumerate([*old, *new]):
+            is_owner = user_partition(number, 2 * count) == partition
+            found = of_user(part, number)
+            if is_owner:
+                assert found == of_user(whole, number), (number, partition)
+                assert bodies_of(part, number) == bodies_of(whole, number)
+            else:
+                assert found["timeline"] == [] and found["unread"] == {}
+                assert not any(entries for _, entries in found["inboxes"])  # type: ignore[attr-defined]
+    for partition, part in enumerate(old):
+        fresh = applied(log, Share(partition, 2 * count))
+        for message_id in range((1 << 60) + 1, (1 << 60) + 200):
+            assert part.bodies.references(message_id) == fresh.bodies.references(message_id), message_id
+
+
+def test_who_does_a_task_is_decided_by_where_it_is_in_the_log() -> None:
+    stores = applied(logged([flipped(2), flipped(4), flipped(4), flipped(2)]), Share(1, 1))
+    flips, first = Flips(stores.notes), len(BEGINNING) + 1
+    assert flips.count == 4
+    assert [flips.count_at(at, 1) for at in (1, first - 1, first, first + 1, first + 9)] == [1, 1, 2, 4, 4]
+    assert [flips.began(partition) for partition in range(5)] == [0, first, first + 1, first + 1, 0]
+    assert Flips(new_stores().notes).count_at(7, 8) == 8

@@ -36,7 +36,7 @@ __all__ = ["TABLES", "Records", "said_in", "unfold"]
 
 _WHATS = {
     10: "user", 11: "contact", 12: "block", 13: "group_info", 14: "member", 15: "recalled", 16: "receipt", 17: "read",
-    18: "inbox", 19: "push", 20: "ledger", 21: "limits", 22: "traces", 30: "erased",
+    18: "inbox", 19: "push", 20: "ledger", 21: "limits", 22: "traces", 30: "erased", 31: "partitions",
 }  # fmt: skip
 """Fields of ``Record.what``."""
 
@@ -421,6 +421,10 @@ def _erased(parsed: Record, _: int) -> Iterator[Row]:
     yield {"what": "erased", "user_id": parsed.erased.user}
 
 
+def _partitions(parsed: Record, _: int) -> Iterator[Row]:
+    yield {"what": "partitions", "platform": parsed.partitions.role, "number": parsed.partitions.count}
+
+
 _ROWS: dict[str, Callable[[Record, int], Iterator[Row]]] = {
     "user": _user,
     "contact": _contact,
@@ -433,6 +437,7 @@ _ROWS: dict[str, Callable[[Record, int], Iterator[Row]]] = {
     "inbox": _inbox,
     "push": _push,
     "limits": _limits,
+    "partitions": _partitions,
     "erased": _erased,
 }
 

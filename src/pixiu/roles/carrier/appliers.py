@@ -64,6 +64,7 @@ class Appliers:
         self.rosters.take_erased()
         self.inboxes.take_arrivals()
         self.inboxes.take_evictions()
+        self.inboxes.take_flip()
         self.timelines.take_marked()
         self.timelines.take_said()
 

@@ -30,7 +30,7 @@ class TimelineErasure:
     """Erases users from timelines, recent caches and unread counts, and what they wrote from the bodies."""
 
     def __init__(self, stores: Stores, reached: Reached, owns: Owns | None = None) -> None:
-        self._owns = owns
+        self.owns = owns
         self._users = stores.users
         self._timelines = stores.timelines
         self._recent = stores.recent
@@ -53,10 +53,10 @@ class TimelineErasure:
         self._release()
         for group in sorted({*self._groups.groups_of(user), *self._groups.past_groups_of(user)}):
             self._blank_in_group(user, group)
-        if self._owns is None or self._owns(user):
+        if self.owns is None or self.owns(user):
             self._blank_in_private(user)
         else:
-            self._blank_at_peers(user, self._owns)
+            self._blank_at_peers(user, self.owns)
         self._unreleased += self._timelines.drop_private(user, through=_ALL)
         self._release()
         for conversation in list(self._unread.of(user)):

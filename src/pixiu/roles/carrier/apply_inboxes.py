@@ -17,6 +17,7 @@ from pixiu.model.pixiu_pb2 import LimitsChanged, MemberChanged, Push, Record, Ro
 from pixiu.ports.sendkeys import Sent
 from pixiu.roles.carrier.arrivals import Arrival
 from pixiu.roles.carrier.audience import Audience, group_of
+from pixiu.roles.carrier.flips import CARRIER, Flips, grown
 from pixiu.roles.carrier.reached import Limits
 
 if TYPE_CHECKING:
@@ -66,7 +67,9 @@ class InboxApplier:
 
     def __init__(self, stores: Stores, limits: Limits, reached: Reached, owns: Owns | None = None) -> None:
         """``owns``: whose inboxes and send keys are kept here; without it, everyone's."""
-        self._owns = owns
+        self.flips = Flips(stores.notes)
+        self._owns = owns = grown(owns, self.flips.count)
+        self._has_flipped = False
         self._inboxes = stores.inboxes
         self._bodies = stores.bodies
         self._keys = stores.keys
@@ -91,6 +94,7 @@ class InboxApplier:
             "push": self._push,
             "ledger": self._ledger,
             "limits": self._limits,
+            "partitions": self._partitions,
         }
 
     def apply(self, record: LogRecord, parsed: Record) -> None:
@@ -309,6 +313,21 @@ class InboxApplier:
         self._notes.put(LIMITS, parsed.limits.SerializeToString())
         self.limits = Limits.from_record(parsed.limits)
         self._checks.clear()
+
+    # Partitions.
+
+    def _partitions(self, record: LogRecord, parsed: Record) -> None:
+        """From here on there are more carriers."""
+        change = parsed.partitions
+        if change.role == CARRIER and self.flips.add(record.event_id, change.count):
+            self._owns = grown(self._owns, change.count)
+            self._audience.change(self._owns)
+            self._has_flipped = True
+
+    def take_flip(self) -> bool:
+        """Was there a flip since the last time?"""
+        has_flipped, self._has_flipped = self._has_flipped, False
+        return has_flipped
 
     # Ledgers.
 

@@ -15,6 +15,7 @@ from pixiu.model.pixiu_pb2 import DELETE, SYSTEM, MemberChanged, MsgChat, Record
 from pixiu.model.timeline import GroupRow, PrivateRow, State
 from pixiu.roles.carrier.apply_erasure import TimelineErasure
 from pixiu.roles.carrier.audience import Audience, group_of
+from pixiu.roles.carrier.flips import CARRIER, Flips, grown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -58,6 +59,7 @@ class TimelineApplier:
 
     def __init__(self, stores: Stores, reached: Reached, owns: Owns | None = None) -> None:
         """``owns``: whose private timelines and counts are kept here; without it, everyone's."""
+        owns = grown(owns, Flips(stores.notes).count)
         self._owns: Owns = owns or _everyone
         self._timelines = stores.timelines
         self._recent = stores.recent
@@ -78,6 +80,7 @@ class TimelineApplier:
             "receipt": self._receipt,
             "read": self._read,
             "erased": self._erased,
+            "partitions": self._partitions,
         }
 
     def apply(self, record: LogRecord, parsed: Record) -> None:
@@ -223,6 +226,15 @@ class TimelineApplier:
 
     def _erased(self, record: LogRecord, parsed: Record) -> None:
         self._erasure.erase(parsed.erased.user, record.event_id)
+
+    def _partitions(self, _: LogRecord, parsed: Record) -> None:
+        """From here on there are more carriers."""
+        if parsed.partitions.role == CARRIER:
+            owns = grown(self._owns, parsed.partitions.count)
+            if owns is not None and owns is not self._owns:
+                self._owns = owns
+                self._audience.change(owns)
+                self._erasure.owns = owns
 
     # Reading.
 

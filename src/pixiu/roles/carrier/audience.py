@@ -28,7 +28,7 @@ class Audience:
 
     def __init__(self, groups: Groups, reached: Reached, owns: Owns | None = None) -> None:
         self._groups = groups
-        self._owns = owns
+        self.owns = owns
         self._reached = reached
         self._members: dict[int, list[int] | None] = {}
         self._count = 0
@@ -46,6 +46,12 @@ class Audience:
         if members is not None:
             self._count -= len(members)
 
+    def change(self, owns: Owns | None) -> None:
+        """From this record on, others are ours."""
+        self.owns = owns
+        self._members.clear()
+        self._count = 0
+
     def _read(self, group: int, event_id: int) -> list[int] | None:
         if self._reached.rosters < event_id:
             # A join that is not applied yet may come before this record.
@@ -57,8 +63,8 @@ class Audience:
             members = None
         else:
             members = [member.user for member in self._groups.members(group, at=event_id)]
-            if self._owns is not None:
-                members = list(filter(self._owns, members))
+            if self.owns is not None:
+                members = list(filter(self.owns, members))
             self._count += len(members)
         if self._count > _REMEMBERED_MAX:
             self._members.clear()

@@ -80,10 +80,12 @@ class Cut:
         """State, entries, and the message ids whose body is missing."""
 
 
-def take_cut(stores: Stores, event_id: int) -> Cut:
-    """Everything that waits now; the stores must have applied exactly through ``event_id``."""
+def take_cut(stores: Stores, event_id: int, owns: Owns | None = None) -> Cut:
+    """Everything that waits now, for these users; the stores must have applied exactly through ``event_id``."""
     cut = Cut(event_id)
     for state in _states(stores.inboxes):
+        if owns is not None and not owns(state.user):
+            continue
         entries = list(_entries(stores.inboxes, state))
         bodies = stores.bodies.get([entry.message_id for entry in entries])
         missing = {entry.message_id for entry in entries if entry.message_id not in bodies}

@@ -97,6 +97,8 @@ class Carrier:
         is_present: Callable[[int], bool] = lambda _user: True,
         traces: TraceRows | None = None,
         owns: Owns | None = None,
+        owns_task: Callable[[int, int], bool] | None = None,
+        flip: Callable[[], object] = lambda: None,
         is_serving: Callable[[], bool] = lambda: True,
     ) -> None:
         """``say`` is told what large groups say, ``remove`` who left a group, ``erase`` who was erased.
@@ -110,7 +112,7 @@ class Carrier:
         if notify is not None and general is not None and schedule is not None:
             self.tasks = Tasks(
                 queue, clock, scheduler, settings, self.dead, self.counters,
-                notify=notify, general=general, schedule=schedule, owns=owns,
+                notify=notify, general=general, schedule=schedule, owns=owns_task,
             )  # fmt: skip
             self.tasks.changed = self._touch
         self._stores = stores
@@ -127,7 +129,9 @@ class Carrier:
         self._is_present = is_present
         self._owns = owns
         self._is_serving = is_serving
+        self._flip = flip
         self._appliers = Appliers(stores, limits, owns)
+        self.flips = self._appliers.inboxes.flips
         self._lanes = [_LaneState(lane, apply, stores.applied(lane)) for lane, apply in self._appliers.lanes]
         self._by_lane = {state.lane: state for state in self._lanes}
         self._waiters: list[tuple[int, int, Callable[[], object]]] = []
@@ -408,6 +412,8 @@ class Carrier:
             counters.evicted += len(eviction.useqs)
         for marked in appliers.timelines.take_marked():
             self._tell(marked.from_user, receipt_of(marked, self._stores.users))
+        if appliers.inboxes.take_flip():
+            self._flip()
         removed = appliers.rosters.take_removed()
         if removed and self._remove is not None:
             self._remove(removed)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pixiu.config.messaging import CarrierSettings
-    from pixiu.model.partitions import Owns
     from pixiu.ports.clock import Clock
     from pixiu.ports.log import Log, LogRecord
     from pixiu.ports.scheduler import Scheduler
@@ -57,9 +56,9 @@ class Tasks:
         notify: Performer,
         general: Performer,
         schedule: SchedulePerformer,
-        owns: Owns | None = None,
+        owns: Callable[[int, int], bool] | None = None,
     ) -> None:
-        """``owns``: whose tasks are performed here; the others are passed over."""
+        """``owns``: whose task is performed here, of which event; the others are passed over."""
         self._owns = owns
         self._log = queue
         self._clock = clock
@@ -157,14 +156,14 @@ class Tasks:
                 self._failed(record, Task.FromString(record.payload), failure)
 
         try:
-            if self._owns is not None and not self._owns(_user_of(record)):
+            if self._owns is not None and not self._owns(_user_of(record), record.event_id):
                 self._finish(record)
             elif record.topic == SCHEDULE:
                 self._schedule(record, Record.FromString(record.payload), done)
             else:
                 self._performers[record.topic](Task.FromString(record.payload), done)
         except DecodeError as error:
-            if self._owns is not None and not self._owns(0):
+            if self._owns is not None and not self._owns(0, record.event_id):
                 self._finish(record)
                 return
             self._counters.undecodable += 1

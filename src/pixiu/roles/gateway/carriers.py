@@ -53,6 +53,9 @@ NUMBERS_MAX = 200_000
 BY_TARGET = frozenset({"erase_user"})
 """What admins do with other users, where those are."""
 RETRY_MS = 500
+SETTLE_MS = 1_000
+"""How long a client whose user has moved waits for the registry to say where to. If it has not, the client is told to
+come again later."""
 
 METRICS = (
     Metric("pixiu_gateway_carrier_up", "gauge", "Whether a partition's carrier can be reached.", ("partition",)),
@@ -165,6 +168,7 @@ class CarrierLinks:
         self._alone = alone
         self._gateway: Gateway | None = None
         self._is_open = False
+        self._is_settling = False
         self._homes: dict[int, Partition] = {}
         self._users: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
@@ -174,6 +178,7 @@ class CarrierLinks:
     def start(self, gateway: Gateway) -> None:
         """Follow the registry, and connect to whoever serves."""
         self._gateway = gateway
+        gateway.when_moved = self._moved
         gateway.when_left.append(lambda connection: self._forget(connection.actor.session_id))
         gateway.when_rejoined.append(lambda _connection, before: self._forget(before))
         self._leaders.when_changed = self._look
@@ -392,6 +397,23 @@ class CarrierLinks:
             if each.link.is_up:
                 self.reached(each)
 
+    def _moved(self, connection: Connection) -> None:
+        """A carrier says that a user is elsewhere now. Where, the registry says sooner or later."""
+        self._forget_home(connection.actor.session_id)
+        self._leaders.refresh()
+        self._rejoin_soon()
+
+    def _rejoin_soon(self) -> None:
+        if not self._is_settling:
+            self._is_settling = True
+            self.scheduler.after(SETTLE_MS, self._rejoin)
+
+    def _rejoin(self) -> None:
+        self._is_settling = False
+        for each in self.partitions.values():
+            if each.link.is_up and self._gateway is not None:
+                self._gateway.rejoin_those(partial(self._is_of, each))
+
     def _link(self, partition: Partition) -> NodeLink:
         link = NodeLink(
             f"{self._name}.{partition.number}", partition.dial, self._clock, self.scheduler, self._settings,
@@ -410,8 +432,11 @@ class CarrierLinks:
             self._users[session.session_id] = user
         done(session)
 
-    def _forget(self, session_id: int) -> None:
+    def _forget_home(self, session_id: int) -> None:
         self._homes.pop(session_id, None)
+
+    def _forget(self, session_id: int) -> None:
+        self._forget_home(session_id)
         self._users.pop(session_id, None)
         self._alone.disconnect(session_id)
 

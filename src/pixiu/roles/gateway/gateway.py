@@ -68,6 +68,8 @@ class Gateway:
         """Told of every session that comes and goes: presence, rooms."""
         self.when_rejoined: list[Callable[[Connection, int], object]] = []
         """Told of every connection that has another session than before, with the number of that one."""
+        self.when_moved: Callable[[Connection], object] = lambda connection: connection.kick("unknown_session")
+        """Told of a client whose session was ended because its user is at another node now: it gets another there."""
         self.authenticate = authenticate
         self._clock = clock
         self.scheduler = scheduler
