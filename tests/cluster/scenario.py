@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pixiu.sdk import Client, Message
 
-__all__ = ["PEOPLE", "STEPS", "Doors", "Stage", "play"]
+__all__ = ["PEOPLE", "QUICK", "STEPS", "Doors", "Stage", "play"]
 
 PEOPLE = ("alice", "bob", "carol", "dave", "erin", "1001", "1002")
 """Two have public ids that are their own numbers."""

@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+import pixiu
+from pixiu.model.errors import PixiuError
 from tests.cluster.processes import Cluster
-from tests.cluster.scenario import Doors
+from tests.cluster.scenario import QUICK, Doors
 from tests.cluster.talkers import Talkers
 from tests.servers import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = [pytest.mark.serial, pytest.mark.long]
 
@@ -111,3 +114,131 @@ async def test_kill_and_freeze_of_each_role_during_traffic(cluster: Cluster) -> 
         print(f"accepted {len(talkers.times)}, longest pause {talkers.longest_gap_s():.1f} s")
     report = await asyncio.to_thread(audit, cluster)
     assert report["balanced"], report
+
+
+class Extra:
+    """A process of the cluster that its file does not name, started as one does on another machine."""
+
+    def __init__(self, cluster: Cluster, role: str, *more: str) -> None:
+        secret = str(cluster.folder / "secret")
+        home = "gateway" if role == "gateway" else "extra"
+        command = [sys.executable, "-m", "pixiu", "role", role, "--registry", cluster.registry, "--json"]
+        command += ["--data", str(cluster.folder / "nodes" / home), "--secret-file", secret, *more]
+        errors = cluster.folder / "logs" / f"extra-{role}.log"
+        with errors.open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, errors.read_text()[-2000:]
+        self.said: dict[str, Any] = json.loads(line)
+
+    def stop(self) -> int:
+        """In order."""
+        self.process.terminate()
+        code = self.process.wait(30)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+
+PEOPLE = 100
+PUSHES = 100
+
+
+class Crowd:
+    """People who only listen. Who cannot come back to a door that is gone takes another, with the cursor."""
+
+    def __init__(self, doors: Doors) -> None:
+        self.doors = doors
+        self.heard: dict[str, list[str]] = {f"p{number}": [] for number in range(PEOPLE)}
+        self.place = {user: number for number, user in enumerate(self.heard)}
+        self.moves: dict[str, int] = dict.fromkeys(self.heard, 0)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        ready = [asyncio.get_running_loop().create_future() for _ in self.heard]
+        for user, future in zip(self.heard, ready, strict=True):
+            self._tasks.append(asyncio.ensure_future(self._listen(user, future)))
+        await asyncio.wait_for(asyncio.gather(*ready), 120)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _listen(self, user: str, ready: asyncio.Future[None]) -> None:
+        cursor = ""
+        while True:
+            url = self.doors.urls[(self.place[user] + self.moves[user]) % len(self.doors.urls)]
+            token = self.doors.token(user)
+            client = pixiu.connect(url.replace("http://", "ws://"), token, rules=QUICK, cursor=cursor)
+            try:
+                async with client:
+                    if not ready.done():
+                        ready.set_result(None)
+                    while True:
+                        try:
+                            message = await client.next_message(3)
+                        except TimeoutError:
+                            if not client.is_online:
+                                break
+                            continue
+                        if message.text.startswith("push "):
+                            self.heard[user].append(message.text)
+            except PixiuError:
+                await asyncio.sleep(0.2)
+            cursor = client.cursor if client.cursor != "0" else ""
+            self.moves[user] += 1
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.feature("P02")
+async def test_one_gateway_and_one_carrier_more_and_one_of_each_less_during_pushes(tmp_path: Path) -> None:
+    """Proxies and relays of the list are parts of the carriers here (decision 33)."""
+    text = DURABLE.format(queues=1, min_isr=1, partitions=1, replicas=3, gateways=3)
+    extras: list[Extra] = []
+    with Cluster(tmp_path, text) as cluster:
+        doors = await asyncio.to_thread(doors_of, cluster)
+        crowd = Crowd(doors)
+        for user in crowd.heard:
+            await doors.act("root", "create_user", is_admin=True, user=user)
+        await crowd.start()
+        headers = {"Authorization": f"Bearer {doors.token('root', is_admin=True)}"}
+        try:
+            for number in range(PUSHES):
+                if number == 20:
+                    extras.append(await asyncio.to_thread(Extra, cluster, "carrier", "--partition", "0"))
+                    extras.append(await asyncio.to_thread(Extra, cluster, "gateway"))
+                    doors.urls.append(f"http://127.0.0.1:{extras[-1].said['port']}")
+                elif number == 40:
+                    await asyncio.to_thread(cluster.ask, "drain", "gateway-0-1")
+                    doors.urls.pop(1)
+                elif number == 60:
+                    await asyncio.to_thread(cluster.ask, "drain", await asyncio.to_thread(serves, cluster, 0))
+                await _push(doors, headers, number, list(crowd.heard))
+            everything = sorted(f"push {number}" for number in range(PUSHES))
+            async with asyncio.timeout(120):
+                while any(len(heard) < PUSHES for heard in crowd.heard.values()):
+                    await asyncio.sleep(0.2)
+            wrong = [user for user, heard in crowd.heard.items() if sorted(heard) != everything]
+            assert not wrong, {user: len(crowd.heard[user]) for user in wrong}
+            assert max(crowd.moves.values()) > 0, "those of the drained gateway came by another one"
+        finally:
+            await crowd.stop()
+            assert [await asyncio.to_thread(extra.stop) for extra in extras[::-1]] == [0] * len(extras)
+
+
+async def _push(doors: Doors, headers: dict[str, str], number: int, users: list[str]) -> None:
+    """Until it is accepted; a repeat has the same key."""
+    body = {"uids": users, "msg_bodies": [{"text": f"push {number}"}], "send_id": f"push-{number}"}
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                async with httpx.AsyncClient(base_url=doors.urls[0], headers=headers, timeout=20) as http:
+                    answer = await http.post("/v1/push", json=body)
+                if answer.status_code == 200:
+                    return
+                assert answer.status_code in (429, 503), answer.text
+            except httpx.HTTPError:
+                pass
+            await asyncio.sleep(0.2)
