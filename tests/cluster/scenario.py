@@ -241,6 +241,25 @@ async def a_group_is_made_joined_and_left(stage: Stage) -> None:
     stage.note("team's history", sorted(shown(page.messages)))
 
 
+async def a_large_group_is_heard_in_its_room(stage: Stage) -> None:
+    """Six are large here: see the settings of the tests."""
+    await stage["alice"].create_group("crowd", name="Crowd", members=["bob", "carol", "dave", "1001", "1002"])
+    for user in ("bob", "1001", "1002"):
+        group = await eventually(lambda user=user: stage[user].group("crowd"), lambda group: group.member_count == 6)  # type: ignore[misc]
+        assert group.is_large
+        await stage[user].enter("g:crowd")
+    for number in range(3):
+        await stage["alice"].gsend("crowd", f"to the crowd {number}")
+    for user in ("bob", "1001", "1002"):
+        heard = [await wanted(stage[user], lambda message: message.group == "crowd") for _ in range(3)]
+        assert [each.text for each in heard] == [f"to the crowd {number}" for number in range(3)]
+        assert heard[2].previous == heard[1].message_id
+        await stage[user].leave("g:crowd")
+    page = await stage["carol"].history(group="crowd")
+    stage.note("the crowd's history", shown(page.messages))
+    assert await refused(stage["1002"].enter("g:team")) == NotAllowed.code
+
+
 async def who_was_away_gets_everything_in_order(stage: Stage) -> None:
     for number in range(20):
         sender = ("alice", "bob", "1001")[number % 3]
@@ -450,6 +469,7 @@ STEPS: tuple[Callable[[Stage], Awaitable[None]], ...] = (
     everyone_writes_to_everyone,
     a_repeat_is_one_message_whichever_door_it_comes_by,
     a_group_is_made_joined_and_left,
+    a_large_group_is_heard_in_its_room,
     who_was_away_gets_everything_in_order,
     who_comes_back_with_a_cursor_gets_what_is_new,
     two_devices_of_one_user_see_the_same,

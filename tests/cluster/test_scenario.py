@@ -46,7 +46,12 @@ settings = { SETTINGS }
 replicas = 2
 settings = { SETTINGS }
 """
-SETTINGS = ("messaging.sends_per_second=0", "rooms.says_per_second=0", "gateway.presence_delay_ms=50")
+SETTINGS = (
+    "messaging.sends_per_second=0",
+    "messaging.group_inbox_limit=5",
+    "rooms.says_per_second=0",
+    "gateway.presence_delay_ms=50",
+)
 
 
 @contextmanager
