@@ -42,7 +42,11 @@ class SealedEnd:
         self._link: WatchedLink | None = None
         self._inner: WatchedReceiver | None = None
         self._is_over = False
+        self._was_proved = False
         self.ended: Callable[[], object] = lambda: None
+        """Told when it is no longer waited for, one way or the other."""
+        self.unproved: Callable[[str], object] = lambda _reason: None
+        """Told if it ends before the other end has proved anything, by whomever but ``close``."""
 
     @property
     def is_waiting(self) -> bool:
@@ -69,6 +73,7 @@ class SealedEnd:
             self._link.write(out)
         if not was_open and self._stream.is_open:
             self.ended()
+            self._was_proved = True
             self._inner = self._proved()
             if self._inner is None:
                 self.close()
@@ -94,10 +99,14 @@ class SealedEnd:
         self._lose(reason)
 
     def _lose(self, reason: str) -> None:
+        if self._is_over:
+            return
         inner, self._inner = self._inner, None
         self.close()
         if inner is not None:
             inner.lost(reason)
+        elif not self._was_proved:
+            self.unproved(reason)
 
     # What whoever speaks calls.
 

@@ -71,21 +71,9 @@ def call_hub(
 ) -> asyncio.Task[None]:
     """Begin to connect to a hub whose process has this boot id; the receiver is told what becomes of it."""
     stream = SecureStream(secrets, boot, os.urandom(CHALLENGE_BYTES), to=to)
-    is_told = False
-
-    def proved() -> WatchedReceiver:
-        nonlocal is_told
-        is_told = True
-        return receiver
-
-    class _Calling(SealedEnd):
-        def lost(self, reason: str) -> None:
-            """Also one that never came to stand is told."""
-            super().lost(reason)
-            if not is_told:
-                receiver.lost(reason)
-
-    link = LocalLink(_Calling(stream, proved))
+    end = SealedEnd(stream, lambda: receiver)
+    end.unproved = receiver.lost
+    link = LocalLink(end)
 
     async def connect() -> None:
         host, _, port = address.rpartition(":")
