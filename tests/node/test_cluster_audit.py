@@ -1,4 +1,4 @@
-"""The books of a cluster are those of its partitions, added up; one that is missing, or does not balance, spoils them."""
+"""The books of a cluster are those of its partitions, added up; one that is missing or wrong spoils them."""
 
 from typing import Any
 
