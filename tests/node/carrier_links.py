@@ -17,7 +17,7 @@ from pixiu.config.gateway import GatewaySettings
 from pixiu.links.leaders import Leaders
 from pixiu.model.partitions import Share
 from pixiu.node.gateway_hub import GatewayHub
-from pixiu.node.messaging import Messaging
+from pixiu.node.messaging import Messaging, Place
 from pixiu.ports.authentication import Identity
 from pixiu.ports.registry import Write
 from pixiu.roles.broker.broker import Broker
@@ -84,11 +84,11 @@ class Carrier:
         self.log = LogView(world.log, self.scheduler)
         world.readers.append(self)
         sessions = MemorySessions()
-        sessions._epoch = (partition * 100 + epoch) << 32  # session ids are like no other's in the cluster
+        self._session_count = 0
         self.messaging = Messaging(
             self.log, MemoryStores(), sessions, world.clock, self.scheduler, world.settings,
             notifications=NoNotifications(self.scheduler), creates_users=creates_users,
-            share=Share(partition, world.count), partitions=world.count,
+            place=Place(Share(partition, world.count), world.count, lambda: True, self._new_session_id),
         )  # fmt: skip
         context, relay = self.messaging.proxy.context, self.messaging.relay
         self.hub = GatewayHub(self.messaging, context.directory, world.clock, self.scheduler, world.settings.gateway)
@@ -104,6 +104,11 @@ class Carrier:
         )  # fmt: skip
         self.messaging.start(lambda: None)
         self.hub.start()
+
+    def _new_session_id(self) -> int:
+        """Like no other's in the cluster."""
+        self._session_count += 1
+        return (self.partition * 100 + self.epoch) << 32 | self._session_count
 
     def _catch_up(self, done: Callable[[], object]) -> None:
         self.caught_up += 1

@@ -23,7 +23,7 @@ from pixiu.model.partitions import Share
 from pixiu.model.pixiu_pb2 import Record, Traces
 from pixiu.node.gateway_hub import GatewayHub
 from pixiu.node.group_rooms import GroupRooms
-from pixiu.node.messaging import Messaging
+from pixiu.node.messaging import Messaging, Place
 from pixiu.ports.log import MAIN, TASKS
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.audit import Audit, take_cut
@@ -126,8 +126,8 @@ class CarrierHost:
         self._store, self.stores, self._share = partition_stores(root, share)
         self.messaging = Messaging(
             queue, self.stores, MemorySessions(numbers_after=self._session_count), clock, scheduler, settings,
-            notifications=notifications, gateway=self._name, creates_users=creates_users, may_serve=may_serve,
-            share=self._share, partitions=partitions, new_session_id=self._new_session_id,
+            notifications=notifications, gateway=self._name, creates_users=creates_users,
+            place=Place(self._share, partitions, may_serve, self._new_session_id),
         )  # fmt: skip
         self.messaging.when_flipped = self._flipped
         context = self.messaging.proxy.context

@@ -36,6 +36,10 @@ from pixiu.queue.client import Client
 from pixiu.queue.control import RegistryControl
 from pixiu.roles.carrier.metrics import METRICS as CARRIER
 from pixiu.roles.carrier.metrics import snapshot as carrier_snapshot
+from pixiu.roles.horn.metrics import METRICS as HORN
+from pixiu.roles.proxy.metrics import METRICS as PROXY
+from pixiu.roles.proxy.metrics import snapshot as proxy_snapshot
+from pixiu.roles.relay.metrics import METRICS as RELAY
 from pixiu.runtime.admin import AdminServer, Request, Response, standard_routes
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datadir import DataDirectory
@@ -47,7 +51,6 @@ if TYPE_CHECKING:
     from pixiu.config import Settings
     from pixiu.machines.replication import Event
     from pixiu.machines.serving import ServingCommand
-    from pixiu.model.metric import Snapshot
     from pixiu.node.gateway_hub import GatewayHub
     from pixiu.node.role_options import RoleOptions
     from pixiu.ports.registry import Folder
@@ -95,9 +98,10 @@ class CarrierProcess:
         self._problem = "starting"
         self._audit: asyncio.Task[dict[str, object]] | None = None
         self._settings: Settings = options.settings
-        metrics = Metrics()
-        metrics.add(CARRIER, self._snapshot)
-        routes = standard_routes(reasons=self.reasons, metrics=metrics.render, about=self._about)
+        self._metrics = Metrics()
+        routes = standard_routes(
+            reasons=self.reasons, metrics=lambda accept: self._metrics.render(accept), about=self._about
+        )
         routes["/carrier"] = lambda _request: Response.json(200, self.status())
         routes["/audit"] = self._audited
         self._admin = AdminServer(routes)
@@ -199,6 +203,7 @@ class CarrierProcess:
             creates_users=is_loopback(self.options.bind),
         )  # fmt: skip
         self._problem = ""
+        self._metrics = _metrics_of(host)
         try:
             host.follow()
             await self._won.wait()
@@ -300,9 +305,6 @@ class CarrierProcess:
             "sessions": 0 if host is None else host.messaging.relay.counters.sessions,
         }  # fmt: skip
 
-    def _snapshot(self) -> Snapshot:
-        return {} if self.host is None else carrier_snapshot(self.host.messaging.carrier)
-
     def _about(self) -> str:
         return f"pixiu {self.name}: {self.serving.state.value}; see /readyz, /metrics, /carrier, /audit\n"
 
@@ -332,6 +334,16 @@ class CarrierProcess:
         report = (await host.audit(at_least=at_least, before=before)).as_json()
         count = host.messaging.partitions
         return {**report, "partition": self.share.partition, "partitions": count, "name": self.name}
+
+
+def _metrics_of(host: CarrierHost) -> Metrics:
+    """Of one life; the numbers begin anew with the next, as with a new process."""
+    metrics, messaging = Metrics(), host.messaging
+    metrics.add(PROXY, lambda: proxy_snapshot(messaging.proxy))
+    metrics.add(CARRIER, lambda: carrier_snapshot(messaging.carrier))
+    metrics.add(RELAY, messaging.relay.counters.snapshot)
+    metrics.add(HORN, messaging.horn.counters.snapshot)
+    return metrics
 
 
 def run_carrier(options: RoleOptions) -> int:

@@ -7,6 +7,7 @@ socket in this file: time and turns come from the scheduler, so the simulated wo
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pixiu.model.errors import NotOwner, PixiuError, Unavailable
@@ -18,6 +19,7 @@ from pixiu.ports.log import MAIN
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.consume import Carrier
 from pixiu.roles.carrier.notify import Notifier
+from pixiu.roles.carrier.part import Part
 from pixiu.roles.carrier.reached import Limits
 from pixiu.roles.carrier.tasks import GeneralTasks
 from pixiu.roles.horn.horn import Horn
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from pixiu.roles.carrier.apply_timelines import Said
     from pixiu.roles.relay.sink import Sink
 
-__all__ = ["Messaging"]
+__all__ = ["Messaging", "Place"]
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +57,20 @@ STARTING_RETRY_MS = 500
 LEDGER_RETRY_MS = 100
 LEDGER_WAITING_MAX = 1000
 """Ledger records that wait for a log that refuses them. Beyond this the oldest go: that costs resends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What one process of a cluster has of its users."""
+
+    share: Share
+    """Whose records are applied."""
+    partitions: int
+    """How many parts there are, unless the log says more."""
+    may_serve: Callable[[], bool]
+    """Asked before anything is said to anyone, or to the log: of several that apply the same part, one may."""
+    new_session_id: Callable[[], int]
+    """Gives numbers that no other process gives."""
 
 
 class Messaging:
@@ -74,24 +90,13 @@ class Messaging:
         creates_users: bool = False,
         is_writer_busy: Callable[[], bool] = lambda: False,
         searches: Searches | None = None,
-        share: Share | None = None,
-        partitions: int = 1,
-        new_session_id: Callable[[], int] | None = None,
-        may_serve: Callable[[], bool] = lambda: True,
+        place: Place | None = None,
     ) -> None:
-        """``share``: the part of the users that is applied here; without it, all of them.
-
-        ``partitions``: how many parts there are, unless the log says more.
-
-        ``may_serve`` is asked before anything is said to anyone, or to the log: of several that apply the same part,
-        one may. ``new_session_id`` gives numbers that no other node gives.
-        """
+        """``place``: in a cluster, which users are here; without it, all of them."""
         self.log = queue
-        self._share = share
-        self._partitions = partitions
+        self._place = place
         self.when_flipped: Callable[[], object] = lambda: None
         """Told when there are more partitions."""
-        self._may_serve = may_serve
         self.stores = stores
         self._limits = Limits.from_settings(settings.inbox)
         self._scheduler = scheduler
@@ -113,20 +118,16 @@ class Messaging:
         traces = self.tracing.rows
         self.horn = Horn(stores.users, notifications, scheduler, settings.horn)
         self.relay = Relay(
-            inboxes=stores.inboxes,
-            bodies=stores.bodies,
-            sessions=sessions,
-            clock=clock,
-            scheduler=scheduler,
-            settings=settings.inbox,
+            inboxes=stores.inboxes, bodies=stores.bodies, sessions=sessions,
+            clock=clock, scheduler=scheduler, settings=settings.inbox,
             gateway=gateway,
             write_ledger=self._write_ledger,
-            new_session_id=new_session_id or self._new_session_id,
+            new_session_id=self._new_session_id if place is None else place.new_session_id,
             away=self._away,
             liveness_ms=settings.gateway.lease_ms,
             resync_share=settings.gateway.resync_percent / 100,
             traces=traces,
-        )
+        )  # fmt: skip
         self._first_epoch = self.relay.epoch
         general = GeneralTasks(kick=self.relay.kick, flush=self.relay.flush)
         self.carrier = Carrier(
@@ -135,8 +136,7 @@ class Messaging:
             remove=lambda removed: self.when_removed(removed), erase=self._erased,
             notify=self._notify, general=general.perform, schedule=self._fire,
             is_writer_busy=lambda: self._is_burst() and is_writer_busy(), is_present=self.relay.is_present,
-            traces=traces, owns=share, owns_task=None if share is None else self._owns_task, flip=self._flipped,
-            is_serving=self._is_serving,
+            traces=traces, part=self._part(),
         )  # fmt: skip
         self._notifier = Notifier(stores, queue, clock, self.carrier.counters, text_max=settings.horn.text_max)
         self.proxy = Proxy(
@@ -172,6 +172,9 @@ class Messaging:
         self._has_started = True
         self.carrier.serve(tasks_after)
         self._note_limits(done)
+
+    def _may_serve(self) -> bool:
+        return self._place is None or self._place.may_serve()
 
     def _is_serving(self) -> bool:
         return self._has_started and self._may_serve()
@@ -228,18 +231,26 @@ class Messaging:
 
     # Partitions.
 
+    def _part(self) -> Part:
+        place = self._place
+        if place is None:
+            return Part(is_serving=self._is_serving)
+        return Part(place.share, self._owns_task, self._is_serving, self._flipped)
+
     @property
     def partitions(self) -> int:
         """How many there are, as far as the log is applied here."""
-        return max(self._partitions, self.carrier.flips.count)
+        return max(1 if self._place is None else self._place.partitions, self.carrier.flips.count)
 
     def serves(self, user: int) -> bool:
         """Is a user served by this partition now?"""
-        return self._share is None or user_partition(user, self.partitions) == self._share.partition
+        return self._place is None or user_partition(user, self.partitions) == self._place.share.partition
 
     def _owns_task(self, user: int, event_id: int) -> bool:
-        count = self.carrier.flips.count_at(event_id, self._partitions)
-        return self._share is None or user_partition(user, count) == self._share.partition
+        if self._place is None:
+            return True
+        count = self.carrier.flips.count_at(event_id, self._place.partitions)
+        return user_partition(user, count) == self._place.share.partition
 
     def _flipped(self) -> None:
         """There are more partitions: sessions of users who are elsewhere now end, and come back there."""

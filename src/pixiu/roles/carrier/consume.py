@@ -27,13 +27,13 @@ from pixiu.roles.carrier.arrivals import receipt_of, wakes_of
 from pixiu.roles.carrier.commit_pace import CommitPace
 from pixiu.roles.carrier.dead_letters import DeadLetters
 from pixiu.roles.carrier.metrics import CarrierCounters
+from pixiu.roles.carrier.part import WHOLE, Part
 from pixiu.roles.carrier.tasks import TOPICS, Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pixiu.config.messaging import CarrierSettings
-    from pixiu.model.partitions import Owns
     from pixiu.model.wake import Wake
     from pixiu.ports.clock import Clock
     from pixiu.ports.log import Log, LogRecord
@@ -96,15 +96,11 @@ class Carrier:
         is_writer_busy: Callable[[], bool] = lambda: False,
         is_present: Callable[[int], bool] = lambda _user: True,
         traces: TraceRows | None = None,
-        owns: Owns | None = None,
-        owns_task: Callable[[int, int], bool] | None = None,
-        flip: Callable[[], object] = lambda: None,
-        is_serving: Callable[[], bool] = lambda: True,
+        part: Part = WHOLE,
     ) -> None:
         """``say`` is told what large groups say, ``remove`` who left a group, ``erase`` who was erased.
 
-        ``notify``, ``general`` and ``schedule`` perform tasks, if given. ``owns`` says whose part of the log is
-        applied; of several that apply the same part one serves it, the others tell nobody and write nothing.
+        ``notify``, ``general`` and ``schedule`` perform tasks, if given.
         """
         self.counters = CarrierCounters()
         self.dead = DeadLetters(queue, clock, scheduler, self.counters, retry_ms=settings.lane_retry_ms)
@@ -112,7 +108,7 @@ class Carrier:
         if notify is not None and general is not None and schedule is not None:
             self.tasks = Tasks(
                 queue, clock, scheduler, settings, self.dead, self.counters,
-                notify=notify, general=general, schedule=schedule, owns=owns_task,
+                notify=notify, general=general, schedule=schedule, owns=part.owns_task,
             )  # fmt: skip
             self.tasks.changed = self._touch
         self._stores = stores
@@ -127,10 +123,8 @@ class Carrier:
         self._erase = erase
         self._is_writer_busy = is_writer_busy
         self._is_present = is_present
-        self._owns = owns
-        self._is_serving = is_serving
-        self._flip = flip
-        self._appliers = Appliers(stores, limits, owns)
+        self._part = part
+        self._appliers = Appliers(stores, limits, part.owns)
         self.flips = self._appliers.inboxes.flips
         self._lanes = [_LaneState(lane, apply, stores.applied(lane)) for lane, apply in self._appliers.lanes]
         self._by_lane = {state.lane: state for state in self._lanes}
@@ -161,7 +155,7 @@ class Carrier:
         self._numbered = self._traced = self._log.committed
         self._traces.begin_after(self._traced)
         self._log.follow(min(state.position for state in self._lanes), self._flushed)
-        if self._is_serving():
+        if self._part.is_serving():
             self.serve(0)
         self._receive()
 
@@ -392,8 +386,8 @@ class Carrier:
             return
         self._buried = record.event_id
         self.counters.undecodable += 1
-        if not self._is_serving() or (self._owns is not None and not self._owns(0)):
-            return  # whoever serves the first partition buries it
+        if not self._part.buries:
+            return
         undecodable = Undecodable(event_id=record.event_id, payload=record.payload)
         self.dead.bury(record.event_id, Task(reason=str(error), undecodable=undecodable), self._touch)
 
@@ -404,7 +398,7 @@ class Carrier:
         if arrivals:
             wakes = wakes_of(arrivals, self._is_present)
             counters.entries += sum(len(arrival.inboxes) for arrival in arrivals)
-            if wakes and self._is_serving():
+            if wakes and self._part.is_serving():
                 self._wake(wakes)
             else:
                 self._unwoken.extend(wakes)
@@ -413,7 +407,7 @@ class Carrier:
         for marked in appliers.timelines.take_marked():
             self._tell(marked.from_user, receipt_of(marked, self._stores.users))
         if appliers.inboxes.take_flip():
-            self._flip()
+            self._part.flip()
         removed = appliers.rosters.take_removed()
         if removed and self._remove is not None:
             self._remove(removed)
