@@ -16,8 +16,12 @@ import httpx
 import pytest
 
 import pixiu
-from pixiu.model.errors import PixiuError
+from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
+from pixiu.config.registry import RegistryAddress
+from pixiu.model.errors import Conflict, PixiuError
 from pixiu.model.inbox import NEED_ACK, NEED_OFFLINE
+from pixiu.node.doubling import double_carriers
+from pixiu.queue.client import Client
 from tests.cluster.processes import Cluster
 from tests.cluster.scenario import QUICK, Doors
 from tests.cluster.talkers import Talkers
@@ -141,6 +145,39 @@ class Extra:
         assert self.process.stdout is not None
         self.process.stdout.close()
         return code
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.feature("X61")
+async def test_carriers_double_and_clients_stay_connected(tmp_path: Path) -> None:
+    text = DURABLE.format(queues=1, min_isr=1, partitions=1, replicas=1, gateways=2)
+    with Cluster(tmp_path, text) as cluster:
+        doors = await asyncio.to_thread(doors_of, cluster)
+        address = RegistryAddress.parse(cluster.registry)
+        registry = ZooKeeperRegistry(address.hosts, asyncio.get_running_loop())
+        await asyncio.to_thread(registry.connect)
+        key = (cluster.folder / "secret").read_text(encoding="utf-8").strip()
+        async with Talkers(doors) as talkers, Client(cluster.registry, key=key) as client:
+            await talkers.more()
+            second = await asyncio.to_thread(Extra, cluster, "carrier", "--partition", "1")
+            try:
+                async with asyncio.timeout(90):
+                    while True:
+                        try:
+                            assert await double_carriers(registry, address.root, client, replicas=1) == 2
+                            break
+                        except Conflict:  # it has not caught up yet
+                            await asyncio.sleep(0.2)
+                await talkers.more(20)
+                metrics = httpx.get(f"{doors.urls[0]}/metrics", timeout=5).text
+                assert 'pixiu_gateway_carrier_up{partition="1"} 1.0' in metrics
+                await talkers.check()
+                print(f"accepted {len(talkers.times)}, longest pause {talkers.longest_gap_s():.1f} s")
+                report = await asyncio.to_thread(audit, cluster)
+                assert report["balanced"], report
+            finally:
+                assert await asyncio.to_thread(second.stop) == 0
+                await asyncio.to_thread(registry.close)
 
 
 PEOPLE = 100
