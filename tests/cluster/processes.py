@@ -91,10 +91,17 @@ class Cluster:
         assert len(found) == 1, self.nodes()
         return found[0]
 
+    def leader_of_queue(self) -> str:
+        """The same, where carriers are led, too."""
+        return next(name for name, row in self.nodes().items() if row["role"] == "queue" and "leads" in row["detail"])
+
     def wait_in_sync(self, count: int) -> None:
         """Until so many replicas hold everything."""
         wait_for(
-            lambda: sum("leads" in row["detail"] or "in sync" in row["detail"] for row in self.nodes().values())
+            lambda: sum(
+                row["role"] == "queue" and ("leads" in row["detail"] or "in sync" in row["detail"])
+                for row in self.nodes().values()
+            )
             == count,
             timeout_s=20, what=f"{count} replicas in sync",
         )  # fmt: skip

@@ -75,7 +75,7 @@ class HttpApi:
         act: Acts,
         find_user: FindUser,
         authentication: Authentication,
-        administration: Administration,
+        administration: Administration | None,
         health: Mapping[str, Handler],
         settings: SecuritySettings,
         clock: Clock,
@@ -86,6 +86,8 @@ class HttpApi:
     ) -> None:
         """``more_actions`` are those of other roles that ``act`` knows. ``pages`` are served at /.
 
+        Without ``administration`` there are no paths for looking after a node: this is a gateway of a cluster.
+
         ``issue_token`` makes tokens for whoever asks: for ``--dev`` on loopback, and never otherwise.
 
         ``admit`` is asked for every request with its address, and raises to refuse it; by default it counts.
@@ -94,11 +96,12 @@ class HttpApi:
         self.administration = administration
         self._bytes_max = settings.body_bytes_max
         self.operations = {**operations(), **(more_actions or {})}
-        self.document = document(self.operations)
+        self.document = document(self.operations, with_administration=administration is not None)
         self.counters = HttpCounters()
         rates = AddressRates(clock, per_second=settings.requests_per_second, burst=settings.request_burst)
-        admin = AdminRoutes(self._bridge, administration, bytes_max=self._bytes_max)
-        paths = [*self._routes(), *admin.routes(), *health_routes(health, with_front_page=pages is None)]
+        paths = [*self._routes(), *health_routes(health, with_front_page=pages is None)]
+        if administration is not None:
+            paths += AdminRoutes(self._bridge, administration, bytes_max=self._bytes_max).routes()
         if issue_token is not None:
             paths += DevRoutes(issue_token, bytes_max=self._bytes_max).routes()
             self.document["paths"] |= dev_paths()

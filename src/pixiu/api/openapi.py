@@ -39,7 +39,7 @@ _REFUSALS = {
 }
 
 
-def document(operations: Mapping[str, Operation]) -> Schema:
+def document(operations: Mapping[str, Operation], *, with_administration: bool = True) -> Schema:
     """OpenAPI 3.1."""
     paths: Schema = {}
     for name, operation in operations.items():
@@ -50,7 +50,7 @@ def document(operations: Mapping[str, Operation]) -> Schema:
         shown = _operation(f"get_{name}", operations[name].summary, _answers(operations[name].result))
         paths[path] = {"get": shown | ({"parameters": parameters} if parameters else {})}
     paths["/v1/push"] = {"post": _push(operations["push"])}
-    paths |= _admin_paths() | _health_paths()
+    paths |= (_admin_paths() if with_administration else {}) | _health_paths()
     codes = {"type": "string", "enum": sorted(STATUSES)}
     return {
         "openapi": "3.1.0",

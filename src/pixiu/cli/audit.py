@@ -1,5 +1,6 @@
 """``pixiu audit``: is every accepted message where it should be?"""
 
+import asyncio
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,6 +30,12 @@ def audit(
         typer.Option("--data", metavar="DIR", help="Audit this data directory, served or not.  [default: pixiu-data]"),
     ] = None,
     url: Url = None,
+    registry: Annotated[
+        str | None,
+        typer.Option(
+            "--registry", metavar="zk://HOST:PORT[,…]/PATH", help="Audit the carriers of a cluster, added up."
+        ),
+    ] = None,
     token: Token = None,
     since: Annotated[
         str | None, typer.Option("--from", metavar="T", help="Only messages accepted at or after this time.")
@@ -43,9 +50,23 @@ def audit(
     A server that runs on --data, or at --url, is asked for it. T is a time like 2026-11-15T08:00 (of this machine's
     zone, or with its own), or milliseconds since the epoch. Exit code 1: the books do not balance.
     """
-    if url is not None and data is not None:
-        raise ConfigError("say where once: --url or --data")
+    if sum(place is not None for place in (url, data, registry)) > 1:
+        raise ConfigError("say where once: --url, --data or --registry")
     at_least, before = _milliseconds("--from", since) or 0, _milliseconds("--to", until)
+    report = _report(data, url, registry, token, at_least, before)
+    if json:
+        print_json(report)
+    else:
+        _print(report)
+    if not report["balanced"]:
+        raise typer.Exit(1)
+
+
+def _report(
+    data: Path | None, url: str | None, registry: str | None, token: str | None, at_least: int, before: int | None
+) -> dict[str, Any]:
+    if registry is not None:
+        return _summed(registry, at_least, before)
     directory = data or DEFAULT_DATA
     holder = None if url is not None else find_server(directory)
     if holder is not None and holder.http is None:
@@ -54,15 +75,17 @@ def audit(
             "or stop it first"
         )
     if url is not None or holder is not None:
-        report = _asked(Caller(url, token, data), at_least, before)
-    else:
-        report = _stopped(directory, at_least, before)
-    if json:
-        print_json(report)
-    else:
-        _print(report)
-    if not report["balanced"]:
-        raise typer.Exit(1)
+        return _asked(Caller(url, token, data), at_least, before)
+    return _stopped(directory, at_least, before)
+
+
+def _summed(registry: str, at_least: int, before: int | None) -> dict[str, Any]:
+    """The reports of a cluster's carriers, added up."""
+    from pixiu.config.registry import RegistryAddress
+    from pixiu.node.cluster_audit import audit_cluster
+
+    with progress("auditing", None):
+        return asyncio.run(audit_cluster(RegistryAddress.parse(registry), at_least=at_least, before=before))
 
 
 def _asked(caller: Caller, at_least: int, before: int | None) -> dict[str, Any]:
@@ -91,6 +114,10 @@ def _print(report: dict[str, Any]) -> None:
         if found:
             named = [(str(row["message_id"]), _place(row), str(row["reason"])) for row in found]
             print_rows((title, "where", "why"), named)
+    for row in report.get("partitions", ()):
+        print(f"partition {row['partition']} by {row['name']}: {'balanced' if row['balanced'] else 'NOT balanced'}")
+    for partition in report.get("missing", ()):
+        print(f"partition {partition}: nobody serves it")
     print("balanced" if report["balanced"] else "NOT balanced", f"(log through event {report['cut']})")
 
 

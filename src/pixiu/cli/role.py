@@ -47,6 +47,7 @@ class RoleOrders:
 def _queue(orders: RoleOrders) -> int:
     """The log: one replica of it."""
     from pixiu.cli.serve import read_settings
+    from pixiu.node.cluster_end import queue_key
     from pixiu.node.queue_role import QUEUE_ROLE_DEFAULTS, run_queue_role
 
     if orders.data is None:
@@ -59,7 +60,7 @@ def _queue(orders: RoleOrders) -> int:
 
     return run_queue_role(
         settings, orders.registry, partition=orders.partition, data=orders.data,
-        secret=_read_secret(orders.secret_file), http=False,
+        secret=queue_key(_read_secret(orders.secret_file), orders.bind), http=False,
         on_ready=ready,
     )  # fmt: skip
 
@@ -78,8 +79,25 @@ def _rooms(orders: RoleOrders) -> int:
     return run_role(options)
 
 
+def _carrier(orders: RoleOrders) -> int:
+    """A partition of the users: their inboxes, bodies and timelines, and who of them is there."""
+    from pixiu.cli.serve import read_settings
+    from pixiu.node.carrier_role import run_carrier
+    from pixiu.node.role_options import RoleOptions
+
+    if orders.data is None:
+        raise ConfigError("a carrier keeps what its users have in a folder: name it with --data")
+    options = RoleOptions(
+        role=orders.name, registry=orders.registry, partition=orders.partition, partitions=orders.partitions or 1,
+        bind=orders.bind, port=orders.port, data=orders.data, secret_file=orders.secret_file,
+        settings=read_settings(None, {}, list(orders.assignments)), started=orders.say_ready,
+    )  # fmt: skip
+    return run_carrier(options)
+
+
 ROLES: Mapping[str, Callable[[RoleOrders], int]] = {
     "queue": _queue,
+    "carrier": _carrier,
     "proxy": _rooms,
     "broker": _rooms,
     "router": _rooms,

@@ -74,6 +74,8 @@ class Context:
     """What a user has scheduled that is not due yet, by due time."""
     holds: Callable[[int, int], int] = lambda _session_id, cursor: cursor
     """How far a session holds everything that says this cursor: what it has sent itself counts, too."""
+    has_rows_of: Callable[[int], bool] = lambda _user: True
+    """Are this user's inboxes and private timeline here? In a cluster they are with the carrier of the user."""
     counts: Counts = field(default_factory=Counts)
     joining: Joining = field(default_factory=Joining)
     directory: Directory = field(init=False)

@@ -139,11 +139,14 @@ class NotLeader(Unavailable):
 
 
 class NotOwner(Unavailable):
-    """Another partition owns this key. Refresh the map up to ``map_version``, and go there."""
+    """Another partition owns this key. Refresh the map up to ``map_version``, and go to ``partition`` if it is told."""
 
-    def __init__(self, message: str, *, map_version: int, retry_after_ms: int = 0) -> None:
+    def __init__(
+        self, message: str, *, map_version: int, partition: int | None = None, retry_after_ms: int = 0
+    ) -> None:
         super().__init__(message, retry_after_ms=retry_after_ms)
         self.map_version = map_version
+        self.partition = partition
 
 
 class CorruptData(PixiuError):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pixiu.config import LinkSettings
     from pixiu.ports.clock import Clock
 
-__all__ = ["ClusterEnd", "is_loopback", "new_boot", "read_secrets", "secrets_of"]
+__all__ = ["ClusterEnd", "is_loopback", "new_boot", "queue_key", "read_secrets", "secrets_of"]
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +74,15 @@ def secrets_of(text: str, bind: str) -> Secrets:
     if not is_loopback(bind):
         raise ConfigError(f"{bind} can be reached by others: give the cluster a secret with --secret-file")
     return Secrets([DEVELOPMENT])
+
+
+def queue_key(text: str, bind: str) -> str:
+    """What the queue's own roles show it: the first of the secrets; on one machine without any, what links use there.
+
+    Empty: there is none, and the data directory's key counts.
+    """
+    first = text.strip().partition("\n")[0].strip()
+    return first or (DEVELOPMENT.decode() if is_loopback(bind) else "")
 
 
 def read_secrets(path: Path | None) -> str:
@@ -142,6 +151,11 @@ class ClusterEnd:
             await end.close()
             raise
         return end
+
+    @property
+    def secrets(self) -> Secrets:
+        """The cluster's secrets, as they are now."""
+        return self._bulk.secrets
 
     def new_life(self) -> int:
         """A number above all earlier ones of this process and its earlier lives."""

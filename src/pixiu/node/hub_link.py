@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from pixiu.im.draft import Actor
+from pixiu.im.draft import Actor, UnknownUsers
 from pixiu.machines.wire import (
     VERSION,
     Acks,
+    Alive,
     Answer,
+    Call,
     End,
     Event,
+    Find,
+    Found,
     Heartbeat,
     Hello,
     Lives,
@@ -32,7 +36,15 @@ from pixiu.machines.wire import (
     Welcome,
     encode,
 )
-from pixiu.model.errors import PixiuError, RemoteProtocolError, RequestError, Unavailable
+from pixiu.model.errors import (
+    NotAllowed,
+    NotFound,
+    PixiuError,
+    RemoteProtocolError,
+    RequestError,
+    Unauthenticated,
+    Unavailable,
+)
 from pixiu.model.message import numbers_in
 from pixiu.roles.broker.verbs import ROOM_VERBS
 from pixiu.roles.broker.verbs import act as act_in_room
@@ -60,12 +72,15 @@ MARK_BYTES = 2**20
 PUSHES_BYTES = 2**20
 """Bodies in one frame, so that no frame is near its bound."""
 NUMBERS_END = 2**64
+STALE = (NotFound, NotAllowed, Unauthenticated)
+"""What somebody is told who asks for something that is there, and has not been applied here yet."""
 
 
 class NodeMessaging(Protocol):
     """What the hub needs of the roles: a ``node.messaging.Messaging``."""
 
     def act(self, actor: Actor, action: str, params: Params, done: Done) -> None: ...  # noqa: D102
+    def find_user(self, user: str, done: Callable[[int | PixiuError], object]) -> None: ...  # noqa: D102
     def connect(  # noqa: D102
         self,
         user: str,
@@ -122,6 +137,7 @@ class HubLink:
         self._is_over = False
         self._stream = Stream()
         self._sessions: dict[int, RemoteSession] = {}
+        self._guests: dict[int, RemoteSession] = {}
         self._out: list[bytes] = []
         self._pushes: list[tuple[int, list[Push]]] = []
         self._event: tuple[Mapping[str, object], list[int]] | None = None
@@ -138,6 +154,8 @@ class HubLink:
             LogIn: self._log_in,
             LogOut: self._log_out,
             Request: self._request,
+            Find: self._find,
+            Call: self._call,
             Acks: self._acks,
             Lives: self._lives,
             RoomAck: self._room_ack,
@@ -175,10 +193,13 @@ class HubLink:
             return
         self._is_over = True
         sessions, self._sessions = list(self._sessions.values()), {}
+        guests, self._guests = list(self._guests.values()), {}
         self._out.clear()
         self._pushes.clear()
         self._event = None
         self._hub.lost(self, self.name, sessions, reason)
+        for guest in guests:
+            self._hub.dismissed(guest)
 
     def cut(self, reason: str) -> None:
         """Hang up on it."""
@@ -214,13 +235,26 @@ class HubLink:
         if message.is_open and not self.is_open:
             self._hub.opened(self.name)
         self.is_open = message.is_open
+        self.say(encode(Alive()))
 
     def _log_in(self, message: LogIn) -> None:
         request, user, platform, device, cursor = message
         remote = RemoteSession(self)
-        self._hub.messaging.connect(
-            user, platform, device, remote, partial(self._logged_in, request, remote), cursor=cursor, gateway=self.name
-        )
+
+        def connect(done: Callable[[Session | PixiuError], object]) -> None:
+            self._hub.messaging.connect(
+                user, platform, device, remote, done, cursor=cursor, gateway=self.name
+            )  # fmt: skip
+
+        self._surely(connect, partial(self._logged_in, request, remote))
+
+    def _surely(self, ask: Callable[[Callable[[Any], object]], object], done: Callable[[Any], object]) -> None:
+        """Ask; what is refused as unknown is asked once more when everything that is in the log is known here."""
+        catch_up = self._hub.catch_up
+        if catch_up is None:
+            ask(done)
+        else:
+            ask(lambda answer: catch_up(lambda: ask(done)) if isinstance(answer, STALE) else done(answer))
 
     def _logged_in(self, request: int, remote: RemoteSession, session: Session | PixiuError) -> None:
         if isinstance(session, PixiuError):
@@ -236,9 +270,12 @@ class HubLink:
 
     def _log_out(self, message: LogOut) -> None:
         remote = self._sessions.pop(message.session_id, None)
+        guest = self._guests.pop(message.session_id, None)
         if remote is not None:
             self._hub.messaging.disconnect(message.session_id)
             self._hub.left(remote)
+        elif guest is not None:
+            self._hub.dismissed(guest)
 
     def _request(self, message: Request) -> None:
         request, session_id, is_admin, action, given = message
@@ -248,11 +285,30 @@ class HubLink:
             done(Unavailable("the session is over"))
             return
         actor = remote.actor._replace(is_admin=is_admin)
+        self._surely(lambda told: self._perform(remote, actor, action, params, told), done)
+
+    def _call(self, message: Call) -> None:
+        request, session_id, user, is_admin, platform, device, action, given = message
+        done, params = partial(self._answer, request), dict(given)
+        actor = Actor(user, platform, device, session_id, is_admin)
+        if not session_id:
+            self._surely(lambda told: self._perform(None, actor, action, params, told), done)
+            return
+        guest = self._guests.get(session_id)
+        if guest is None:
+            guest = self._guests[session_id] = RemoteSession(self)
+            guest.actor = actor
+        if action in self._hub.actions:
+            self._surely(lambda told: self._perform(guest, actor, action, params, told), done)
+        else:
+            done(RequestError(f"{action} is for the node that has the session"))
+
+    def _perform(self, caller: RemoteSession | None, actor: Actor, action: str, params: Params, done: Done) -> None:
         live, broker = self._hub.actions.get(action), self._hub.broker
         try:
-            if live is not None:
-                live(remote, params, done)
-            elif action in ROOM_VERBS and broker is not None:
+            if live is not None and caller is not None:
+                live(caller, params, done)
+            elif action in ROOM_VERBS and broker is not None and caller is not None:
                 act_in_room(broker, actor, action, params, done)
             else:
                 self._hub.messaging.act(actor, action, params, done)
@@ -261,6 +317,15 @@ class HubLink:
         except Exception:
             log.exception("an action failed", extra={"action": action})
             done(PixiuError("something is wrong on this side; it has been noted"))
+
+    def _find(self, message: Find) -> None:
+        def found(number: int | PixiuError) -> None:
+            if isinstance(number, PixiuError) and not isinstance(number, UnknownUsers):
+                self.say(encode(Refusal(message.request, number)))
+            else:
+                self.say(encode(Found(message.request, number if isinstance(number, int) else 0)))
+
+        self._surely(lambda done: self._hub.messaging.find_user(message.user, done), found)
 
     def _answer(self, request: int, answer: Result | PixiuError) -> None:
         try:

@@ -7,17 +7,20 @@ socket in this file: time and turns come from the scheduler, so the simulated wo
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pixiu.im.phones import retired
-from pixiu.model.errors import PixiuError, Unavailable
+from pixiu.model.errors import NotOwner, PixiuError, Unavailable
 from pixiu.model.failure import Failure
+from pixiu.model.partitions import user_partition
 from pixiu.model.pixiu_pb2 import Record
 from pixiu.node.tracing import Tracing
 from pixiu.ports.log import MAIN
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.consume import Carrier
 from pixiu.roles.carrier.notify import Notifier
+from pixiu.roles.carrier.part import Part
 from pixiu.roles.carrier.reached import Limits
 from pixiu.roles.carrier.tasks import GeneralTasks
 from pixiu.roles.horn.horn import Horn
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from pixiu.config import Settings
     from pixiu.im.draft import Actor, Answer, Params
     from pixiu.model.inbox import Entry
+    from pixiu.model.partitions import Share
     from pixiu.model.pixiu_pb2 import Task
     from pixiu.model.push_token import PushToken
     from pixiu.model.session import Session
@@ -44,7 +48,7 @@ if TYPE_CHECKING:
     from pixiu.roles.carrier.apply_timelines import Said
     from pixiu.roles.relay.sink import Sink
 
-__all__ = ["Messaging"]
+__all__ = ["Messaging", "Place"]
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +59,20 @@ STARTING_RETRY_MS = 500
 LEDGER_RETRY_MS = 100
 LEDGER_WAITING_MAX = 1000
 """Ledger records that wait for a log that refuses them. Beyond this the oldest go: that costs resends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What one process of a cluster has of its users."""
+
+    share: Share
+    """Whose records are applied."""
+    partitions: int
+    """How many parts there are, unless the log says more."""
+    may_serve: Callable[[], bool]
+    """Asked before anything is said to anyone, or to the log: of several that apply the same part, one may."""
+    new_session_id: Callable[[], int]
+    """Gives numbers that no other process gives."""
 
 
 class Messaging:
@@ -74,8 +92,13 @@ class Messaging:
         creates_users: bool = False,
         is_writer_busy: Callable[[], bool] = lambda: False,
         searches: Searches | None = None,
+        place: Place | None = None,
     ) -> None:
+        """``place``: in a cluster, which users are here; without it, all of them."""
         self.log = queue
+        self._place = place
+        self.when_flipped: Callable[[], object] = lambda: None
+        """Told when there are more partitions."""
         self.stores = stores
         self._limits = Limits.from_settings(settings.inbox)
         self._scheduler = scheduler
@@ -98,20 +121,16 @@ class Messaging:
         traces = self.tracing.rows
         self.horn = Horn(stores.users, notifications, scheduler, settings.horn, stores.push_tokens, self._retire)
         self.relay = Relay(
-            inboxes=stores.inboxes,
-            bodies=stores.bodies,
-            sessions=sessions,
-            clock=clock,
-            scheduler=scheduler,
-            settings=settings.inbox,
+            inboxes=stores.inboxes, bodies=stores.bodies, sessions=sessions,
+            clock=clock, scheduler=scheduler, settings=settings.inbox,
             gateway=gateway,
             write_ledger=self._write_ledger,
-            new_session_id=self._new_session_id,
+            new_session_id=self._new_session_id if place is None else place.new_session_id,
             away=self._away,
             liveness_ms=settings.gateway.lease_ms,
             resync_share=settings.gateway.resync_percent / 100,
             traces=traces,
-        )
+        )  # fmt: skip
         self._first_epoch = self.relay.epoch
         general = GeneralTasks(kick=self.relay.kick, flush=self.relay.flush)
         self.carrier = Carrier(
@@ -120,14 +139,14 @@ class Messaging:
             remove=lambda removed: self.when_removed(removed), erase=self._erased,
             notify=self._notify, general=general.perform, schedule=self._fire,
             is_writer_busy=lambda: self._is_burst() and is_writer_busy(), is_present=self.relay.is_present,
-            traces=traces,
+            traces=traces, part=self._part(),
         )  # fmt: skip
         self._notifier = Notifier(stores, queue, clock, self.carrier.counters, text_max=settings.horn.text_max)
         self.proxy = Proxy(
             stores, queue, clock, settings.messaging,
             when_applied=self.carrier.when_applied, applied=self.carrier.position_of(Lane.INBOXES),
             creates_users=creates_users, node_id=settings.queue.node_id, searches=searches, traces=traces,
-            holds=self.relay.holds,
+            holds=self.relay.holds, has_rows_of=self.serves,
         )  # fmt: skip
 
     def _is_burst(self) -> bool:
@@ -142,9 +161,26 @@ class Messaging:
     def start(self, done: Callable[[], object]) -> None:
         """Begin to apply the log; ``done`` when the stores have what was committed before."""
         self.relay.start()
-        self.carrier.start()
         self._has_started = True
+        self.carrier.start()
         self.carrier.when_applied(self.log.committed, lambda: self._note_limits(done))
+
+    def follow(self) -> None:
+        """Begin to apply the log, for whoever may have to serve some day: nobody is told anything yet."""
+        self.carrier.start()
+
+    def serve(self, tasks_after: int, done: Callable[[], object]) -> None:
+        """Serve from now on; the stores have everything that was committed before. ``follow`` came first."""
+        self.relay.start()
+        self._has_started = True
+        self.carrier.serve(tasks_after)
+        self._note_limits(done)
+
+    def _may_serve(self) -> bool:
+        return self._place is None or self._place.may_serve()
+
+    def _is_serving(self) -> bool:
+        return self._has_started and self._may_serve()
 
     def _note_limits(self, done: Callable[[], object]) -> None:
         """Settings that appliers depend on go into the log when they have changed."""
@@ -190,8 +226,61 @@ class Messaging:
 
     def act(self, actor: Actor, action: str, params: Params, done: Callable[[Answer | PixiuError], object]) -> None:
         """Do what a user asks for."""
-        if self._has_started:
+        # What is about another user is done where that one is, whoever asks for it; the verb looks.
+        refusal = self._refusal(actor.user) if action != "erase_user" or not actor.is_admin else self._not_now()
+        if refusal is None:
             self.proxy.act(actor, action, params, done)
+        else:
+            done(refusal)
+
+    def _refusal(self, user: int) -> PixiuError | None:
+        """Why nothing is done for a user here and now."""
+        refusal = self._not_now()
+        if refusal is not None or self.serves(user):
+            return refusal
+        count = self.partitions
+        partition = user_partition(user, count)
+        return NotOwner(
+            f"user number {user} is in partition {partition} of {count}", map_version=count, partition=partition
+        )
+
+    # Partitions.
+
+    def _part(self) -> Part:
+        place = self._place
+        if place is None:
+            return Part(is_serving=self._is_serving)
+        return Part(place.share, self._owns_task, self._is_serving, self._flipped)
+
+    @property
+    def partitions(self) -> int:
+        """How many there are, as far as the log is applied here."""
+        return max(1 if self._place is None else self._place.partitions, self.carrier.flips.count)
+
+    def serves(self, user: int) -> bool:
+        """Is a user served by this partition now?"""
+        return self._place is None or user_partition(user, self.partitions) == self._place.share.partition
+
+    def _owns_task(self, user: int, event_id: int) -> bool:
+        if self._place is None:
+            return True
+        count = self.carrier.flips.count_at(event_id, self._place.partitions)
+        return user_partition(user, count) == self._place.share.partition
+
+    def _flipped(self) -> None:
+        """There are more partitions: sessions of users who are elsewhere now end, and come back there."""
+        for session in self.relay.sessions(0, 2**62):
+            if not self.serves(session.user):
+                self.relay.kick(session.user, session.session_id, "moved")
+        self.when_flipped()
+
+    def _not_now(self) -> PixiuError | None:
+        return None if self._is_serving() else _starting()
+
+    def find_user(self, user: str, done: Callable[[int | PixiuError], object]) -> None:
+        """The number behind a public id."""
+        if self._has_started:
+            self.proxy.find_user(user, done)
         else:
             done(_starting())
 
@@ -212,6 +301,10 @@ class Messaging:
             if isinstance(number, PixiuError):
                 done(number)
                 return
+            refusal = self._refusal(number)
+            if refusal is not None:
+                done(refusal)
+                return
 
             def opened(answer: Answer | PixiuError) -> None:
                 if isinstance(answer, PixiuError):
@@ -228,7 +321,7 @@ class Messaging:
 
             self.proxy.open_inbox(number, platform, opened)
 
-        if self._has_started:
+        if self._is_serving():
             self.proxy.find_user(user, found)
         else:
             done(_starting())
@@ -304,7 +397,8 @@ class Messaging:
 
     def _write_ledger(self, payload: bytes) -> None:
         """Append what became of entries, or how it went, without waiting. A log that refuses gets it again later."""
-        self.log.publish(MAIN, payload, lambda result: self._ledger_written(payload, result))
+        if self._may_serve():
+            self.log.publish(MAIN, payload, lambda result: self._ledger_written(payload, result))
 
     def _ledger_written(self, payload: bytes, result: int | PixiuError) -> None:
         if isinstance(result, PixiuError) and not self._is_stopped:

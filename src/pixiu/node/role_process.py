@@ -16,30 +16,22 @@ from typing import TYPE_CHECKING, Protocol
 
 import uvloop
 
-from pixiu.links.member import Member, Slot, ensure_count
+from pixiu.links.member import Member, ensure_count
 from pixiu.links.metrics import METRICS as LINKS
 from pixiu.links.metrics import snapshot as links_snapshot
-from pixiu.links.publishing import Publishing, PublishingRules
 from pixiu.machines.view import PeerState
-from pixiu.model.errors import ConfigError, PixiuError
+from pixiu.model.errors import ConfigError
 from pixiu.model.partitions import check_count
-from pixiu.node.cluster_end import ClusterEnd, is_loopback, read_secrets, secrets_of
+from pixiu.node.cluster_end import ClusterEnd, read_secrets, secrets_of
+from pixiu.node.gateway_role import GatewayPart
 from pixiu.roles.broker.cluster import ClusterBroker
 from pixiu.roles.broker.metrics import METRICS as BROKER
 from pixiu.roles.broker.metrics import snapshot as broker_snapshot
-from pixiu.roles.gateway import ClusterRooms, Gateway, LinkNames, RoomListening, RoomSessions
-from pixiu.roles.gateway.metrics import METRICS as GATEWAY
 from pixiu.roles.proxy.rooms import RoomProxy
 from pixiu.roles.router.router import Router
 from pixiu.runtime.admin import AdminServer, Response, standard_routes
-from pixiu.runtime.app_server import AppServer
-from pixiu.runtime.authentication import make_authentication
-from pixiu.runtime.certificates import certificates_from
-from pixiu.runtime.descriptors import raise_descriptors
-from pixiu.runtime.keys import Keyring
 from pixiu.runtime.logging import configure_logging
 from pixiu.runtime.metrics import Metrics
-from pixiu.runtime.tokens import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +66,10 @@ class RolePart(Protocol):
         """Why it does not serve, by part."""
         ...
 
+    def notes(self) -> dict[str, str]:
+        """What is missing, and does not keep it from serving."""
+        ...
+
     def says(self) -> dict[str, object]:
         """What else to print when it starts."""
         ...
@@ -91,9 +87,11 @@ class RoleProcess:
             end.registry, end.scheduler, end.root,
             role=options.role, partition=options.partition, boot=end.boot, address=end.address,
         )  # fmt: skip
+        self.routes = standard_routes(
+            reasons=self._reasons, metrics=self.metrics.render, about=self._about, notes=lambda: self.part.notes()
+        )
         self.part: RolePart = PARTS[options.role](self)
-        routes = standard_routes(reasons=self._reasons, metrics=self.metrics.render, about=self._about)
-        routes["/peers"] = lambda _request: Response.json(200, end.directory.rows())
+        routes = {**self.routes, "/peers": lambda _request: Response.json(200, end.directory.rows())}
         self._admin = AdminServer(routes)
         self._admin_address = ""
 
@@ -165,6 +163,9 @@ class _Proxy:
     def reasons(self) -> dict[str, str]:
         return {} if self._proxy.is_complete else {"brokers": "a partition of the brokers has nobody"}
 
+    def notes(self) -> dict[str, str]:
+        return {}
+
     def says(self) -> dict[str, object]:
         return {}
 
@@ -200,6 +201,9 @@ class _Router:
         life = self._router.replica.life
         return {} if life.takes_work else {"router": life.phase.value}
 
+    def notes(self) -> dict[str, str]:
+        return {}
+
     def says(self) -> dict[str, object]:
         return {}
 
@@ -229,100 +233,20 @@ class _Broker:
         life = self._broker.replica.life
         return {} if life.takes_work else {"broker": life.phase.value}
 
-    def says(self) -> dict[str, object]:
+    def notes(self) -> dict[str, str]:
         return {}
 
-
-class _Gateway:
-    def __init__(self, process: RoleProcess) -> None:
-        self._process = process
-        end, options = process.end, process.options
-        settings = options.settings
-        options.data.mkdir(parents=True, exist_ok=True)
-        keys = Keyring(options.data, end.clock)
-        if not keys.keys:
-            if not is_loopback(options.bind):
-                raise ConfigError(f"{options.data} has no signing key; try: pixiu token USER --data {options.data}")
-            keys.create(settings.security.token_algorithm)
-            log.warning("made a signing key for tokens", extra={"path": str(options.data)})
-        tokens = Tokens(keys, end.clock, settings.security)
-        authentication = make_authentication(tokens, end.clock, settings.security)
-        sessions = RoomSessions(end.boot, lambda: int.from_bytes(os.urandom(8), "big") >> 1)
-        self._certificates = certificates_from(settings.security, options.data)
-        self._gateway = Gateway(
-            sessions, authentication.authenticate, end.clock, end.scheduler, settings.gateway, names=LinkNames(),
-            message_bytes_max=settings.messaging.message_bytes_max,
-            connections_max=max(raise_descriptors() - DESCRIPTORS_KEPT_BACK, 64),
-        )  # fmt: skip
-        links = settings.links
-        self._publishing = Publishing(
-            end.endpoint, end.directory, end.clock, end.scheduler,
-            PublishingRules(pending_max=links.pending_max, reliable_ms=links.reliable_ms),
-            node_id=end.boot & 1023, pick=_pick,
-        )  # fmt: skip
-        self._slot = Slot(end.registry, end.scheduler, end.root, self._publishing.renumber)
-        self._rooms = ClusterRooms(
-            end.endpoint, end.directory, self._publishing, end.clock, end.scheduler, settings.rooms,
-            user_name=sessions.name_of, new_life=end.new_life, reliable_mode=links.reliable_mode,
-        )  # fmt: skip
-        listening = RoomListening(
-            self._gateway, settings.rooms, end.clock, act=self._rooms.act, session_gone=self._rooms.session_gone
-        )
-        self._rooms.receive = listening.receive
-        self._rooms.sessions_in = listening.listeners.sessions
-        tls = None if self._certificates is None else self._certificates.context
-        self._server = AppServer(self._gateway, settings.gateway, tls=tls)
-        self._ports = (0, 0)
-        process.metrics.add(GATEWAY, self._gateway.counters.snapshot)
-
-    async def start(self) -> None:
-        process = self._process
-        options = process.options
-        self._gateway.start()
-        self._rooms.start()
-        self._slot.claim()
-        try:
-            self._ports = await self._server.start(
-                options.bind, options.port, tcp_port=options.settings.gateway.tcp_port
-            )
-        except OSError as error:
-            raise PixiuError(f"cannot listen on {options.bind}:{options.port}: {error.strerror or error}") from error
-        if self._certificates is not None:
-            self._certificates.watch(asyncio.get_running_loop(), interval_ms=options.settings.security.tls_reload_ms)
-        process.member.tell(node=f"{options.bind}:{self._ports[0]}")  # where clients are taken
-        process.say(PeerState.RUNNING)
-        process.member.register()
-
-    async def drain(self) -> None:
-        self._process.say(PeerState.DRAINING)
-        await self._server.stop()
-
-    async def stop(self) -> None:
-        self._rooms.stop()
-        self._gateway.stop()
-        if self._certificates is not None:
-            self._certificates.close()
-        await asyncio.sleep(0.1)  # the last leaves are on their way
-
-    def reasons(self) -> dict[str, str]:
-        return {} if self._publishing.proxies.usable() else {"proxies": "no proxy can be reached"}
-
     def says(self) -> dict[str, object]:
-        return {"port": self._ports[0], "tcp_port": self._ports[1]}
+        return {}
 
 
 PARTS: dict[str, Callable[[RoleProcess], RolePart]] = {
     "proxy": _Proxy,
     "router": _Router,
     "broker": _Broker,
-    "gateway": _Gateway,
+    "gateway": GatewayPart,
 }
 """The roles that live on links alone."""
-
-
-def _pick(count: int) -> int:
-    """By chance, from 0 to ``count`` - 1."""
-    return int.from_bytes(os.urandom(4), "big") % count
 
 
 def run_role(options: RoleOptions) -> int:

@@ -131,7 +131,8 @@ class Surfaces:
         doors.gateway, doors.broker, doors.http = self._holder.counters, self.broker, self.api.counters
 
     def _make_grpc(self, root: Path, settings: Settings, clock: Clock) -> GrpcServer:
-        gateway = self.gateway
+        gateway, administration = self.gateway, self.api.administration
+        assert administration is not None
         if gateway is None:
             raise ConfigError(
                 "gateway.grpc_port needs the connections in the node's own process: gateway.processes = 0"
@@ -143,7 +144,7 @@ class Surfaces:
         security = settings.security
         is_secure = bool(security.tls_certificate)
         return GrpcServer(
-            self.api.bridge, self.api.administration, gateway,
+            self.api.bridge, administration, gateway,
             AddressRates(clock, per_second=security.requests_per_second, burst=security.request_burst),
             output_mark_bytes=settings.gateway.output_mark_bytes,
             timeout_seconds=security.request_timeout_ms / 1000,

@@ -17,6 +17,7 @@ from pixiu.queue.appends import number
 from pixiu.queue.background import end_topic
 from pixiu.queue.connection import MESSAGES_MAX
 from pixiu.queue.delays import HEAD, Delayed
+from pixiu.queue.log_commands import LOG_HANDLERS
 from pixiu.queue.messages import split_head
 from pixiu.queue.operations import Change
 from pixiu.queue.positions import FORGET, pack_rows
@@ -439,4 +440,5 @@ HANDLERS: dict[int, Callable[[Engine, Connection, Request], None]] = {
     wire.SNAPSHOT: snapshot,
     wire.AUTHORIZE: authorize,
     wire.FLUSH: flush,
+    **LOG_HANDLERS,
 }

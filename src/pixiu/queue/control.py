@@ -22,7 +22,7 @@ from pixiu.model.errors import Conflict, NotFound, PixiuError
 from pixiu.ports.registry import Entry, SessionState, Write, sequence_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pixiu.machines.replication import Event
     from pixiu.ports.files import Files
@@ -131,7 +131,18 @@ class FileControl:
 class RegistryControl:
     """The shared record, and this node's own place among its peers."""
 
-    def __init__(self, registry: Registry, scheduler: Scheduler, *, folder: str, name: str, address: str) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        scheduler: Scheduler,
+        *,
+        folder: str,
+        name: str,
+        address: str,
+        more: Mapping[str, object] | None = None,
+    ) -> None:
+        """``more`` is what else others read about this node, and about it as the leader."""
+        self._more = dict(more or {})
         self._registry = registry
         self._scheduler = scheduler
         self._folder = folder
@@ -204,7 +215,7 @@ class RegistryControl:
     def leads(self, epoch: int) -> None:
         """Tell clients, unless a later leader has told them already."""
         path = f"{self._folder}/{LEADER}"
-        row = {"epoch": epoch, "name": self._name, "address": self._address}
+        row = {"epoch": epoch, "name": self._name, "address": self._address, **self._more}
 
         def done(folder: Folder | PixiuError) -> None:
             if isinstance(folder, PixiuError) or self._is_stopped:
@@ -235,7 +246,7 @@ class RegistryControl:
         self._registry.write(Write(path, self._place(), self._version), done)
 
     def _place(self) -> dict[str, object]:
-        return {"name": self._name, "address": self._address, "state": self._state}
+        return {"name": self._name, "address": self._address, "state": self._state, **self._more}
 
     def _register(self) -> None:
         if self._is_registering or self._is_stopped or self._path:

@@ -34,11 +34,12 @@ WRITE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked: the path without its query, and the ``Accept`` header."""
+    """What was asked: the path and its query apart, and the ``Accept`` header."""
 
     method: str
     path: str
     accept: str
+    query: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +70,20 @@ def standard_routes(
     reasons: Callable[[], Mapping[str, str]],
     metrics: Callable[[str], tuple[bytes, str]],
     about: Callable[[], str],
+    notes: Callable[[], Mapping[str, str]] | None = None,
 ) -> dict[str, Handler]:
     """The paths that every node has.
 
     ``reasons`` names the needed parts that are down, and why; ``metrics`` renders for an ``Accept`` header;
-    ``about`` is the text of the page at ``/``.
+    ``about`` is the text of the page at ``/``; ``notes`` names what is missing and does not keep it from serving.
     """
 
     def readiness(request: Request) -> Response:
         down = dict(reasons())
-        return Response.json(503 if down else 200, {"ready": not down, "reasons": down})
+        told: dict[str, object] = {"ready": not down, "reasons": down}
+        if notes is not None:
+            told["notes"] = dict(notes())
+        return Response.json(503 if down else 200, told)
 
     def exposition(request: Request) -> Response:
         body, content_type = metrics(request.accept)
@@ -240,9 +245,9 @@ class _Connection(asyncio.Protocol):
         assert request is not None
         self._request = None
         accept = next((value for name, value in request.headers if name == b"accept"), b"")
-        path = request.target.split(b"?", 1)[0].decode("ascii", "replace")
+        path, _, query = request.target.decode("ascii", "replace").partition("?")
         method = request.method.decode("ascii")
-        response = self._server.answer(Request(method, path, accept.decode("latin-1")))
+        response = self._server.answer(Request(method, path, accept.decode("latin-1"), query))
         self._send(response, bodyless=method == "HEAD")
         if self._http.our_state is h11.MUST_CLOSE:
             self._transport.close()

@@ -45,6 +45,10 @@ STATUS: Final = 137
 AUTHORIZE: Final = 138
 SNAPSHOT: Final = 139
 FLUSH: Final = 140
+FEED: Final = 141
+READ_TOPIC: Final = 142
+SCHEDULE: Final = 143
+SCHEDULED: Final = 144
 
 # Response codes.
 
@@ -134,6 +138,8 @@ LEADER_DECIDES: Final = "just the leader can do this"
 """The extensions' counterpart of "just master …": Append, SetPosition, CancelDelay on a follower."""
 DISK_FULL: Final = "disk is full"
 OVERLOADED: Final = "overloaded, try again later"
+LOG_ENDS_BEFORE: Final = "the log ends before this event"
+LOG_BEGINS_BEHIND: Final = "the journal begins behind this event"
 NOT_IN_SYNC: Final = "not enough followers in sync"
 LEASE_OVER: Final = "the lease was not renewed in time"
 STOPPING: Final = "the queue is stopping"

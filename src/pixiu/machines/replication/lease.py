@@ -21,20 +21,26 @@ gets the time to renew.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pixiu.machines.replication.events import ReplicaSettings
+from typing import Protocol
 
 __all__ = ["Lease"]
 
 NEVER_MS = -(1 << 62)
 
 
+class LeaseSettings(Protocol):
+    """Whatever says how long a lease is."""
+
+    @property
+    def lease_ms(self) -> int:
+        """So long may its holder go on without a renewal."""
+        ...
+
+
 class Lease:
     """What one node knows of the lease, whoever holds it."""
 
-    def __init__(self, settings: ReplicaSettings) -> None:
+    def __init__(self, settings: LeaseSettings) -> None:
         self._lease_ms = settings.lease_ms
         self._gap_ms_max = settings.lease_ms // 2
         self._until_ms = NEVER_MS

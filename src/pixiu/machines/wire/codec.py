@@ -13,9 +13,13 @@ from pixiu.machines.session.framing import LengthPrefixed
 from pixiu.machines.wire.fields import COUNT, NUMBER, Reader, error_bytes, names_bytes, object_bytes, text_bytes
 from pixiu.machines.wire.messages import (
     Acks,
+    Alive,
     Answer,
+    Call,
     End,
     Event,
+    Find,
+    Found,
     Heartbeat,
     Hello,
     Lives,
@@ -50,6 +54,7 @@ _WELCOME = Struct(">QI")
 _LOGIN = Struct(">QQ")
 _SESSION = Struct(">QQQQQ")
 _REQUEST = Struct(">QQB")
+_CALL = Struct(">QQQB")
 _TWO = Struct(">QQ")
 _BODY = Struct(">QI")
 _ROW = Struct(">QQQI??Q")
@@ -274,6 +279,42 @@ def _read_heartbeat(reader: Reader) -> Heartbeat:
     return Heartbeat(connections, bool(is_open), reader.object())
 
 
+def _write_alive(_message: Alive) -> bytes:
+    return b""
+
+
+def _read_alive(_reader: Reader) -> Alive:
+    return Alive()
+
+
+def _write_find(message: Find) -> bytes:
+    return NUMBER.pack(message.request) + text_bytes(message.user)
+
+
+def _read_find(reader: Reader) -> Find:
+    return Find(reader.number(), reader.text())
+
+
+def _write_found(message: Found) -> bytes:
+    return _TWO.pack(*message)
+
+
+def _read_found(reader: Reader) -> Found:
+    return Found(*reader.take(_TWO))
+
+
+def _write_call(message: Call) -> bytes:
+    request, session_id, user, is_admin, platform, device, action, params = message
+    texts = text_bytes(platform) + text_bytes(device) + text_bytes(action)
+    return _CALL.pack(request, session_id, user, is_admin) + texts + object_bytes(params)
+
+
+def _read_call(reader: Reader) -> Call:
+    request, session_id, user, is_admin = reader.take(_CALL)
+    texts = reader.text(), reader.text(), reader.text()
+    return Call(request, session_id, user, bool(is_admin), *texts, reader.object())
+
+
 _KINDS: tuple[tuple[int, type, Callable[[Any], bytes], Callable[[Reader], WireMessage]], ...] = (
     (1, Hello, _write_hello, _read_hello),
     (2, Welcome, _write_welcome, _read_welcome),
@@ -291,6 +332,10 @@ _KINDS: tuple[tuple[int, type, Callable[[Any], bytes], Callable[[Reader], WireMe
     (14, End, _write_end, _read_end),
     (15, RoomFrame, _write_room_frame, _read_room_frame),
     (16, RoomAck, _write_room_ack, _read_room_ack),
+    (17, Alive, _write_alive, _read_alive),
+    (18, Find, _write_find, _read_find),
+    (19, Found, _write_found, _read_found),
+    (20, Call, _write_call, _read_call),
 )
 _WRITERS = {message: (kind, write) for kind, message, write, _ in _KINDS}
 _READERS = {kind: read for kind, _, _, read in _KINDS}

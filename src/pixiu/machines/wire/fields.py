@@ -95,6 +95,8 @@ def error_bytes(error: PixiuError) -> bytes:
     later = error.retry_after_ms if isinstance(error, Unavailable) else 0
     version = error.map_version if isinstance(error, NotOwner) else 0
     leader = error.leader or "" if isinstance(error, NotLeader) else ""
+    if isinstance(error, NotOwner) and error.partition is not None:
+        leader = str(error.partition)  # the same question: who else?
     return _ERROR.pack(_PLACES[kind], later, version) + text_bytes(str(error)) + text_bytes(leader)
 
 
@@ -181,7 +183,8 @@ class Reader:
             raise RemoteProtocolError(f"there is no error {place}")
         kind = ERRORS[place]
         if kind is NotOwner:
-            return NotOwner(said, map_version=version, retry_after_ms=later)
+            partition = int(leader) if leader.isascii() and leader.isdigit() else None
+            return NotOwner(said, map_version=version, partition=partition, retry_after_ms=later)
         if kind is NotLeader:
             return NotLeader(said, leader=leader or None, retry_after_ms=later)
         error: PixiuError = kind(said)

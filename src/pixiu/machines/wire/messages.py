@@ -16,6 +16,11 @@
     RoomAck          ──────────────────────▶
                      ◀──────────────────────   RoomFrame: one per gateway, whoever listens there
     Heartbeat        ──────────────────────▶
+                     ◀──────────────────────   Alive
+    Find             ──────────────────────▶   whose number has this name?
+                     ◀──────────────────────   Found, or Refusal
+    Call             ──────────────────────▶   an action of somebody without a session here
+                     ◀──────────────────────   Answer, or Refusal
 """
 
 from __future__ import annotations
@@ -32,9 +37,13 @@ if TYPE_CHECKING:
 __all__ = [
     "VERSION",
     "Acks",
+    "Alive",
     "Answer",
+    "Call",
     "End",
     "Event",
+    "Find",
+    "Found",
     "Heartbeat",
     "Hello",
     "Lives",
@@ -51,7 +60,7 @@ __all__ = [
     "WireMessage",
 ]
 
-VERSION = 1
+VERSION = 2
 """Rises when a message changes. Both ends of a link are of one installation, so other versions are refused."""
 
 
@@ -191,6 +200,42 @@ class Heartbeat(NamedTuple):
     """What it has counted since its start, for the node's metrics."""
 
 
+class Alive(NamedTuple):
+    """The node has heard the gateway's heartbeat: it does not stand still."""
+
+
+class Find(NamedTuple):
+    """Who has this public id? Where users are created on first use, nobody is unknown."""
+
+    request: int
+    user: str
+
+
+class Found(NamedTuple):
+    """The number; 0: there is no such user."""
+
+    request: int
+    number: int
+
+
+class Call(NamedTuple):
+    """An action of a user who has no session at this node.
+
+    ``session_id`` is 0 for a program that asks over HTTP. Otherwise it is of a session that another node has: what its
+    user types, or whose presence it follows, concerns users of this node, too. Until that session logs out here as
+    well, it is told what becomes of them.
+    """
+
+    request: int
+    session_id: int
+    user: int
+    is_admin: bool
+    platform: str
+    device: str
+    action: str
+    params: Mapping[str, object]
+
+
 WireMessage = (
     Hello
     | Welcome
@@ -208,4 +253,8 @@ WireMessage = (
     | RoomFrame
     | RoomAck
     | Heartbeat
+    | Alive
+    | Find
+    | Found
+    | Call
 )

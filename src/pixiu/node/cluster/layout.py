@@ -37,7 +37,8 @@ __all__ = ["ChildPlan", "Layout", "read_state"]
 STATE = "cluster.json"
 ZOOKEEPER = "zookeeper"
 GATEWAYS = "gateway"
-ORDER = (ZOOKEEPER, "queue")
+CARRIER = "carrier"
+ORDER = (ZOOKEEPER, "queue", CARRIER)
 """What others need comes first; the rest in the order of the file."""
 
 
@@ -130,6 +131,8 @@ class Layout:
         settings = dict(plan.settings)
         if plan.role == "queue":
             settings = {"replication.name": name, "queue.node_id": replica, **settings}
+        elif plan.role == CARRIER:
+            settings = {"replication.name": name, **settings}
         # Gateways read the keys that sign tokens, and nothing else: a token is good at each of them.
         home = self.folder / "nodes" / (GATEWAYS if plan.role == GATEWAYS else name)
         return (

@@ -211,6 +211,8 @@ def _standing(name: str, control: Any) -> str:
     if control.get("leader") == name:
         return f", leads in epoch {control.get('epoch')}"
     in_sync = control.get("in_sync")
+    if not in_sync:
+        return ", stands by"
     return ", in sync" if isinstance(in_sync, list) and name in in_sync else ", catching up"
 
 

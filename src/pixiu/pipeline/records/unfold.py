@@ -36,8 +36,7 @@ __all__ = ["TABLES", "Records", "said_in", "unfold"]
 
 _WHATS = {
     10: "user", 11: "contact", 12: "block", 13: "group_info", 14: "member", 15: "recalled", 16: "receipt", 17: "read",
-    18: "inbox", 19: "push", 20: "ledger", 21: "limits", 22: "traces", 30: "erased",
-    31: "push_token",
+    18: "inbox", 19: "push", 20: "ledger", 21: "limits", 22: "traces", 30: "erased", 31: "push_token", 32: "partitions",
 }  # fmt: skip
 """Fields of ``Record.what``."""
 
@@ -429,6 +428,10 @@ def _push_token(parsed: Record, _: int) -> Iterator[Row]:
     yield {"what": what, "user_id": change.user, "platform": change.platform}
 
 
+def _partitions(parsed: Record, _: int) -> Iterator[Row]:
+    yield {"what": "partitions", "platform": parsed.partitions.role, "number": parsed.partitions.count}
+
+
 _ROWS: dict[str, Callable[[Record, int], Iterator[Row]]] = {
     "user": _user,
     "contact": _contact,
@@ -441,6 +444,7 @@ _ROWS: dict[str, Callable[[Record, int], Iterator[Row]]] = {
     "inbox": _inbox,
     "push": _push,
     "limits": _limits,
+    "partitions": _partitions,
     "erased": _erased,
     "push_token": _push_token,
 }

@@ -10,6 +10,7 @@ used again.
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import cast
 
 from pixiu.machines.queue_wire import Kind, Response, ResponseReader
 from pixiu.machines.queue_wire.commands import CODE_REFUSED
@@ -156,9 +157,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Connected."""
-        assert isinstance(transport, asyncio.Transport)
-        transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by name
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         self.is_usable = True
         self._heard_s = self._loop.time()
 

@@ -65,6 +65,10 @@ def error_of(text: str, about: str = "") -> PixiuError:
         return Conflict(f"{message}; pass unless_after, an event id that your own records reach")
     if text.endswith(wire.SUBSCRIBER_EXIST_SUFFIX):
         return Conflict(f"{about}: the subscriber name is in use by another connection" if about else message)
+    if text.startswith(wire.LOG_BEGINS_BEHIND):
+        return Gone(message)
+    if text.startswith(wire.LOG_ENDS_BEFORE):
+        return NotFound(message)
     if text.startswith(_BUSY):
         return Overloaded(message)
     if text.startswith(_LATER):

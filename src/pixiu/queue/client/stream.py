@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from typing import cast
 
 from pixiu.machines.queue_wire import Kind, ResponseReader, SubscribeReader
 from pixiu.machines.queue_wire.commands import ACK_CONTINUE, ACK_END, CODE_REFUSED
@@ -103,8 +104,7 @@ class SubscribeConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Connected."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by name
 
     def data_received(self, data: bytes) -> None:
         """Bytes came in."""

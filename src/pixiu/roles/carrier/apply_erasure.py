@@ -17,6 +17,7 @@ from pixiu.ports.stores import Lane
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from pixiu.model.partitions import Owns
     from pixiu.ports.stores import Stores
     from pixiu.roles.carrier.reached import Reached
 
@@ -29,7 +30,9 @@ _ALL = 2**63 - 1
 class TimelineErasure:
     """Erases users from timelines, recent caches and unread counts, and what they wrote from the bodies."""
 
-    def __init__(self, stores: Stores, reached: Reached) -> None:
+    def __init__(self, stores: Stores, reached: Reached, owns: Owns | None = None) -> None:
+        self.owns = owns
+        self._users = stores.users
         self._timelines = stores.timelines
         self._recent = stores.recent
         self._unread = stores.unread
@@ -53,7 +56,10 @@ class TimelineErasure:
         self._release()
         for group in sorted({*self._groups.groups_of(user), *self._groups.past_groups_of(user)}):
             self._blank_in_group(user, group)
-        self._blank_in_private(user)
+        if self.owns is None or self.owns(user):
+            self._blank_in_private(user)
+        else:
+            self._blank_at_peers(user, self.owns)
         gone = self._timelines.drop_private(user, through=_ALL)
         if event_id > self._released_through:
             self._unreleased += gone
@@ -75,6 +81,18 @@ class TimelineErasure:
                 self._bodies.replace(message_id, tombstone(message_id, from_id=user, to_id=peer, is_group=False))
                 self._timelines.recall_private(peer, message_id)
             after = rows[-1].message_id
+
+    def _blank_at_peers(self, user: int, owns: Owns) -> None:
+        """The user's own timeline is in another partition: whoever has something of theirs is looked for here."""
+        for peer in filter(owns, self._users.all()):
+            after = 0
+            while rows := self._timelines.private_forward(peer, after=after, limit=_PAGE, peer=user):
+                theirs = [row.message_id for row in rows if row.is_incoming and row.state != State.RECALLED]
+                for message_id in self._written(theirs):
+                    body = tombstone(message_id, from_id=user, to_id=peer, is_group=False)
+                    self._bodies.replace(message_id, body)
+                    self._timelines.recall_private(peer, message_id)
+                after = rows[-1].message_id
 
     def _blank_in_group(self, user: int, group: int) -> None:
         after = 0

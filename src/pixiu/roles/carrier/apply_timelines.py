@@ -15,10 +15,12 @@ from pixiu.model.pixiu_pb2 import DELETE, SYSTEM, MemberChanged, MsgChat, Record
 from pixiu.model.timeline import GroupRow, PrivateRow, State
 from pixiu.roles.carrier.apply_erasure import TimelineErasure
 from pixiu.roles.carrier.audience import Audience, group_of
+from pixiu.roles.carrier.flips import CARRIER, Flips, grown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from pixiu.model.partitions import Owns
     from pixiu.ports.log import LogRecord
     from pixiu.ports.stores import Stores
     from pixiu.roles.carrier.reached import Reached
@@ -55,15 +57,18 @@ class Marked(NamedTuple):
 class TimelineApplier:
     """Applies records to timelines, recent caches and unread counts; gathers what is to be told live."""
 
-    def __init__(self, stores: Stores, reached: Reached) -> None:
+    def __init__(self, stores: Stores, reached: Reached, owns: Owns | None = None) -> None:
+        """``owns``: whose private timelines and counts are kept here; without it, everyone's."""
+        owns = grown(owns, Flips(stores.notes).count)
+        self._owns: Owns = owns or _everyone
         self._timelines = stores.timelines
         self._recent = stores.recent
         self._unread = stores.unread
         self._groups = stores.groups
         self._bodies = stores.bodies
         self._reached = reached
-        self._audience = Audience(stores.groups, reached)
-        self._erasure = TimelineErasure(stores, reached)
+        self._audience = Audience(stores.groups, reached, owns)
+        self._erasure = TimelineErasure(stores, reached, owns)
         self._last: dict[int, int] = {}
         self._marked: list[Marked] = []
         self._said: list[Said] = []
@@ -75,6 +80,7 @@ class TimelineApplier:
             "receipt": self._receipt,
             "read": self._read,
             "erased": self._erased,
+            "partitions": self._partitions,
         }
 
     def apply(self, record: LogRecord, parsed: Record) -> None:
@@ -113,7 +119,7 @@ class TimelineApplier:
         if to:
             actor = parsed.actor
             self._put_private(record.message_id, actor, to)
-            if actor != to:
+            if actor != to and self._owns(to):
                 self._unread.add(to, _new(Direct, (actor, "u")), record.event_id)
         elif group := parsed.group:
             event_id, actor = record.event_id, parsed.actor
@@ -127,12 +133,14 @@ class TimelineApplier:
 
     def _put_private(self, message_id: int, actor: int, to: int) -> None:
         """Write diffusion: a row at each side; the system and a note to oneself have one side."""
-        if actor != to and actor:
+        owns = self._owns
+        if actor != to and actor and owns(actor):
             self._timelines.put_private(actor, _new(PrivateRow, (message_id, to, False, 0, 0, 0)))
-        self._timelines.put_private(to, _new(PrivateRow, (message_id, actor, True, 0, 0, 0)))
+        if owns(to):
+            self._timelines.put_private(to, _new(PrivateRow, (message_id, actor, True, 0, 0, 0)))
 
     def _say(self, group: int, actor: int, record: LogRecord, parsed: Record) -> list[int] | None:
-        """Read diffusion: one row, whatever the number of members. Returns these; None for a large group."""
+        """Read diffusion: one row, whatever the number of members. Returns ours; None for a large group."""
         message_id = record.message_id
         members = self._audience.of(group, record.event_id)
         previous = self._last.get(group, message_id)
@@ -155,7 +163,7 @@ class TimelineApplier:
 
     def _contact(self, _: LogRecord, parsed: Record) -> None:
         change = parsed.contact
-        if not change.is_linked:
+        if not change.is_linked and self._owns(change.user):
             self._unread.drop(change.user, Direct(change.peer))
 
     def _group_info(self, record: LogRecord, parsed: Record) -> None:
@@ -165,13 +173,15 @@ class TimelineApplier:
         if self._audience.of(number, record.event_id) is None:
             return
         for member in self._groups.members(number, at=record.event_id):
-            if member.joined == record.event_id:
+            if member.joined == record.event_id and self._owns(member.user):
                 self._unread.set(member.user, InGroup(number), 0, record.event_id)
 
     def _member(self, record: LogRecord, parsed: Record) -> None:
         change = parsed.member
         self._audience.forget(change.group)
         self._notice(record, parsed, "member")
+        if not self._owns(change.user):
+            return
         if change.op == MemberChanged.QUIT:
             self._unread.drop(change.user, InGroup(change.group))
         elif change.op == MemberChanged.JOIN:
@@ -217,12 +227,23 @@ class TimelineApplier:
     def _erased(self, record: LogRecord, parsed: Record) -> None:
         self._erasure.erase(parsed.erased.user, record.event_id)
 
+    def _partitions(self, _: LogRecord, parsed: Record) -> None:
+        """From here on there are more carriers."""
+        if parsed.partitions.role == CARRIER:
+            owns = grown(self._owns, parsed.partitions.count)
+            if owns is not None and owns is not self._owns:
+                self._owns = owns
+                self._audience.change(owns)
+                self._erasure.owns = owns
+
     # Reading.
 
     def _read(self, record: LogRecord, parsed: Record) -> None:
         """Count again what lies behind the last message that was read."""
         change = parsed.read
         user, group, through = change.user, change.group, change.through
+        if not self._owns(user):
+            return
         if group and self._audience.of(group, record.event_id) is None:
             return
         conversation = InGroup(group) if group else Direct(change.peer)
@@ -254,3 +275,7 @@ class TimelineApplier:
             if chat.msgType == DELETE or (is_group and chat.chatType == SYSTEM):
                 count -= 1
         return count
+
+
+def _everyone(_user: int) -> bool:
+    return True

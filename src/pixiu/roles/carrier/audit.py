@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pixiu.model.inbox import Entry, InboxState, Page
+    from pixiu.model.partitions import Owns
     from pixiu.model.pixiu_pb2 import Record, Rows
     from pixiu.ports.inboxes import Inboxes
     from pixiu.ports.log import LogRecord
@@ -79,10 +80,12 @@ class Cut:
         """State, entries, and the message ids whose body is missing."""
 
 
-def take_cut(stores: Stores, event_id: int) -> Cut:
-    """Everything that waits now; the stores must have applied exactly through ``event_id``."""
+def take_cut(stores: Stores, event_id: int, owns: Owns | None = None) -> Cut:
+    """Everything that waits now, for these users; the stores must have applied exactly through ``event_id``."""
     cut = Cut(event_id)
     for state in _states(stores.inboxes):
+        if owns is not None and not owns(state.user):
+            continue
         entries = list(_entries(stores.inboxes, state))
         bodies = stores.bodies.get([entry.message_id for entry in entries])
         missing = {entry.message_id for entry in entries if entry.message_id not in bodies}
@@ -93,12 +96,16 @@ def take_cut(stores: Stores, event_id: int) -> Cut:
 class Audit:
     """One audit: give it every record through the cut, then compare."""
 
-    def __init__(self, reference: Stores, *, at_least: int = 0, before: int | None = None) -> None:
+    def __init__(
+        self, reference: Stores, *, at_least: int = 0, before: int | None = None, owns: Owns | None = None
+    ) -> None:
+        """``owns``: the books of one partition of the users. What they have sent counts as accepted there."""
+        self._owns = owns
         self.report = AuditReport()
         self._is_within: Callable[[int], bool] = lambda at: at_least <= at and (before is None or at < before)
         self._reference = reference
         self._inboxes = reference.inboxes = CountedInboxes(reference.inboxes, self._is_within)
-        self._appliers = Appliers(reference)
+        self._appliers = Appliers(reference, owns=owns)
         self._keys: set[bytes] = set()
 
     def take(self, record: LogRecord) -> None:
@@ -112,20 +119,30 @@ class Audit:
             self._appliers.apply(record, parsed)
             report.dead += dead
         except (DecodeError, ValueError):
-            report.undecodable += 1
+            report.undecodable += self._is_ours(0)
             for lane in LANES:
                 self._appliers.skip(lane, record.event_id)
             return
         self._appliers.forget_news()
-        if record.key:
+        if record.key and self._is_ours(parsed.actor):
             if record.key in self._keys:
                 self._name(report.duplicates, "duplicate_count", message_id=record.message_id, reason="accepted twice")
             self._keys.add(record.key)
-        if parsed.chat and self._is_within(parsed.at):
+        if parsed.chat and self._is_ours(parsed.actor) and self._is_within(parsed.at):
             report.accepted += 1
-            if parsed.group and not self._inboxes.added_last:
+            if parsed.group and self._is_only_stored(parsed.group, record.event_id):
                 report.stored += 1
         self._inboxes.added_last = 0
+
+    def _is_ours(self, user: int) -> bool:
+        return self._owns is None or self._owns(user)
+
+    def _is_only_stored(self, group: int, event_id: int) -> bool:
+        """Has it entered no inbox? In a partition it may just have entered none of ours."""
+        if self._inboxes.added_last or self._owns is None:
+            return not self._inboxes.added_last
+        found = self._reference.groups.get(group)
+        return found is not None and found.is_large_at(event_id)
 
     def _count_ledger(self, parsed: Record) -> int:
         """Note resends, and how many entries a ledger declares dead, before they leave."""
@@ -134,8 +151,9 @@ class Audit:
         ledger = parsed.ledger
         platforms = list(ledger.platforms)
         if self._is_within(parsed.at):
-            resent = ledger.resent
-            self.report.resent += sum(resent.through) - sum(resent.first) + len(resent.first)
+            self.report.resent += sum(
+                through - first + 1 for user, _, first, through in _rows(ledger.resent) if self._is_ours(user)
+            )
         return sum(
             sum(self._is_within(entry.at) for entry in self._range(user, platforms[platform], first, through))
             for user, platform, first, through in _rows(ledger.dead)

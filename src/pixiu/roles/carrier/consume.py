@@ -26,7 +26,9 @@ from pixiu.roles.carrier.appliers import Appliers, parse
 from pixiu.roles.carrier.arrivals import receipt_of, wakes_of
 from pixiu.roles.carrier.commit_pace import CommitPace
 from pixiu.roles.carrier.dead_letters import DeadLetters
+from pixiu.roles.carrier.flush_times import FlushTimes
 from pixiu.roles.carrier.metrics import CarrierCounters
+from pixiu.roles.carrier.part import WHOLE, Part
 from pixiu.roles.carrier.tasks import TOPICS, Tasks
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from pixiu.roles.carrier.appliers import Apply
     from pixiu.roles.carrier.apply_rosters import Removed
     from pixiu.roles.carrier.apply_timelines import Said
+    from pixiu.roles.carrier.flips import Flips
     from pixiu.roles.carrier.reached import Limits
     from pixiu.roles.carrier.tasks import Performer, SchedulePerformer
 
@@ -53,8 +56,8 @@ _FORGET_INTERVAL_MS = 60_000
 _TURN_US = 10_000
 """A turn ends after this, whatever is left of its batch: a message to a large audience is a lot of work."""
 _FAR = 2**63
-_FLUSHES_TIMED_MAX = 64
-"""Flushes of the log whose way into the stores is timed at once; those that come meanwhile are not."""
+_UNWOKEN_MAX = 1024
+"""The newest wakes of one that does not serve: it does them when it has to. Of older ones notifications may be lost."""
 
 
 class _LaneState:
@@ -93,6 +96,7 @@ class Carrier:
         is_writer_busy: Callable[[], bool] = lambda: False,
         is_present: Callable[[int], bool] = lambda _user: True,
         traces: TraceRows | None = None,
+        part: Part = WHOLE,
     ) -> None:
         """``say`` is told what large groups say, ``remove`` who left a group, ``erase`` who was erased.
 
@@ -104,7 +108,7 @@ class Carrier:
         if notify is not None and general is not None and schedule is not None:
             self.tasks = Tasks(
                 queue, clock, scheduler, settings, self.dead, self.counters,
-                notify=notify, general=general, schedule=schedule,
+                notify=notify, general=general, schedule=schedule, owns=part.owns_task,
             )  # fmt: skip
             self.tasks.changed = self._touch
         self._stores = stores
@@ -119,23 +123,22 @@ class Carrier:
         self._erase = erase
         self._is_writer_busy = is_writer_busy
         self._is_present = is_present
-        self._appliers = Appliers(stores, limits)
+        self._part = part
+        self._make_appliers = lambda: Appliers(stores, limits, part.owns)
+        self._appliers = self._make_appliers()
         self._lanes = [_LaneState(lane, apply, stores.applied(lane)) for lane, apply in self._appliers.lanes]
         self._by_lane = {state.lane: state for state in self._lanes}
         self._waiters: list[tuple[int, int, Callable[[], object]]] = []
         self._waiter_count = 0
         self._is_running = False
+        self._unwoken: deque[Wake] = deque(maxlen=_UNWOKEN_MAX)
         self._is_turn_due = False
         self._has_tasks = False
         self._buried = 0
         self._quiet_through = 0
         """Lanes that went back have nothing to tell before this event."""
         self._yielding_since: int | None = None
-        self._flushes: deque[tuple[int, int]] = deque()
-        """The event id of a flush, and when it came."""
-        self._traces = traces or TraceRows()
-        self._numbered = self._traced = 0
-        """The newest event with a message_id that a lane has seen; the newest flush that a row was written for."""
+        self._times = FlushTimes(clock, self.counters.apply_seconds.observe, traces or TraceRows())
         self._commit_timer: Timer | None = None
         self._pace = CommitPace(settings)
         self._commit_problem = ""
@@ -147,12 +150,22 @@ class Carrier:
     def start(self) -> None:
         """Follow the log from where the stores are."""
         self._is_running = True
-        self._numbered = self._traced = self._log.committed
-        self._traces.begin_after(self._traced)
+        self._times.begin_after(self._log.committed)
         self._log.follow(min(state.position for state in self._lanes), self._flushed)
-        if self.tasks is not None:
-            self.tasks.start(self._stores.applied(Lane.TASKS))
+        if self._part.is_serving():
+            self.serve(0)
         self._receive()
+
+    def serve(self, tasks_after: int) -> None:
+        """Wake, and perform what the log asks for, from behind the last task that is known to be finished.
+
+        What the one before may not have got round to is done here: whoever repeats it finds that by its key.
+        """
+        if self.tasks is not None:
+            self.tasks.start(max(tasks_after, self._stores.applied(Lane.TASKS)))
+        unwoken, self._unwoken = list(self._unwoken), deque(maxlen=0)
+        if unwoken:
+            self._wake(unwoken)
 
     def stop(self) -> None:
         """Apply no more, and make durable what was applied."""
@@ -176,6 +189,11 @@ class Carrier:
         """``applied`` of one lane, for who asks at every send."""
         state = self._by_lane[lane]
         return lambda: state.position
+
+    @property
+    def flips(self) -> Flips:
+        """How the partitions of carriers have doubled."""
+        return self._appliers.inboxes.flips
 
     @property
     def limits(self) -> Limits:
@@ -227,7 +245,7 @@ class Carrier:
         self._quiet_through = max(self._quiet_through, self.applied_all)
         try:
             getattr(self._stores, "begin_again", lambda: None)()
-            self._appliers = Appliers(self._stores)
+            self._appliers = self._make_appliers()
         except PixiuError as error:
             self._commit_problem = str(error)
             self._scheduler.after(self._settings.lane_retry_ms, lambda: self.go_back(done))
@@ -242,8 +260,7 @@ class Carrier:
 
     def _flushed(self) -> None:
         """The log has more."""
-        if len(self._flushes) < _FLUSHES_TIMED_MAX:
-            self._flushes.append((self._log.committed, self._clock.monotonic_us()))
+        self._times.flushed(self._log.committed)
         self._receive()
 
     def _receive(self) -> None:
@@ -325,7 +342,7 @@ class Carrier:
         else:
             last = records[-1].event_id
         numbered = next((each.event_id for each in reversed(records) if each.message_id), 0)
-        self._numbered = max(self._numbered, numbered)
+        self._times.seen(numbered)
         states, applied = self._apply(states, records, after)
         if records and applied < records[-1].event_id:
             last = applied
@@ -406,6 +423,8 @@ class Carrier:
             return
         self._buried = record.event_id
         self.counters.undecodable += 1
+        if not self._part.buries:
+            return
         undecodable = Undecodable(event_id=record.event_id, payload=record.payload)
         self.dead.bury(record.event_id, Task(reason=str(error), undecodable=undecodable), self._touch)
 
@@ -416,12 +435,16 @@ class Carrier:
         if arrivals:
             wakes = wakes_of(arrivals, self._is_present)
             counters.entries += sum(len(arrival.inboxes) for arrival in arrivals)
-            if wakes:
+            if wakes and self._part.is_serving():
                 self._wake(wakes)
+            else:
+                self._unwoken.extend(wakes)
         for eviction in appliers.inboxes.take_evictions():
             counters.evicted += len(eviction.useqs)
         for marked in appliers.timelines.take_marked():
             self._tell(marked.from_user, receipt_of(marked, self._stores.users))
+        if appliers.inboxes.take_flip():
+            self._part.flip()
         removed = appliers.rosters.take_removed()
         if removed and self._remove is not None:
             self._remove(removed)
@@ -435,22 +458,9 @@ class Carrier:
             self._has_tasks = False
             self.tasks.pump()
         applied = self.applied_all
-        if self._flushes and self._flushes[0][0] <= applied:
-            self._time_applied(applied)
+        self._times.applied(applied)
         while self._waiters and self._waiters[0][0] <= applied:
             self._scheduler.soon(heappop(self._waiters)[2])
-
-    def _time_applied(self, applied: int) -> None:
-        """Rows are written for flushes with messages alone: one for a flush of rows would never end."""
-        now_us, flushes, observe = self._clock.monotonic_us(), self._flushes, self.counters.apply_seconds.observe
-        now_ms = self._clock.now_ms()
-        while flushes and flushes[0][0] <= applied:
-            event_id, flushed_us = flushes.popleft()
-            took_us = now_us - flushed_us
-            observe(took_us / 1e6)
-            if self._numbered > self._traced:
-                self._traced = event_id
-                self._traces.flushed(event_id, now_ms - took_us // 1000, took_us)
 
     # Commits.
 
@@ -479,7 +489,7 @@ class Carrier:
             self._touch_later()
             return
         applied = {state.lane: state.position for state in self._lanes}
-        if self.tasks is not None:
+        if self.tasks is not None and self.tasks.has_begun:
             applied[Lane.TASKS] = self.tasks.finished_through
         if all(self._stores.applied(lane) == position for lane, position in applied.items()):
             return

@@ -9,19 +9,25 @@
 Nothing here knows sockets: ``runtime/app_server.py`` carries the bytes, a test may as well.
 """
 
+from pixiu.roles.gateway.carriers import CarrierLinks
 from pixiu.roles.gateway.cluster import ClusterRooms
+from pixiu.roles.gateway.cluster_live import ClusterLive
 from pixiu.roles.gateway.connection import Connection
 from pixiu.roles.gateway.gateway import Gateway
-from pixiu.roles.gateway.link import LinkNames, NodeLink, WatchedPresence
+from pixiu.roles.gateway.link import NodeLink
+from pixiu.roles.gateway.link_names import LinkNames
 from pixiu.roles.gateway.live import LiveActions
 from pixiu.roles.gateway.metrics import METRICS, GatewayCounters
 from pixiu.roles.gateway.needs import Authenticate, LocalAction, Messaging
 from pixiu.roles.gateway.room_sessions import RoomSessions
 from pixiu.roles.gateway.rooms import RoomListening
+from pixiu.roles.gateway.watched_presence import WatchedPresence
 
 __all__ = [
     "METRICS",
     "Authenticate",
+    "CarrierLinks",
+    "ClusterLive",
     "ClusterRooms",
     "Connection",
     "Gateway",

@@ -296,7 +296,9 @@ class Connection:
     def close(self, session_id: int, reason: str) -> None:
         """The relay has ended the session."""
         self.session = None
-        if reason == "shutdown":
+        if reason == "moved" and self._state is LIVE:
+            self._gateway.when_moved(self)
+        elif reason == "shutdown":
             self.send_away(reason)
         else:
             self.kick(reason)

@@ -14,7 +14,7 @@ from pixiu.roles.gateway.rates import Buckets
 from pixiu.roles.gateway.tick import Tick
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pixiu.config.gateway import GatewaySettings
     from pixiu.im.draft import Answer, Params
@@ -68,6 +68,8 @@ class Gateway:
         """Told of every session that comes and goes: presence, rooms."""
         self.when_rejoined: list[Callable[[Connection, int], object]] = []
         """Told of every connection that has another session than before, with the number of that one."""
+        self.when_moved: Callable[[Connection], object] = lambda connection: connection.kick("unknown_session")
+        """Told of a client whose session was ended because its user is at another node now: it gets another there."""
         self.authenticate = authenticate
         self._clock = clock
         self.scheduler = scheduler
@@ -131,17 +133,30 @@ class Gateway:
     def cut_off(self) -> None:
         """The node has dropped every session of this gateway, or will: nobody may come until it can be reached."""
         self._is_cut_off = True
+        self.cut_off_those(lambda _connection: True)
+
+    def cut_off_those(self, are_meant: Callable[[Connection], bool]) -> None:
+        """Some sessions are over, because whoever had them is gone; their connections are not."""
         for part in self._parts:
             for connection in list(part.values()):
-                connection.cut_off()
+                if are_meant(connection):
+                    connection.cut_off()
 
     def reached(self) -> None:
         """The node is there, under a new epoch: a share of the clients is closed, the others get new sessions."""
         self._is_cut_off = False
-        staying = [connection for part in self._parts for connection in part.values() if connection.is_cut_off]
+        self.rejoin_those(lambda _connection: True)
+
+    def rejoin_those(self, are_meant: Callable[[Connection], bool]) -> None:
+        """The same for some of those who have lost their sessions."""
+        staying = [each for part in self._parts for each in part.values() if each.is_cut_off and are_meant(each)]
         if staying:
             log.warning("resync", extra={"connections": len(staying)})
             self._rejoin_batch(staying, 0)
+
+    def counted(self) -> tuple[int, Mapping[str, object]]:
+        """How many connections there are, and what was counted since the start."""
+        return self._count, self.counters.numbers()
 
     def send_all_away(self) -> None:
         """The node cannot be reached, and it is not known when it will be: let the clients look for another way."""

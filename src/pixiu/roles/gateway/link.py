@@ -7,21 +7,27 @@ node's welcome the gateway learns that it may ask for new sessions.
 
 Bounds: ``link_bytes_max`` of output, at a quarter of which new requests are refused as busy, and beyond which the link
 is cut; names of users and groups, of which the oldest give way.
+
+A node on another machine may stand still without anybody noticing, so a link may be told to end when the node has not
+answered heartbeats for its lease.
 """
 
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import TYPE_CHECKING
 
 from pixiu.machines.delivery import Push
 from pixiu.machines.wire import (
     VERSION,
     Acks,
+    Alive,
     Answer,
+    Call,
     End,
     Event,
+    Find,
+    Found,
     Heartbeat,
     Hello,
     Lives,
@@ -38,10 +44,10 @@ from pixiu.machines.wire import (
     encode,
 )
 from pixiu.model.errors import Overloaded, PixiuError, RemoteProtocolError, Unavailable
-from pixiu.model.names import SYSTEM
+from pixiu.roles.gateway.link_names import LinkNames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from pixiu.config.gateway import GatewaySettings
     from pixiu.im.draft import Actor, Params
@@ -51,52 +57,16 @@ if TYPE_CHECKING:
     from pixiu.ports.clock import Clock
     from pixiu.ports.scheduler import Scheduler, Timer
     from pixiu.ports.transport import WatchedLink
-    from pixiu.roles.gateway.connection import Connection
-    from pixiu.roles.gateway.gateway import Gateway
-    from pixiu.roles.gateway.needs import Done, SessionSink
+    from pixiu.roles.gateway.needs import Done, LinkOwner, SessionSink
 
-__all__ = ["NAMES_MAX", "LinkNames", "NodeLink", "WatchedPresence"]
+__all__ = ["NodeLink"]
 
 log = logging.getLogger(__name__)
 
-NAMES_MAX = 100_000
-"""Names of users, and of groups, that a gateway knows."""
 REDIAL_MS = 50
 REDIAL_MS_MAX = 2_000
 RETRY_MS = 1_000
 BEATS_PER_LEASE = 4
-
-
-class LinkNames:
-    """The public ids that came with pushes. ``PublicNames`` for the gateway's codecs."""
-
-    def __init__(self, names_max: int = NAMES_MAX) -> None:
-        self._names_max = names_max
-        self._users: dict[int, str] = {}
-        self._groups: dict[int, str] = {}
-
-    def learn(self, users: Mapping[int, str], groups: Mapping[int, str]) -> None:
-        """These are so now. Beyond the bound those that were told longest ago are forgotten."""
-        for known, told in ((self._users, users), (self._groups, groups)):
-            for number, name in told.items():
-                known.pop(number, None)
-                known[number] = name
-            while len(known) > self._names_max:
-                del known[next(iter(known))]
-
-    def user_name(self, number: int) -> str:
-        """A user's public id. Raises ``Unavailable``: the message is held back until it comes again, with its names."""
-        name = self._users.get(number) or (SYSTEM if number == 0 else None)
-        if name is None:
-            raise Unavailable(f"the name of user {number} is not known here any more")
-        return name
-
-    def group_name(self, number: int) -> str:
-        """A group's public id; likewise."""
-        name = self._groups.get(number)
-        if name is None:
-            raise Unavailable(f"the name of group {number} is not known here any more")
-        return name
 
 
 class NodeLink:
@@ -109,9 +79,15 @@ class NodeLink:
         clock: Clock,
         scheduler: Scheduler,
         settings: GatewaySettings,
+        *,
+        names: LinkNames | None = None,
+        notices_silence: bool = False,
     ) -> None:
-        """``dial`` begins to connect, and tells this object what becomes of it."""
-        self.names = LinkNames()
+        """``dial`` begins to connect, and tells this object what becomes of it.
+
+        ``notices_silence``: a node that says nothing for its lease is left. Several links may share their ``names``.
+        """
+        self.names = names or LinkNames()
         self.receive_room: Callable[[str, room_link.Frame], room_link.Ack | None] = lambda _source, _frame: None
         """Takes what brokers send; returns what to answer."""
         self.when_up: Callable[[], object] = lambda: None
@@ -121,7 +97,9 @@ class NodeLink:
         self._clock = clock
         self._scheduler = scheduler
         self._settings = settings
-        self._gateway: Gateway | None = None
+        self._notices_silence = notices_silence
+        self._heard_ms = 0
+        self._owner: LinkOwner | None = None
         self._link: WatchedLink | None = None
         self._stream = Stream()
         self._epoch = 0
@@ -135,6 +113,8 @@ class NodeLink:
         self._is_open = False
         self._number = 0
         self._asked: dict[int, Done] = {}
+        self._sought: dict[int, Callable[[int | PixiuError], object]] = {}
+        self._guests: dict[int, SessionSink] = {}
         self._logins: dict[int, tuple[SessionSink, Callable[[Session | PixiuError], object]]] = {}
         self._sinks: dict[int, SessionSink] = {}
         self._acks: dict[int, int] = {}
@@ -146,6 +126,8 @@ class NodeLink:
             Welcome: self._welcomed,
             LoggedIn: self._logged_in,
             Answer: self._answered,
+            Found: self._found,
+            Alive: lambda _message: None,
             Refusal: self._refused,
             Pushes: self._pushed,
             Event: self._told,
@@ -165,10 +147,10 @@ class NodeLink:
         """Sessions of this link."""
         return len(self._sinks)
 
-    def start(self, gateway: Gateway) -> None:
-        """Connect; the gateway's clients wait for it."""
-        self._gateway = gateway
-        gateway.cut_off()
+    def start(self, owner: LinkOwner) -> None:
+        """Connect; the owner's clients wait for it."""
+        self._owner = owner
+        owner.cut_off()
         self._cut_ms = self._now_ms()
         self._beaten_ms = self._now_ms()
         self._redial()
@@ -178,6 +160,14 @@ class NodeLink:
         """Clients may come from now on, or no more: tell the node."""
         self._is_open = is_open
         self._say_alive()
+
+    def move(self, reason: str) -> None:
+        """The node is elsewhere now: leave this one, and connect anew at once."""
+        self._cut(reason)
+        if self._dial_timer is not None:
+            self._dial_timer.cancel()
+        self._redial_ms = REDIAL_MS
+        self._redial()
 
     def stop(self) -> None:
         """Say what is left to say, and hang up."""
@@ -208,6 +198,41 @@ class NodeLink:
             done(refused)
         else:
             self._asked[self._number] = done
+
+    def call(self, actor: Actor, action: str, params: Params, done: Done, *, guest: SessionSink | None = None) -> None:
+        """Do what somebody asks for who has no session here.
+
+        ``guest`` has one elsewhere, the actor's, and is told what follows from this until it is ``dismissed``.
+        """
+        error = self._refusal()
+        if error is not None:
+            done(error)
+            return
+        self._number += 1
+        user, platform, device, session_id, is_admin = actor
+        try:
+            self._say(encode(Call(self._number, session_id, user, is_admin, platform, device, action, params)))
+        except PixiuError as refused:
+            done(refused)
+            return
+        self._asked[self._number] = done
+        if guest is not None:
+            self._guests[session_id] = guest
+
+    def dismiss(self, session_id: int) -> None:
+        """A guest has left."""
+        if self._guests.pop(session_id, None) is not None:
+            self._say(encode(LogOut(session_id)))
+
+    def find(self, user: str, done: Callable[[int | PixiuError], object]) -> None:
+        """The number of a user; 0 if there is none."""
+        error = self._refusal()
+        if error is not None:
+            done(error)
+            return
+        self._number += 1
+        self._sought[self._number] = done
+        self._say(encode(Find(self._number, user)))
 
     def connect(
         self,
@@ -262,6 +287,7 @@ class NodeLink:
     def opened(self, link: WatchedLink) -> None:
         """The node is there."""
         self._link = link
+        self._heard_ms = self._now_ms()
         self._stream = Stream()
         link.write(encode(Hello(VERSION, self._name)))
 
@@ -269,6 +295,7 @@ class NodeLink:
         """Bytes of messages."""
         if self._look_at_time():
             return
+        self._heard_ms = self._now_ms()
         try:
             messages = self._stream.feed(data)
         except PixiuError as error:
@@ -299,9 +326,10 @@ class NodeLink:
             self._out.clear()
             self._out_bytes = 0
             self._sinks.clear()
+            self._guests.clear()
             self._refuse_all()
-            if self._gateway is not None:
-                self._gateway.cut_off()
+            if self._owner is not None:
+                self._owner.cut_off()
         self._dial_timer = self._scheduler.after(self._redial_ms, self._redial)
         self._redial_ms = min(self._redial_ms * 2, REDIAL_MS_MAX)
 
@@ -320,7 +348,8 @@ class NodeLink:
         """What was asked may have been done; nobody will know here."""
         asked, self._asked = self._asked, {}
         logins, self._logins = self._logins, {}
-        for done in [*asked.values(), *(login[1] for login in logins.values())]:
+        sought, self._sought = self._sought, {}
+        for done in [*asked.values(), *(login[1] for login in logins.values()), *sought.values()]:
             done(Unavailable("the node was lost; what was asked may have been done", retry_after_ms=RETRY_MS))
 
     # Time.
@@ -339,20 +368,19 @@ class NodeLink:
     def _beat(self) -> None:
         self._look_at_time()
         now_ms = self._beaten_ms = self._now_ms()
-        gateway = self._gateway
+        owner = self._owner
+        if self._link is not None and self._notices_silence and now_ms - self._heard_ms > self._lease_ms:
+            self._cut(f"the node said nothing for {now_ms - self._heard_ms} ms")
         if self.is_up:
             self._say_alive()
-        elif gateway is not None and self._cut_ms is not None and now_ms - self._cut_ms > self._lease_ms:
+        elif owner is not None and self._cut_ms is not None and now_ms - self._cut_ms > self._lease_ms:
             self._cut_ms = None  # once
-            gateway.send_all_away()
+            owner.send_all_away()
         self._beat_timer = self._scheduler.after(self._lease_ms / BEATS_PER_LEASE, self._beat)
 
     def _say_alive(self) -> None:
-        if self._gateway is None:
-            self._say(encode(Heartbeat(0, self._is_open)))
-        else:
-            counters = self._gateway.counters
-            self._say(encode(Heartbeat(counters.connections, self._is_open, counters.numbers())))
+        connections, counts = (0, {}) if self._owner is None else self._owner.counted()
+        self._say(encode(Heartbeat(connections, self._is_open, counts)))
 
     # What the node says.
 
@@ -375,8 +403,8 @@ class NodeLink:
         log.info("the node knows this gateway", extra={"epoch": self._epoch})
         self._say_alive()
         self.when_up()
-        if self._gateway is not None:
-            self._gateway.reached()
+        if self._owner is not None:
+            self._owner.reached()
 
     def _logged_in(self, message: LoggedIn) -> None:
         request, session = message
@@ -390,8 +418,13 @@ class NodeLink:
         if done is not None:
             done(dict(message.result))
 
+    def _found(self, message: Found) -> None:
+        done = self._sought.pop(message.request, None)
+        if done is not None:
+            done(message.number)
+
     def _refused(self, message: Refusal) -> None:
-        done = self._asked.pop(message.request, None)
+        done = self._asked.pop(message.request, None) or self._sought.pop(message.request, None)
         login = self._logins.pop(message.request, None)
         if done is not None:
             done(message.error)
@@ -418,7 +451,7 @@ class NodeLink:
 
     def _told(self, message: Event) -> None:
         for session_id in message.session_ids:
-            sink = self._sinks.get(session_id)
+            sink = self._sinks.get(session_id) or self._guests.get(session_id)
             if sink is not None:
                 sink.event(session_id, message.event)
 
@@ -464,30 +497,3 @@ class NodeLink:
             self._cut("the node does not take what it is told")
         elif data:
             link.write(data)
-
-
-class WatchedPresence:
-    """Whose presence each connection follows, so that its next session can follow them too."""
-
-    def __init__(self, gateway: Gateway, link: NodeLink) -> None:
-        self._link = link
-        self._watched: dict[int, Params] = {}
-        gateway.offer("presence", self._presence)
-        gateway.when_left.append(lambda connection: self._watched.pop(connection.number, None))
-        gateway.when_rejoined.append(self._rejoined)
-
-    def _presence(self, connection: Connection, params: Params, done: Done) -> None:
-        self._link.act(connection.actor, "presence", params, partial(self._answered, connection, params, done))
-
-    def _answered(self, connection: Connection, params: Params, done: Done, answer: object) -> None:
-        if isinstance(answer, dict):
-            if not connection.is_closed:
-                self._watched[connection.number] = params
-            done(answer)
-        elif isinstance(answer, PixiuError):
-            done(answer)
-
-    def _rejoined(self, connection: Connection, _before: int) -> None:
-        params = self._watched.get(connection.number)
-        if params is not None:
-            self._link.act(connection.actor, "presence", params, lambda _answer: None)

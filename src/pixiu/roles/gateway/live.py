@@ -36,8 +36,10 @@ class LiveActions:
         *,
         tell: Callable[[int, Mapping[str, object]], object],
         is_present: Callable[[int], bool],
+        knows: Callable[[int], bool] = lambda _user: True,
     ) -> None:
-        """``tell`` and ``is_present`` are the relay's."""
+        """``tell`` and ``is_present`` are the relay's; ``knows`` says of whom it can tell whether they are there."""
+        self._knows = knows
         self._settings = gateway.settings
         self._context = context
         self._scheduler = scheduler
@@ -113,7 +115,7 @@ class LiveActions:
             names = [read.public_id_text(each, "users") for each in read.objects(params, "users", count_max=most)]
             numbers = [directory.known_user(name) for name in names]
             wanted = [number for number in dict.fromkeys(numbers) if number is not None and number in known]
-        seen = [peer for peer in wanted if self._may_see(actor, peer)]
+        seen = [peer for peer in wanted if self._knows(peer) and self._may_see(actor, peer)]
         self._watch(connection, seen)
         done({"states": {directory.user_name(peer): self._state(peer) for peer in seen}})
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pixiu.model.session import Session
     from pixiu.roles.gateway.connection import Connection
 
-__all__ = ["Authenticate", "Done", "LiveCaller", "LiveGateway", "LocalAction", "Messaging", "SessionSink"]
+__all__ = ["Authenticate", "Done", "LinkOwner", "LiveCaller", "LiveGateway", "LocalAction", "Messaging", "SessionSink"]
 
 Done = Callable[[Answer | PixiuError], object]
 """Told the answer, or the error; exactly once."""
@@ -70,6 +70,26 @@ Authenticate = Callable[[str, Callable[[Identity | PixiuError], object]], object
 
 LocalAction = Callable[["Connection", "Params", Done], object]
 """An action that the gateway performs itself. It may raise ``PixiuError`` instead of calling ``done``."""
+
+
+class LinkOwner(Protocol):
+    """Whose sessions a link has: a ``Gateway``, or the part of one whose users are at this node."""
+
+    def cut_off(self) -> object:
+        """The node has dropped every session of this link, or will."""
+        ...
+
+    def reached(self) -> object:
+        """The node is there again: sessions may be asked for."""
+        ...
+
+    def send_all_away(self) -> object:
+        """The node could not be reached for as long as its lease."""
+        ...
+
+    def counted(self) -> tuple[int, Mapping[str, object]]:
+        """How many connections there are, and what was counted since the start."""
+        ...
 
 
 class LiveCaller(Protocol):

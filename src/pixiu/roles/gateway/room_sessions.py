@@ -1,6 +1,6 @@
 """``Messaging`` of a gateway that has rooms only: sessions are its own, and nothing is stored.
 
-A gateway of a cluster that also has a queue is given the proxies' ``Messaging`` instead.
+In a cluster with carriers, ``carriers`` has the sessions instead.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ class RoomSessions:
         self._names: dict[int, str] = {}
         self._number = 0
 
+    def has(self, session_id: int) -> bool:
+        """Is this session here?"""
+        return session_id in self._names
+
     def name_of(self, actor: Actor) -> str:
         """The public id of whoever acts."""
         return self._names.get(actor.session_id, str(actor.user))
@@ -40,7 +44,7 @@ class RoomSessions:
         if action == "contacts":
             done({"contacts": []})
         else:
-            done(Unavailable(f"{action} needs a queue, and this cluster's gateways have none; rooms work"))
+            done(Unavailable(f"{action} needs a carrier, and this cluster has none; rooms work"))
 
     def connect(
         self,

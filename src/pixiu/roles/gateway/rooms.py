@@ -89,6 +89,7 @@ class RoomListening:
         if self._connections.pop(before, None) is None:
             return
         rooms = self.listeners.session_gone(before)
+        self._session_gone(before)
         names = [self._names[room] for room in rooms if room in self._names]
         self._forget(rooms)
         for name in names:

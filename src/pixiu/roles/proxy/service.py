@@ -77,10 +77,11 @@ class Proxy:
         searches: Searches | None = None,
         traces: TraceRows | None = None,
         holds: Callable[[int, int], int] = lambda _session_id, cursor: cursor,
+        has_rows_of: Callable[[int], bool] = lambda _user: True,
     ) -> None:
         """``when_applied(event_id, call)`` calls when all lanes are there; ``applied()`` is where the keys' lane is.
 
-        ``holds`` is the context's.
+        ``holds`` and ``has_rows_of`` are the context's.
         """
         self._stores = stores
         self._log = log
@@ -95,7 +96,7 @@ class Proxy:
         )  # fmt: skip
         self.context = Context(
             stores, clock, settings, creates_users=creates_users, node_id=node_id, own_scheduled=self.schedules.of,
-            holds=holds,
+            holds=holds, has_rows_of=has_rows_of,
         )  # fmt: skip
         self.unapplied = 0
         self.actions: dict[str, int] = dict.fromkeys(VERBS, 0)

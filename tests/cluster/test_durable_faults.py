@@ -1,0 +1,287 @@
+"""Durable messages through gateways, carriers and the log of a real cluster, while each of them dies or stands still.
+
+Whatever was accepted is delivered once and in order, and stands in both histories, whoever was hurt meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+import pixiu
+from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
+from pixiu.config.registry import RegistryAddress
+from pixiu.model.errors import Conflict, PixiuError
+from pixiu.model.inbox import NEED_ACK, NEED_OFFLINE
+from pixiu.node.doubling import double_carriers
+from pixiu.queue.client import Client
+from tests.cluster.processes import Cluster
+from tests.cluster.scenario import QUICK, Doors
+from tests.cluster.talkers import Talkers
+from tests.servers import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.serial, pytest.mark.long]
+
+DURABLE = """
+name = "durable"
+zookeeper = {{ nodes = 1 }}
+
+[roles.queue]
+replicas = {queues}
+settings = {{ "replication.min_isr" = {min_isr} }}
+
+[roles.carrier]
+partitions = {partitions}
+replicas = {replicas}
+settings = {{ "messaging.sends_per_second" = 0, "gateway.lease_ms" = 3000 }}
+
+[roles.gateway]
+replicas = {gateways}
+settings = {{ "gateway.lease_ms" = 3000, "gateway.resync_percent" = 25 }}
+"""
+
+
+def doors_of(cluster: Cluster) -> Doors:
+    """All gateways of a cluster, when they reach every partition."""
+    rows = [row for row in cluster.nodes().values() if row["role"] == "gateway" and row["state"] == "running"]
+    urls = [f"http://{row['address']}" for row in rows]
+
+    def reach_all() -> bool:
+        try:
+            return all("carriers" not in httpx.get(f"{url}/readyz", timeout=5).json()["notes"] for url in urls)
+        except httpx.HTTPError:
+            return False
+
+    wait_for(reach_all, what="the gateways to reach every partition", timeout_s=60)
+    return Doors(urls, cluster.folder / "nodes" / "gateway")
+
+
+def serves(cluster: Cluster, partition: int) -> str:
+    """Who serves a partition."""
+    rows = cluster.nodes()
+    found = [name for name in rows if name.startswith(f"carrier-{partition}-") and "leads" in rows[name]["detail"]]
+    assert len(found) == 1, rows
+    return found[0]
+
+
+def audit(cluster: Cluster) -> dict[str, Any]:
+    command = [sys.executable, "-m", "pixiu", "audit", "--registry", cluster.registry, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three replicas of the log, two partitions of users with two replicas each, two gateways."""
+    text = DURABLE.format(queues=3, min_isr=2, partitions=2, replicas=2, gateways=2)
+    with Cluster(tmp_path_factory.mktemp("durable"), text) as started:
+        started.wait_in_sync(3)
+        yield started
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.feature("X48", "X62", "X69", "X73", "X74", "P15", "B18", "T7")
+async def test_kill_and_freeze_of_each_role_during_traffic(cluster: Cluster) -> None:
+    doors = await asyncio.to_thread(doors_of, cluster)
+
+    async def ask(action: str, name: str) -> None:
+        await asyncio.to_thread(cluster.ask, action, name)
+
+    async with Talkers(doors) as talkers:
+        await talkers.more()
+        for role in ("gateway", "carrier", "queue"):
+            for blow in ("kill", "freeze"):
+                if role == "gateway":
+                    name = "gateway-0-0"
+                elif role == "carrier":
+                    name = await asyncio.to_thread(serves, cluster, 0)
+                else:
+                    name = await asyncio.to_thread(cluster.leader_of_queue)
+                print(f"{blow} {name}")
+                await ask(blow, name)
+                if blow == "freeze":
+                    await asyncio.sleep(5)  # longer than every lease
+                    await ask("thaw", name)
+                await talkers.more()
+        await talkers.check()
+        print(f"accepted {len(talkers.times)}, longest pause {talkers.longest_gap_s():.1f} s")
+    report = await asyncio.to_thread(audit, cluster)
+    assert report["balanced"], report
+
+
+class Extra:
+    """A process of the cluster that its file does not name, started as one does on another machine."""
+
+    def __init__(self, cluster: Cluster, role: str, *more: str) -> None:
+        secret = str(cluster.folder / "secret")
+        home = "gateway" if role == "gateway" else "extra"
+        command = [sys.executable, "-m", "pixiu", "role", role, "--registry", cluster.registry, "--json"]
+        command += ["--data", str(cluster.folder / "nodes" / home), "--secret-file", secret, *more]
+        errors = cluster.folder / "logs" / f"extra-{role}.log"
+        with errors.open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, errors.read_text()[-2000:]
+        self.said: dict[str, Any] = json.loads(line)
+
+    def stop(self) -> int:
+        """In order."""
+        self.process.terminate()
+        code = self.process.wait(30)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.feature("X61")
+async def test_carriers_double_and_clients_stay_connected(tmp_path: Path) -> None:
+    text = DURABLE.format(queues=1, min_isr=1, partitions=1, replicas=1, gateways=2)
+    with Cluster(tmp_path, text) as cluster:
+        doors = await asyncio.to_thread(doors_of, cluster)
+        address = RegistryAddress.parse(cluster.registry)
+        registry = ZooKeeperRegistry(address.hosts, asyncio.get_running_loop())
+        await asyncio.to_thread(registry.connect)
+        key = (cluster.folder / "secret").read_text(encoding="utf-8").strip()
+        async with Talkers(doors) as talkers, Client(cluster.registry, key=key) as client:
+            await talkers.more()
+            second = await asyncio.to_thread(Extra, cluster, "carrier", "--partition", "1")
+            try:
+                async with asyncio.timeout(90):
+                    while True:
+                        try:
+                            assert await double_carriers(registry, address.root, client, replicas=1) == 2
+                            break
+                        except Conflict:  # it has not caught up yet
+                            await asyncio.sleep(0.2)
+                await talkers.more(20)
+                metrics = httpx.get(f"{doors.urls[0]}/metrics", timeout=5).text
+                assert 'pixiu_gateway_carrier_up{partition="1"} 1.0' in metrics
+                await talkers.check()
+                print(f"accepted {len(talkers.times)}, longest pause {talkers.longest_gap_s():.1f} s")
+                report = await asyncio.to_thread(audit, cluster)
+                assert report["balanced"], report
+            finally:
+                assert await asyncio.to_thread(second.stop) == 0
+                await asyncio.to_thread(registry.close)
+
+
+PEOPLE = 100
+PUSHES = 100
+
+
+class Crowd:
+    """People who only listen. Who cannot come back to a door that is gone takes another, with the cursor."""
+
+    def __init__(self, doors: Doors) -> None:
+        self.doors = doors
+        self.heard: dict[str, list[str]] = {f"p{number}": [] for number in range(PEOPLE)}
+        self.place = {user: number for number, user in enumerate(self.heard)}
+        self.moves: dict[str, int] = dict.fromkeys(self.heard, 0)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        ready = [asyncio.get_running_loop().create_future() for _ in self.heard]
+        for user, future in zip(self.heard, ready, strict=True):
+            self._tasks.append(asyncio.ensure_future(self._listen(user, future)))
+        await asyncio.wait_for(asyncio.gather(*ready), 120)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _listen(self, user: str, ready: asyncio.Future[None]) -> None:
+        cursor = ""
+        while True:
+            url = self.doors.urls[(self.place[user] + self.moves[user]) % len(self.doors.urls)]
+            token = self.doors.token(user)
+            client = pixiu.connect(url.replace("http://", "ws://"), token, rules=QUICK, cursor=cursor)
+            try:
+                async with client:
+                    if not ready.done():
+                        ready.set_result(None)
+                    while True:
+                        try:
+                            message = await client.next_message(3)
+                        except TimeoutError:
+                            if not client.is_online:
+                                break
+                            continue
+                        if message.text.startswith("push "):
+                            self.heard[user].append(message.text)
+            except PixiuError:
+                await asyncio.sleep(0.2)
+            cursor = client.cursor if client.cursor != "0" else ""
+            self.moves[user] += 1
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.feature("P02")
+async def test_one_gateway_and_one_carrier_more_and_one_of_each_less_during_pushes(tmp_path: Path) -> None:
+    """Proxies and relays of the list are parts of the carriers here (decision 33)."""
+    text = DURABLE.format(queues=1, min_isr=1, partitions=1, replicas=3, gateways=3)
+    extras: list[Extra] = []
+    with Cluster(tmp_path, text) as cluster:
+        doors = await asyncio.to_thread(doors_of, cluster)
+        crowd = Crowd(doors)
+        for user in crowd.heard:
+            await doors.act("root", "create_user", is_admin=True, user=user)
+        await crowd.start()
+        headers = {"Authorization": f"Bearer {doors.token('root', is_admin=True)}"}
+        try:
+            for number in range(PUSHES):
+                if number == 20:
+                    extras.append(await asyncio.to_thread(Extra, cluster, "carrier", "--partition", "0"))
+                    extras.append(await asyncio.to_thread(Extra, cluster, "gateway"))
+                    doors.urls.append(f"http://127.0.0.1:{extras[-1].said['port']}")
+                elif number == 40:
+                    await asyncio.to_thread(cluster.ask, "drain", "gateway-0-1")
+                    doors.urls.pop(1)
+                elif number == 60:
+                    await asyncio.to_thread(cluster.ask, "drain", await asyncio.to_thread(serves, cluster, 0))
+                await _push(doors, headers, number, list(crowd.heard))
+            everything = sorted(f"push {number}" for number in range(PUSHES))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(60):
+                    while any(len(set(heard)) < PUSHES for heard in crowd.heard.values()):
+                        await asyncio.sleep(0.2)
+            wrong = {user: set(everything) - set(heard) for user, heard in crowd.heard.items()}
+            assert not any(wrong.values()), wrong
+            assert max(crowd.moves.values()) > 0, "those of the drained gateway came by another one"
+        finally:
+            await crowd.stop()
+            assert [await asyncio.to_thread(extra.stop) for extra in extras[::-1]] == [0] * len(extras)
+
+
+async def _push(doors: Doors, headers: dict[str, str], number: int, users: list[str]) -> None:
+    """Until it is accepted; a repeat has the same key."""
+    body = {
+        "uids": users, "msg_bodies": [{"text": f"push {number}"}], "send_id": f"push-{number}",
+        "msg_options": NEED_ACK | NEED_OFFLINE,
+    }  # fmt: skip
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                async with httpx.AsyncClient(base_url=doors.urls[0], headers=headers, timeout=20) as http:
+                    answer = await http.post("/v1/push", json=body)
+                if answer.status_code == 200:
+                    return
+                assert answer.status_code in (429, 503), answer.text
+            except httpx.HTTPError:
+                pass
+            await asyncio.sleep(0.2)
