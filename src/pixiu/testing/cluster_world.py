@@ -17,15 +17,15 @@ from pixiu.config.rooms import RoomSettings
 from pixiu.im.draft import Actor
 from pixiu.links.directory import Directory, DirectoryRules
 from pixiu.links.endpoint import Endpoint
-from pixiu.links.member import COUNT_KEY, Member, ensure_count
+from pixiu.links.member import Member, ensure_count
 from pixiu.links.publishing import Publishing, PublishingRules
+from pixiu.links.splitting import flip
 from pixiu.links.wire import WireWay
 from pixiu.machines.links.sealing import Secrets
 from pixiu.machines.listeners import Listeners
 from pixiu.machines.rooms import room_number
 from pixiu.machines.view import PeerState, ViewRules
 from pixiu.model.errors import PixiuError
-from pixiu.ports.registry import Entry, Write
 from pixiu.roles.broker.cluster import ClusterBroker
 from pixiu.roles.gateway.cluster import ClusterRooms
 from pixiu.roles.proxy.rooms import RoomProxy
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
 
+    from pixiu.links.splitting import Stand
     from pixiu.machines.room_link import Ack, Frame
 
 __all__ = ["Cluster", "GatewayNode", "Node", "Weather"]
@@ -356,17 +357,16 @@ class Cluster:
             node_id=self.boots % 1000, pick=self.rng.randrange,
         )  # fmt: skip
 
-    def double(self, role: str) -> None:
-        """The flip: from now on there are twice as many partitions."""
-        path = f"{ROOT}/{role}/partition_num"
+    def double(self, role: str, *, replicas: int = 1) -> Stand | PixiuError:
+        """The operator's tool: from now on there are twice as many partitions, or the reason why not."""
+        answers: list[Stand | PixiuError] = []
         session = self.registry.open()
-        session.read(path, lambda found: self._flip(session, path, found))  # type: ignore[arg-type]
+        flip(
+            session, ROOT, role, answers.append, replicas=replicas, now_ms=self.clock.now_ms(),
+            lasts_ms=self.rules.grace_ms + self.rules.poll_ms,
+        )  # fmt: skip
         self.run(10)
-
-    def _flip(self, session: Any, path: str, found: dict[str, Entry]) -> None:
-        count, version = found[""].data[COUNT_KEY], found[""].version
-        assert isinstance(count, int)
-        session.write(Write(path, {COUNT_KEY: 2 * count}, version), lambda _result: None)
+        return answers[0]
 
     # Time and network.
 

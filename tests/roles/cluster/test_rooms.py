@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from pixiu.links.splitting import Stand
 from pixiu.machines.links.messages import News
 from pixiu.machines.scheduling import Priority
 from pixiu.testing.cluster_world import Cluster, GatewayNode, Weather
@@ -209,10 +210,11 @@ def test_doubling_under_load_misses_nothing(role: str) -> None:
         for partition in range(count, 2 * count):
             cluster.add_broker(partition) if role == "broker" else cluster.add_router(partition)
         assert cluster.run_until(cluster.is_settled, within_ms=60_000), "the new half has what the old half has"
-        cluster.double(role)
+        stand = cluster.double(role)
+        assert isinstance(stand, Stand) and stand.partitions == count
         talk(60)  # proxies, brokers and gateways learn of it one after the other
         churn(cluster, rng, 20)
-        cluster.run(15_000)
+        cluster.run(20_000)
         assert cluster.run_until(cluster.is_settled, within_ms=60_000), "after the grace each has its own, and no more"
     assert cluster.run_until(lambda: all(answers), within_ms=60_000)
     assert all(isinstance(answer[0], dict) for answer in answers)

@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from pixiu.model.errors import PixiuError
 from pixiu.testing.cluster_world import Cluster, GatewayNode, Node, Weather
 from tests.roles.cluster.test_rooms import churn, texts
 
@@ -85,8 +86,8 @@ class Trouble:
         cluster, count = self.cluster, self.counts[role]
         for partition in range(count, 2 * count):
             cluster.add_broker(partition) if role == "broker" else cluster.add_router(partition)
-        if cluster.run_until(cluster.is_settled, within_ms=60_000):
-            cluster.double(role)
+        is_ready = cluster.run_until(cluster.is_settled, within_ms=60_000)
+        if is_ready and not isinstance(cluster.double(role), PixiuError):
             self.counts[role] = 2 * count
 
     def run(self) -> None:
