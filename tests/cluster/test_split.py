@@ -13,9 +13,11 @@ from pixiu.backends.memory.registry import MemoryRegistry
 from pixiu.config import LinkSettings, Settings
 from pixiu.config.cluster import read_cluster_file
 from pixiu.links.member import COUNT_KEY, count_path, folder_of
-from pixiu.model.errors import Conflict, NotFound, PixiuError, RequestError
+from pixiu.model.errors import ConfigError, Conflict, NotFound, PixiuError, RequestError
 from pixiu.node.cluster import splitting
 from pixiu.node.cluster.layout import Layout
+from pixiu.node.cluster.plans import Doubling, SplitPlan, read_plan
+from pixiu.pipeline.plan import Bounds, Heat, make_plan
 from pixiu.ports.registry import Write
 from pixiu.runtime.scheduler import LoopScheduler
 from tests.cluster.processes import Cluster
@@ -115,6 +117,58 @@ async def test_what_is_refused_or_not_ready_leaves_everything_as_it_was(
     with pytest.raises(Conflict, match="not over"):
         await splitting.split_role(supervisor, session, "broker", None)
     scheduler.close()
+
+
+@pytest.mark.feature("X16", "X23")
+async def test_a_plan_is_applied_once_and_what_is_so_already_is_left(tmp_path: Path) -> None:
+    heats = [Heat("r:stadium", 600, 60 * 60_000, 20_000), Heat("r:hall", 60, 60 * 200_000, 500), Heat("u:1:2", 1, 2, 2)]
+    bounds = Bounds(broker_deliveries=50_000)
+    plan = {"version": 1, **make_plan(heats, partitions=1, bounds=bounds)}
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(plan), encoding="utf-8")
+    found = read_plan(path)
+    assert set(found.rooms) == {"stadium", "hall"}
+    assert found.doublings == (Doubling("broker", 1, 2),)
+    (tmp_path / "c.toml").write_text(ROOMS.replace("{ nodes = 1 }", '"zk://127.0.0.1:1/pubsub"'), encoding="utf-8")
+    supervisor: Any = _Supervisor(Layout(tmp_path / "c", read_cluster_file(tmp_path / "c.toml")))
+    scheduler = LoopScheduler(asyncio.get_running_loop())
+    session: Any = MemoryRegistry(scheduler).open()
+    await _written(session, Write(count_path("/pubsub", "broker"), {COUNT_KEY: 1}, -1))
+    for _ in range(2):
+        session.register(folder_of("/pubsub", "broker", 1), {"state": "Running"}, lambda _result: None)
+    done = await splitting.apply_plan(supervisor, session, found)
+    assert done["lines"][:2] == [f"room {room!r} becomes big" for room in found.rooms]
+    assert "2 partitions" in done["lines"][2]
+    again = await splitting.apply_plan(supervisor, session, found)
+    assert all(line.startswith("left as it is") for line in again["lines"])
+    other = found._replace(doublings=(Doubling("broker", 4, 8), Doubling("relay", 1, 2)))
+    with pytest.raises(Conflict, match="made for 4"):
+        await splitting.apply_plan(supervisor, session, other)
+    only = await splitting.apply_plan(supervisor, session, SplitPlan((), (Doubling("relay", 1, 2),)))
+    assert only["lines"] == ["left as it is: relay is not split here"]
+    scheduler.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[", "not JSON"),
+        ("[]", "no plan of version 1"),
+        ('{"version": 2}', "no plan of version 1"),
+        ('{"version": 1, "double": []}', "virtual_rooms must be a list"),
+        ('{"version": 1, "virtual_rooms": [{"room": "a", "slices": 3}], "double": []}', "into 64, not 3"),
+        ('{"version": 1, "virtual_rooms": [{"slices": 64}], "double": []}', "room"),
+        ('{"version": 1, "virtual_rooms": [{"room": "", "slices": 64}], "double": []}', "room"),
+        ('{"version": 1, "virtual_rooms": [], "double": [{"role": "broker", "from": 1, "to": 3}]}', "power of two"),
+        ('{"version": 1, "virtual_rooms": [], "double": [{"role": "broker", "from": "1", "to": 2}]}', "a doubling has"),
+    ],
+)
+def test_what_is_no_plan_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
+    (tmp_path / "plan.json").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=complaint):
+        read_plan(tmp_path / "plan.json")
+    with pytest.raises(ConfigError, match="cannot read"):
+        read_plan(tmp_path / "none.json")
 
 
 async def _talk(publisher: Publisher, is_over: asyncio.Event) -> dict[str, list[str]]:

@@ -16,9 +16,10 @@ from pixiu.cli.queue.output import print_json, print_rows
 from pixiu.config.cluster import NODE_ROLE, ClusterFile, read_cluster_file
 from pixiu.config.registry import RegistryAddress
 from pixiu.links.splitting import SPLITTABLE
-from pixiu.model.errors import PixiuError, Unavailable
+from pixiu.model.errors import ConfigError, PixiuError, Unavailable
 from pixiu.node.cluster.door import ask_supervisor
 from pixiu.node.cluster.layout import read_state
+from pixiu.node.cluster.plans import read_plan
 from pixiu.node.cluster.splitting import flip_by_hand
 from pixiu.node.cluster.supervisor import Supervisor, end_leftovers, take_lock
 
@@ -205,7 +206,10 @@ def drain(name: Name, data: Data = None, json: Json = False) -> None:
 
 @app.command()
 def split(
-    role: Annotated[str, typer.Argument(metavar="ROLE", help=f"One of: {', '.join(SPLITTABLE)}.")],
+    role: Annotated[str, typer.Argument(metavar="[ROLE]", help=f"One of: {', '.join(SPLITTABLE)}.")] = "",
+    plan: Annotated[
+        Path | None, typer.Option("--plan", metavar="FILE", help="Do what pixiu pipeline plan has written there.")
+    ] = None,
     to: Annotated[int | None, typer.Option("--to", metavar="N", help="Refuse unless it doubles to this.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Return when the grace is over, too.")] = False,
     registry: Annotated[
@@ -219,7 +223,15 @@ def split(
     json: Json = False,
 ) -> None:
     """Double a role's partitions while everything runs: start the new half, wait for it, flip the count."""
-    if registry:
+    if bool(role) == (plan is not None):
+        raise ConfigError("name a role, or a plan with --plan FILE")
+    if plan is not None:
+        if registry or to is not None:
+            raise ConfigError("--plan goes with neither --registry nor --to")
+        read_plan(plan)  # what is wrong with it is said here
+        request: dict[str, object] = {"action": "split", "plan": str(plan.absolute())}
+        done = ask_supervisor(data or DEFAULT_DATA, request, seconds=SPLIT_SECONDS)
+    elif registry:
         done = asyncio.run(flip_by_hand(RegistryAddress.parse(registry), role, replicas=replicas, to=to))
     else:
         request = {"action": "split", "role": role, "to": to}

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from pixiu.machines.bigrooms import Overlap
 from pixiu.machines.dedup import Seen
 from pixiu.machines.room_link import Incoming
 
@@ -53,6 +54,9 @@ class Listeners:
         self._rooms_of: dict[int, dict[int, None]] = {}
         self._sources: dict[str, Incoming] = {}
         self.seen = Seen(window_ms=settings.dedup_ms, count_max=settings.dedup_count)
+        self._wholes: dict[int, int] = {}  # the room of each slice that overlaps with it
+        self._pieces: dict[int, dict[int, int]] = {}  # of a big room: the slice of each session
+        self._overlap = Overlap()
         self.nobody = 0
         """Messages for rooms that nobody here listens in."""
         self.repeats = 0
@@ -69,8 +73,34 @@ class Listeners:
         listening.all = None
         self._rooms_of.setdefault(session_id, {})[room] = None
 
+    def join(self, room: int, piece: int, session_id: int, *, overlaps: bool) -> None:
+        """A session of a big room listens in its slice as well; ``overlaps``: it may hear of things both ways."""
+        self.enter(piece, session_id)
+        self._pieces.setdefault(room, {})[session_id] = piece
+        if overlaps:
+            self._wholes[piece] = room
+
+    def piece(self, room: int, session_id: int) -> int:
+        """The slice in which a session of a big room listens; 0 if it does not."""
+        return self._pieces.get(room, {}).get(session_id, 0)
+
+    def is_big(self, room: int) -> bool:
+        """Does anyone of this room listen in a slice?"""
+        return room in self._pieces
+
+    def overlaps_no_more(self, room: int, pieces: range) -> None:
+        """Nobody sends to the room itself any more."""
+        for piece in [piece for piece, whole in self._wholes.items() if whole == room]:
+            del self._wholes[piece]
+        self._overlap.forget(pieces, room)
+
     def leave(self, room: int, session_id: int) -> bool:
         """A session listens no more. False if it did not."""
+        pieces = self._pieces.get(room)
+        if pieces is not None and session_id in pieces:
+            self.leave(pieces.pop(session_id), session_id)
+            if not pieces:
+                del self._pieces[room]
         listening = self._rooms.get(room)
         if listening is None or session_id not in listening.sessions:
             return False
@@ -109,8 +139,13 @@ class Listeners:
             incoming = self._sources[source] = Incoming()
         deliveries: list[RoomDelivery] = []
         last: RoomDelivery | None = None
-        for fan in incoming.receive(frame):
-            if fan.is_reliable and self.seen.has(fan.message_id, fan.room, now_ms):
+        for came in incoming.receive(frame):
+            fan: Fan | None = came
+            if came.is_reliable and self.seen.has(came.message_id, came.room, now_ms):
+                fan = None
+            elif self._wholes and came.message_id and (came.room in self._wholes or came.room in self._pieces):
+                fan = self._once(came, now_ms)
+            if fan is None:
                 self.repeats += 1
                 continue
             if (
@@ -134,6 +169,29 @@ class Listeners:
     def late(self) -> int:
         """Live messages that were overtaken on their way, and dropped."""
         return sum(incoming.late for incoming in self._sources.values())
+
+    def _once(self, fan: Fan, now_ms: int) -> Fan | None:
+        """What came over a big room, or over a slice of it, for those who have not had it the other way."""
+        whole, message_id, overlap = self._wholes.get(fan.room), fan.message_id, self._overlap
+        if whole is not None:
+            if fan.is_reliable:
+                is_known = self.seen.has(message_id, whole, now_ms)
+            else:
+                is_known = overlap.is_late(whole, message_id) or overlap.is_late(fan.room, message_id)
+                overlap.shown(fan.room, message_id)
+            return None if is_known else fan
+        pieces = self._pieces[fan.room]
+        if fan.is_reliable:
+            late = {piece for piece in set(pieces.values()) if self.seen.has(message_id, piece, now_ms)}
+        else:
+            if overlap.is_late(fan.room, message_id):
+                return None
+            late = {piece for piece in set(pieces.values()) if overlap.is_late(piece, message_id)}
+            overlap.shown(fan.room, message_id)
+        if not late:
+            return fan
+        given = self.sessions(fan.room) if fan.sessions is None else fan.sessions
+        return fan._replace(sessions=tuple(each for each in given if pieces.get(each) not in late))
 
     def _deliver(self, fan: Fan, deliveries: list[RoomDelivery]) -> RoomDelivery | None:
         """Begin a delivery. Returns it if later fans of the room may join it."""

@@ -148,10 +148,11 @@ class _Proxy:
     def __init__(self, process: RoleProcess) -> None:
         self._process = process
         end = process.end
-        self._proxy = RoomProxy(end.endpoint, end.directory, end.scheduler)
+        self._proxy = RoomProxy(end.endpoint, end.directory, end.scheduler, end.bigs)
         self._proxy.when_ready = self._ready
 
     async def start(self) -> None:
+        self._process.end.bigs.start()
         self._proxy.start()
         self._process.end.scheduler.after(START_MS, self._look)
 
@@ -210,11 +211,12 @@ class _Broker:
         end = process.end
         self._broker = ClusterBroker(
             end.endpoint, end.directory, process.member, end.clock, end.scheduler, process.options.settings.rooms,
-            node_id=end.boot & 1023,
+            node_id=end.boot & 1023, bigs=end.bigs, lasts_ms=end.settings.grace_ms + end.settings.poll_ms,
         )  # fmt: skip
         process.metrics.add(BROKER, lambda: broker_snapshot(self._broker.broker))
 
     async def start(self) -> None:
+        self._process.end.bigs.start()
         self._broker.start()
 
     async def drain(self) -> None:
@@ -264,12 +266,17 @@ class _Gateway:
         self._rooms = ClusterRooms(
             end.endpoint, end.directory, self._publishing, end.clock, end.scheduler, settings.rooms,
             user_name=sessions.name_of, new_life=end.new_life, reliable_mode=links.reliable_mode,
+            bigs=end.bigs,
         )  # fmt: skip
         listening = RoomListening(
-            self._gateway, settings.rooms, end.clock, act=self._rooms.act, session_gone=self._rooms.session_gone
-        )
+            self._gateway, settings.rooms, end.clock, act=self._rooms.act, session_gone=self._rooms.session_gone,
+            soon=end.scheduler.soon,
+        )  # fmt: skip
         self._rooms.receive = listening.receive
         self._rooms.sessions_in = listening.listeners.sessions
+        self._rooms.join = listening.join
+        self._rooms.overlaps_no_more = listening.listeners.overlaps_no_more
+        self._rooms.joined = lambda version: process.member.tell(big=version)
         tls = None if self._certificates is None else self._certificates.context
         self._server = AppServer(self._gateway, settings.gateway, tls=tls)
         self._ports = (0, 0)
@@ -280,6 +287,7 @@ class _Gateway:
         options = process.options
         self._gateway.start()
         self._rooms.start()
+        process.end.bigs.start()
         self._slot.claim()
         try:
             self._ports = await self._server.start(

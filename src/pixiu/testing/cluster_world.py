@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pixiu.backends.memory.registry import MemoryRegistry
 from pixiu.config.rooms import RoomSettings
 from pixiu.im.draft import Actor
+from pixiu.links.bigrooms import BigRooms
 from pixiu.links.directory import Directory, DirectoryRules
 from pixiu.links.endpoint import Endpoint
 from pixiu.links.member import Member, ensure_count
@@ -157,6 +158,7 @@ class Node:
             _Registry(cluster, self), self.scheduler, ROOT,
             role=role, partition=partition, boot=self.boot, address=self.address,
         )  # fmt: skip
+        self.bigs = BigRooms(_Registry(cluster, self), self.scheduler, ROOT, cluster.rules.poll_ms)
         self.lives = 0
         self.directory.when_gone.append(lambda info: cluster.declared_dead.add(info.boot))
         cluster.nodes_by_address[self.address] = self
@@ -221,13 +223,17 @@ class GatewayNode(Node):
         self.publishing = cluster.publishing(self)
         self.rooms = ClusterRooms(
             self.endpoint, self.directory, self.publishing, self.clock, self.scheduler, cluster.settings,
-            user_name=lambda actor: str(actor.user), new_life=self.new_life,
+            user_name=lambda actor: str(actor.user), new_life=self.new_life, bigs=self.bigs,
         )  # fmt: skip
+        self.rooms.joined = lambda version: self.member.tell(big=version)
         self.listeners = Listeners(cluster.settings)
         self.shown: dict[int, list[bytes]] = {}
         self.rooms.receive = self._receive
         self.rooms.sessions_in = self.listeners.sessions
+        self.rooms.join = self._join
+        self.rooms.overlaps_no_more = self.listeners.overlaps_no_more
         self.directory.start()
+        self.bigs.start()
         self.rooms.start()
         self.endpoint.state = PeerState.RUNNING
         self.member.state = PeerState.RUNNING
@@ -250,6 +256,9 @@ class GatewayNode(Node):
         params: dict[str, object] = {"room": room, "text": text, "class": "reliable" if is_reliable else "live"}
         self.rooms.act(Actor(session_id, session_id=session_id), "say", params, answers.append)
         return answers
+
+    def _join(self, room: int, piece: int, _name: str, session_id: int, overlaps: bool) -> None:
+        self.listeners.join(room, piece, session_id, overlaps=overlaps)
 
     def _receive(self, source: str, frame: Frame) -> Ack | None:
         deliveries, ack = self.listeners.receive(source, frame, self.clock.monotonic_us() // 1000)
@@ -313,18 +322,20 @@ class Cluster:
         node = Node(self, "broker", partition)
         broker = ClusterBroker(
             node.endpoint, node.directory, node.member, node.clock, node.scheduler, self.settings,
-            node_id=self.boots % 1000,
+            node_id=self.boots % 1000, bigs=node.bigs, settle_ms=3_000,
+            lasts_ms=self.rules.grace_ms + self.rules.poll_ms,
         )  # fmt: skip
         self.brokers.append(node)
         self.brokers_by_node[node.boot] = broker
         node.directory.start()
+        node.bigs.start()
         broker.start()
         return node
 
     def add_proxy(self) -> Node:
         """Start a proxy."""
         node = Node(self, "proxy")
-        proxy = RoomProxy(node.endpoint, node.directory, node.scheduler)
+        proxy = RoomProxy(node.endpoint, node.directory, node.scheduler, node.bigs)
         self.proxies.append(node)
 
         def ready() -> None:
@@ -333,6 +344,7 @@ class Cluster:
 
         proxy.when_ready = ready
         node.directory.start()
+        node.bigs.start()
         proxy.start()
         return node
 

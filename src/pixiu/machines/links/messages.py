@@ -44,6 +44,7 @@ __all__ = [
     "RoomFrame",
     "Routes",
     "Settled",
+    "SliceSettled",
     "StreamKey",
     "Taken",
     "Talk",
@@ -94,6 +95,14 @@ class Settled(NamedTuple):
     """Every gateway with someone in the room has them."""
 
     publisher: int
+    message_ids: Sequence[int]
+
+
+class SliceSettled(NamedTuple):
+    """Every gateway with someone in this slice of a big room has them: the proxy waits for all slices."""
+
+    publisher: int
+    room: int
     message_ids: Sequence[int]
 
 
@@ -188,5 +197,18 @@ class Routes(NamedTuple):
 
 
 ClusterMessage = (
-    Beat | BeatBack | Talk | Taken | Settled | Declined | RoomFrame | RoomAck | News | Reach | Want | AskRoutes | Routes
+    Beat
+    | BeatBack
+    | Talk
+    | Taken
+    | Settled
+    | SliceSettled
+    | Declined
+    | RoomFrame
+    | RoomAck
+    | News
+    | Reach
+    | Want
+    | AskRoutes
+    | Routes
 )

@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pixiu.config import LinkSettings
 from pixiu.config.cluster import NODE_ROLE
+from pixiu.links.bigrooms import big_rooms_path
 from pixiu.links.splitting import SPLITTABLE, Stand, check_split, flip, stand_of
+from pixiu.machines.bigrooms import BigMap
 from pixiu.model.errors import Conflict, PixiuError, RequestError, Unavailable
+from pixiu.ports.registry import Write
 from pixiu.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from pixiu.config.cluster import ClusterFile
     from pixiu.config.registry import RegistryAddress
     from pixiu.node.cluster.child import Child
+    from pixiu.node.cluster.plans import SplitPlan
     from pixiu.node.cluster.supervisor import Supervisor
     from pixiu.ports.registry import Folder, Registry
 
-__all__ = ["flip_by_hand", "split_role"]
+__all__ = ["apply_plan", "flip_by_hand", "propose_room", "split_role"]
 
 T = TypeVar("T")
 
@@ -29,6 +33,7 @@ READY_SECONDS = 120.0
 """How long the new half may take to load what it must know."""
 LOOK_SECONDS = 0.1
 REGISTRY_SECONDS = 10.0
+TRIES = 10
 
 
 async def split_role(supervisor: Supervisor, registry: Registry, role: str, to: int | None) -> dict[str, Any]:
@@ -55,6 +60,54 @@ async def split_role(supervisor: Supervisor, registry: Registry, role: str, to: 
         f"{role:<14} has {2 * stand.partitions} partitions; what has moved is kept for {lasts_ms / 1000:g} s"
     )
     return report(stand, clock.now_ms() + lasts_ms)
+
+
+async def apply_plan(supervisor: Supervisor, registry: Registry, plan: SplitPlan) -> dict[str, Any]:
+    """Do what a plan asks for and what is not so already: rooms first, for they may be why a role is hot."""
+    root, lines = supervisor.layout.registry.root, []
+    for room in plan.rooms:
+        try:
+            await propose_room(registry, root, room)
+            lines.append(f"room {room!r} becomes big")
+        except Conflict as error:
+            lines.append(f"left as it is: {error}")
+    clean_at = 0
+    for role, before, after in plan.doublings:
+        if role not in SPLITTABLE:
+            lines.append(f"left as it is: {role} is not split here")
+            continue
+        stand = await read_stand(registry, root, role)
+        if stand.partitions >= after:
+            lines.append(f"left as it is: {role} has {stand.partitions} partitions")
+        elif stand.partitions != before:
+            raise Conflict(f"the plan was made for {before} partitions of {role}, and there are {stand.partitions}")
+        else:
+            done = await split_role(supervisor, registry, role, after)
+            lines.append(done["done"])
+            clean_at = max(clean_at, done["clean_at"])
+    return {"done": "\n".join(lines) or "the plan asks for nothing", "lines": lines, "clean_at": clean_at}
+
+
+async def propose_room(registry: Registry, root: str, room: str) -> None:
+    """Let a room become big. Raises ``Conflict`` if it is already."""
+    for _ in range(TRIES):
+        read: asyncio.Future[Folder | PixiuError] = asyncio.get_running_loop().create_future()
+        registry.read(big_rooms_path(root), lambda found: None if read.done() else read.set_result(found))  # noqa: B023
+        found = await _answered(read)
+        if isinstance(found, PixiuError):
+            raise found
+        entry = found.get("")
+        record = BigMap(None if entry is None else entry.data, -1 if entry is None else entry.version)
+        data = record.joined(room)
+        written: asyncio.Future[int | PixiuError] = asyncio.get_running_loop().create_future()
+        write = Write(big_rooms_path(root), data, record.version)
+        registry.write(write, lambda result: None if written.done() else written.set_result(result))  # noqa: B023
+        result = await _answered(written)
+        if not isinstance(result, PixiuError):
+            return
+        if not isinstance(result, Conflict):
+            raise result
+    raise Unavailable("others change the big rooms all the time; try again")
 
 
 async def flip_by_hand(address: RegistryAddress, role: str, *, replicas: int, to: int | None) -> dict[str, Any]:

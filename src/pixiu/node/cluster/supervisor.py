@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pixiu.model.errors import ConfigError, Conflict, NotFound, PixiuError, RequestError, Unavailable
 from pixiu.node.cluster.child import Child, ChildState
 from pixiu.node.cluster.door import ControlDoor
 from pixiu.node.cluster.layout import Layout, read_state
-from pixiu.node.cluster.splitting import split_role
+from pixiu.node.cluster.plans import read_plan
+from pixiu.node.cluster.splitting import apply_plan, split_role
 from pixiu.ports.registry import sequence_of
 from pixiu.runtime.leftovers import end_if_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
     from pixiu.config.cluster import ClusterFile
@@ -145,7 +146,8 @@ class Supervisor:
                 raise NotFound(f"there is no action {action!r}")
 
     async def _split(self, request: dict[str, Any]) -> dict[str, Any]:
-        role, to = request.get("role"), request.get("to")
+        plan = request.get("plan")
+        role, to = request.get("role", ""), request.get("to")
         if not isinstance(role, str) or not (to is None or isinstance(to, int)):
             raise RequestError("a split names a role, and may name how many partitions there shall be")
         if self._registry is None or not self.is_up:
@@ -154,6 +156,8 @@ class Supervisor:
             raise Conflict("another split is under way; one at a time")
         self._is_splitting = True
         try:
+            if plan is not None:
+                return await apply_plan(self, self._registry, read_plan(Path(str(plan))))
             return await split_role(self, self._registry, role, to)
         finally:
             self._is_splitting = False

@@ -72,14 +72,17 @@ class RoomRow(NamedTuple):
     """Of bodies, each message once."""
     members: int
     users: int
+    number: int = 0
+    """Of the room, or of the slice of it that this row is about."""
 
 
 class _OpenRoom:
     """What a broker knows of a room beside its audience."""
 
-    __slots__ = ("bytes", "deliveries", "group", "has_new_audience", "messages", "name", "number")
+    __slots__ = ("bytes", "deliveries", "group", "has_new_audience", "key", "messages", "name", "number")
 
-    def __init__(self, name: str, number: int, group: int) -> None:
+    def __init__(self, key: str, name: str, number: int, group: int) -> None:
+        self.key = key
         self.name = name
         self.number = number
         self.group = group
@@ -267,13 +270,13 @@ class Broker:
 
     # What gateways and routers tell.
 
-    def entered(self, room: str, route: Route) -> bool:
-        """News of a session elsewhere: it is in a room. False if newer news is known."""
-        return self._enter(self._opened(room), route)
+    def entered(self, room: str, route: Route, *, piece: int = 0) -> bool:
+        """News of a session elsewhere: it is in a room, or in one slice of it. False if newer news is known."""
+        return self._enter(self._opened(room, piece), route)
 
-    def left(self, room: str, session_id: int, version: int) -> bool:
+    def left(self, room: str, session_id: int, version: int, *, piece: int = 0) -> bool:
         """News of a session elsewhere: it is not in a room any more. False if it has entered again since."""
-        return self._leave(room_number(room), session_id, version)
+        return self._leave(piece or room_number(room), session_id, version)
 
     def gateway_gone(self, gateway: str) -> None:
         """A gateway is dead, with all its sessions and what was on its way to them."""
@@ -303,16 +306,20 @@ class Broker:
 
     # The audience.
 
-    def _opened(self, name: str) -> _OpenRoom:
-        """A room by its name: the one that is open, or else a new one with those whom the routes know."""
-        room = self._open.get(name)
+    def _opened(self, name: str, piece: int = 0) -> _OpenRoom:
+        """A room by its name: the one that is open, or else a new one with those whom the routes know.
+
+        ``piece``: the number of a slice, which is a room of its own under the same name.
+        """
+        key = f"{name}\0{piece}" if piece else name
+        room = self._open.get(key)
         if room is not None:
             return room
-        group, number = group_of(name, self._groups), room_number(name)
+        group, number = group_of(name, self._groups), piece or room_number(name)
         other = self._by_number.get(number)
         if other is not None:
             raise Conflict(f"room {name!r} has the number of a room that is in use; take another name")
-        room = self._open[name] = self._by_number[number] = _OpenRoom(name, number, group)
+        room = self._open[key] = self._by_number[number] = _OpenRoom(key, name, number, group)
         if group:
             self._by_group[group] = room
         for route in self._routes.of(number):
@@ -382,12 +389,12 @@ class Broker:
     def _tell_row(self, room: _OpenRoom, at: int) -> None:
         if room.messages or room.has_new_audience:
             members, users = self.rooms.members(room.number), self.rooms.users(room.number)
-            row = RoomRow(room.name, at, room.messages, room.deliveries, room.bytes, members, users)
+            row = RoomRow(room.name, at, room.messages, room.deliveries, room.bytes, members, users, room.number)
             room.messages = room.deliveries = room.bytes = 0
             self._report(row)
 
     def _close(self, room: _OpenRoom) -> None:
-        del self._open[room.name], self._by_number[room.number]
+        del self._open[room.key], self._by_number[room.number]
         if room.group:
             del self._by_group[room.group]
 

@@ -13,14 +13,24 @@ import logging
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from pixiu.links.bigrooms import BigRoomKeeper
 from pixiu.links.replica import Replica
 from pixiu.machines.dedup import Seen
-from pixiu.machines.links.messages import TO_BROKER, Declined, RoomAck, RoomFrame, Settled, StreamKey, Talk
+from pixiu.machines.links.messages import (
+    TO_BROKER,
+    Declined,
+    RoomAck,
+    RoomFrame,
+    Settled,
+    SliceSettled,
+    StreamKey,
+    Talk,
+)
 from pixiu.machines.links.packing import MESSAGE_BYTES_MAX
 from pixiu.machines.routes import RouteTable
 from pixiu.machines.scheduling import Priority
 from pixiu.model.errors import Overloaded, PixiuError
-from pixiu.model.partitions import owns, replica_of, router_partitions
+from pixiu.model.partitions import is_slice, owns, replica_of, router_partitions
 from pixiu.ports.routes import Route
 from pixiu.roles.broker.broker import Broker
 
@@ -28,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pixiu.config.rooms import RoomSettings
+    from pixiu.links.bigrooms import BigRooms
     from pixiu.links.directory import Directory, PeerInfo
     from pixiu.links.endpoint import Endpoint
     from pixiu.links.member import Member
@@ -47,6 +58,8 @@ ORDER_MAX = 200_000
 WAITING_MAX = 100_000
 """Reliable messages for which somebody waits; who was forgotten asks again."""
 RETRY_MS = 100
+SETTLE_MS = 10_000
+"""When gateways have joined the slices of a room, all brokers know it by then: news is repaired within seconds."""
 
 
 class ClusterBroker:
@@ -64,7 +77,14 @@ class ClusterBroker:
         node_id: int,
         rules: NewsRules | None = None,
         report: Callable[[RoomRow], object] = lambda _row: None,
+        bigs: BigRooms | None = None,
+        settle_ms: int = SETTLE_MS,
+        lasts_ms: int = 240_000,
     ) -> None:
+        """``bigs``: the rooms that are big; with it, this broker sees to it that those become big which have to.
+
+        ``settle_ms`` and ``lasts_ms`` are those of ``BigRoomKeeper``.
+        """
         self.table = RouteTable()
         self.late = 0
         """Live messages that were overtaken on their way here."""
@@ -74,9 +94,11 @@ class ClusterBroker:
         """Messages that came before it was running."""
         self.broker = Broker(
             _NoRoutes(), clock, scheduler, settings, self._push,
-            report=report, node_id=node_id, frame_bytes_max=MESSAGE_BYTES_MAX,
+            report=self._reported, node_id=node_id, frame_bytes_max=MESSAGE_BYTES_MAX,
         )  # fmt: skip
         self.broker.when_settled = self._settled
+        self._report = report
+        self._presence_ms = settings.presence_ms
         self._endpoint = endpoint
         self._directory = directory
         self._clock = clock
@@ -89,6 +111,13 @@ class ClusterBroker:
         self._routers = directory.follow("router")
         self._gateways = directory.follow("gateway")
         self._was_gone: set[int] = set()
+        self.keeper: BigRoomKeeper | None = None
+        if bigs is not None:
+            self.keeper = BigRoomKeeper(
+                bigs, self._brokers, self._gateways, clock, scheduler, partition=self._partition,
+                settle_ms=settle_ms, lasts_ms=lasts_ms,
+                members_max=settings.big_members, deliveries_max=settings.big_deliveries,
+            )  # fmt: skip
         self.replica = Replica(
             member, endpoint, clock, scheduler,
             wanted=self._sources, apply=self._apply, merge=self._merge, digest=self._digest, rules=rules,
@@ -102,10 +131,19 @@ class ClusterBroker:
     def start(self) -> None:
         """Begin."""
         self.replica.start()
+        if self.keeper is not None:
+            self.keeper.start()
 
     def stop(self) -> None:
         """Send what has gathered."""
         self.broker.stop()
+        if self.keeper is not None:
+            self.keeper.stop()
+
+    def _reported(self, row: RoomRow) -> None:
+        self._report(row)
+        if self.keeper is not None and self.replica.life.takes_work:
+            self.keeper.report(row.room, row.number, row.members, row.deliveries * 1000 / self._presence_ms)
 
     # Routes.
 
@@ -153,11 +191,12 @@ class ClusterBroker:
     def _follow(self, changed: list[RouteRow]) -> None:
         for row in changed:
             try:
+                piece = row.room if is_slice(row.room) else 0
                 if row.is_in:
                     route = Route(row.user, row.session_id, f"{row.gateway:x}", row.version)
-                    self.broker.entered(row.name, route)
+                    self.broker.entered(row.name, route, piece=piece)
                 else:
-                    self.broker.left(row.name, row.session_id, row.version)
+                    self.broker.left(row.name, row.session_id, row.version, piece=piece)
             except PixiuError as error:
                 log.warning("a route was refused", extra={"room": row.name, "reason": str(error)})
 
@@ -202,7 +241,7 @@ class ClusterBroker:
     def _reliable(self, proxy: int, talk: Talk) -> None:
         message_id, now_ms = talk.message_id, self._clock.monotonic_us() // 1000
         if self._done.has(message_id, talk.room, now_ms):
-            self._endpoint.send(proxy, Settled(talk.publisher, (message_id,)))
+            self._confirm(proxy, talk.publisher, talk.room, message_id)
             return
         try:
             is_heard = self.broker.passed_on(talk.room, message_id, talk.body, is_reliable=True)
@@ -210,7 +249,7 @@ class ClusterBroker:
             self._decline(proxy, talk, error.code, error.retry_after_ms)
             return
         if not is_heard:  # nobody is there: everyone has it
-            self._endpoint.send(proxy, Settled(talk.publisher, (message_id,)))
+            self._confirm(proxy, talk.publisher, talk.room, message_id)
             return
         waiting = self._waiting.setdefault((talk.room, message_id), [])
         if (proxy, talk.publisher) not in waiting:
@@ -223,7 +262,12 @@ class ClusterBroker:
         for room, message_id in messages:
             self._done.mark(message_id, room, now_ms)
             for proxy, publisher in self._waiting.pop((room, message_id), ()):
-                self._endpoint.send(proxy, Settled(publisher, (message_id,)))
+                self._confirm(proxy, publisher, room, message_id)
+
+    def _confirm(self, proxy: int, publisher: int, room: int, message_id: int) -> None:
+        """Every gateway has it."""
+        ids = (message_id,)
+        self._endpoint.send(proxy, SliceSettled(publisher, room, ids) if is_slice(room) else Settled(publisher, ids))
 
     def _decline(self, proxy: int, talk: Talk, code: str, retry_after_ms: int = RETRY_MS) -> None:
         self._endpoint.send(proxy, Declined(talk.publisher, talk.message_id, code, retry_after_ms, 0, 0))

@@ -27,7 +27,7 @@ from pixiu.machines.routes import RouteRow, RouteTable, nobody
 from pixiu.machines.scheduling import Priority
 from pixiu.model.errors import NotAllowed, NotFound, PixiuError, RequestError, TooLarge
 from pixiu.model.names import check_public_id
-from pixiu.model.partitions import owns
+from pixiu.model.partitions import SLICES, is_slice, owns
 from pixiu.roles.gateway.rates import Buckets
 
 if TYPE_CHECKING:
@@ -35,10 +35,13 @@ if TYPE_CHECKING:
 
     from pixiu.config.rooms import RoomSettings
     from pixiu.im.draft import Actor, Params
+    from pixiu.links.bigrooms import BigRooms
     from pixiu.links.directory import Directory
     from pixiu.links.endpoint import Endpoint
     from pixiu.links.publishing import Publishing, TalkMode
+    from pixiu.machines.bigrooms import BigRoom
     from pixiu.machines.room_link import Ack, Frame
+    from pixiu.machines.rooms import Fan
     from pixiu.ports.clock import Clock
     from pixiu.ports.scheduler import Scheduler, Timer
     from pixiu.roles.gateway.needs import Done
@@ -58,6 +61,8 @@ ROOM_PARAMS = frozenset({"room"})
 SAY_PARAMS = frozenset({"room", "text", "class", "send_id"})
 GROUP_PREFIX = "g:"
 
+_encode = msgspec.json.Encoder().encode
+
 
 class ClusterRooms:
     """``enter``, ``leave`` and ``say`` for a ``RoomListening``, and both ways of what follows."""
@@ -75,7 +80,9 @@ class ClusterRooms:
         new_life: Callable[[], int],
         reliable_mode: TalkMode = "acked",
         rules: NewsRules | None = None,
+        bigs: BigRooms | None = None,
     ) -> None:
+        """``bigs``: the rooms that are big."""
         self.table = RouteTable()
         self.feedback = 0
         """How often a broker had to be told that nobody is in a room."""
@@ -83,6 +90,11 @@ class ClusterRooms:
         """Where frames of brokers go: ``RoomListening.receive``."""
         self.sessions_in: Callable[[int], Sequence[int]] = lambda _room: ()
         """Who listens here: ``Listeners.sessions``."""
+        self.join: Callable[[int, int, str, int, bool], object] = lambda *_words: None
+        """Let a session listen in a slice: room, slice, name, session, and whether both are told of."""
+        self.overlaps_no_more: Callable[[int, range], object] = lambda _room, _pieces: None
+        self.joined: Callable[[int], object] = lambda _version: None
+        """Told when all big rooms through a version of their record are joined."""
         self._endpoint = endpoint
         self._directory = directory
         self._publishing = publishing
@@ -101,6 +113,18 @@ class ClusterRooms:
         self._told_back: OrderedDict[int, int] = OrderedDict()
         self._is_near = False
         self._timer: Timer | None = None
+        self._bigs = bigs
+        self._bigs_timer: Timer | None = None
+        self._whole: dict[int, BigRoom] = {}
+        """Big rooms of which this gateway tells routers as rooms, too."""
+        self._pieces: dict[tuple[int, int], int] = {}
+        """By room and session: the slice that it is in."""
+        self._here: dict[int, int] = {}
+        """Sessions of this gateway in each big room."""
+        self._told: dict[int, dict[int, int]] = {}
+        """What brokers said of the slices of a big room: their sessions."""
+        if bigs is not None:
+            bigs.when_changed.append(self._bigs_changed)
         self._rates = Buckets("messages in rooms", per_second=settings.says_per_second, burst=settings.say_burst)
         endpoint.on(RoomFrame, self._frame)
         endpoint.on(Want, self._want)
@@ -112,8 +136,9 @@ class ClusterRooms:
 
     def stop(self) -> None:
         """No more."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._bigs_timer):
+            if timer is not None:
+                timer.cancel()
 
     # What sessions do.
 
@@ -130,7 +155,7 @@ class ClusterRooms:
     def session_gone(self, session_id: int) -> None:
         """A connection is over: it leaves every room."""
         for room, name in list(self._rooms_of.pop(session_id, {}).items()):
-            self._change(room, name, 0, session_id, is_in=False)
+            self._change_all(room, name, 0, session_id)
 
     def _enter(self, actor: Actor, params: Params) -> dict[str, object]:
         name = self._room(actor, "enter", params)
@@ -140,18 +165,23 @@ class ClusterRooms:
             if len(mine) >= self._settings.rooms_per_session_max:
                 limit = self._settings.rooms_per_session_max
                 raise TooLarge(f"you are in {len(mine)} rooms; you may be in {limit}")
-            members = self._count_of(room)
-            if members >= self._settings.sessions_max:
-                raise TooLarge(f"the room has {members} sessions; it may have {self._settings.sessions_max}")
+            members, most = self._count_of(room), self._settings.sessions_max
+            most = most if self._big(room) is None else most * SLICES
+            if members >= most:
+                raise TooLarge(f"the room has {members} sessions; it may have {most}")
             mine[room] = name
-            self._change(room, name, actor.user, actor.session_id, is_in=True)
+            big = self._big(room)
+            if big is None or big.has_whole(self._clock.now_ms()):
+                self._change(room, name, actor.user, actor.session_id, is_in=True)
+            if big is not None:
+                self._join(big, actor.user, actor.session_id)
         return {"room": name, "members": self._count_of(room)}
 
     def _leave(self, actor: Actor, params: Params) -> dict[str, object]:
         name = self._room(actor, "leave", params)
         room, mine = room_number(name), self._rooms_of.get(actor.session_id, {})
         if mine.pop(room, None) is not None:
-            self._change(room, name, actor.user, actor.session_id, is_in=False)
+            self._change_all(room, name, actor.user, actor.session_id)
         return {"room": name, "members": self._count_of(room)}
 
     def _say(self, actor: Actor, params: Params, done: Done) -> None:
@@ -194,7 +224,82 @@ class ClusterRooms:
 
     def _count_of(self, room: int) -> int:
         """How many are in a room, as the broker said last; at least those who are here."""
-        return max(self._members.get(room, 0), len(self.table.of(room)))
+        big = self._big(room)
+        if big is None:
+            return max(self._members.get(room, 0), self.table.count(room))
+        told = self._told.get(room)
+        # Users are spread evenly: the slices that are heard of here speak for the others.
+        return max(self._here.get(room, 0), round(sum(told.values()) * SLICES / len(told)) if told else 0)
+
+    # Big rooms.
+
+    def _big(self, room: int) -> BigRoom | None:
+        return None if self._bigs is None else self._bigs.map.rooms.get(room)
+
+    def _join(self, big: BigRoom, user: int, session_id: int) -> None:
+        """A session of a big room is in its slice; it listens there when its request is answered."""
+        piece = big.slice(user)
+        if self._pieces.get((big.number, session_id)) != piece:
+            self._pieces[big.number, session_id] = piece
+            self._here[big.number] = self._here.get(big.number, 0) + 1
+            self._change(piece, big.name, user, session_id, is_in=True)
+            self.join(big.number, piece, big.name, session_id, big.has_whole(self._clock.now_ms()))
+
+    def _change_all(self, room: int, name: str, user: int, session_id: int) -> None:
+        """A session has left a room, and its slice."""
+        piece = self._pieces.pop((room, session_id), None)
+        if piece is None or self.table.has(room, session_id):
+            self._change(room, name, user, session_id, is_in=False)
+        if piece is not None:
+            self._change(piece, name, user, session_id, is_in=False)
+            self._here[room] -= 1
+            if not self._here[room]:
+                del self._here[room]
+                self._told.pop(room, None)
+
+    def _bigs_changed(self) -> None:
+        """Rooms have become big, or are so for good: sessions that are in them go along."""
+        assert self._bigs is not None
+        now_ms, record = self._clock.now_ms(), self._bigs.map
+        due = []
+        for big in record.rooms.values():
+            for row in self.table.of(big.number):
+                self._join(big, row.user, row.session_id)
+            if big.has_whole(now_ms):
+                self._whole[big.number] = big
+                if big.clean_at_ms:
+                    due.append(big.clean_at_ms - now_ms)
+            elif self._whole.pop(big.number, None) is not None or self.table.of(big.number):
+                for row in self.table.of(big.number):
+                    self._change(row.room, row.name, row.user, row.session_id, is_in=False)
+                self.overlaps_no_more(big.number, big.rooms)
+        self.joined(record.version + 1)
+        if self._bigs_timer is not None:
+            self._bigs_timer.cancel()
+        if due:
+            self._bigs_timer = self._scheduler.after(max(min(due), 1), self._bigs_changed)
+
+    def _told_of(self, message: RoomFrame) -> RoomFrame:
+        """Counts of a slice become those of its room, before sessions see them."""
+        fans = message.frame.fans
+        if not any(is_slice(fan.room) and not fan.message_id for fan in fans):
+            return message
+        return RoomFrame(message.frame._replace(fans=[self._whole_counts(fan) for fan in fans]))
+
+    def _whole_counts(self, fan: Fan) -> Fan:
+        if not is_slice(fan.room) or fan.message_id:
+            return fan
+        try:
+            told = msgspec.json.decode(fan.body)
+            if told.get("push") != "presence" or "members" not in told:
+                return fan
+            room = room_number(str(told["room"]))
+            self._told.setdefault(room, {})[fan.room] = int(told["members"])
+            scale = int(told["members"]) / max(int(told.get("users", 0)), 1)
+            members = self._count_of(room)
+        except (msgspec.MsgspecError, AttributeError, KeyError, TypeError, ValueError):
+            return fan
+        return fan._replace(body=_encode({**told, "members": members, "users": round(members / scale)}))
 
     # News to routers.
 
@@ -202,9 +307,10 @@ class ClusterRooms:
         self._version += 1
         row = RouteRow(room, name, user, session_id, self._endpoint.boot, self._version, is_in)
         self.table.apply(row)
-        if not self.table.of(room):
+        count = self.table.count(room)
+        if not count:
             self._members.pop(room, None)
-        self._tell(row, is_hedged=len(self.table.of(room)) < FEW)
+        self._tell(row, is_hedged=count < FEW)
 
     def _tell(self, row: RouteRow, *, is_hedged: bool) -> None:
         for key, stream in self._streams.items():
@@ -266,13 +372,14 @@ class ClusterRooms:
     # What brokers send.
 
     def _frame(self, boot: int, message: RoomFrame) -> None:
+        message = self._told_of(message)
         ack = self.receive(f"{boot:x}", message.frame)
         if ack is not None:
             self._endpoint.send(boot, RoomAck(ack), Priority.CONTROL)
         for fan in message.frame.fans:
             if not self.sessions_in(fan.room):
                 self._nobody(fan.room)
-            elif not fan.message_id:
+            elif not fan.message_id and not is_slice(fan.room):
                 self._note_members(fan.room, fan.body)
 
     def _nobody(self, room: int) -> None:
