@@ -185,9 +185,15 @@ async def _talk(publisher: Publisher, is_over: asyncio.Event) -> dict[str, list[
 @pytest.mark.long
 @pytest.mark.serial
 @pytest.mark.timeout(300)
-@pytest.mark.feature("X15", "X16", "X17", "X18")
-async def test_brokers_and_routers_double_twice_while_people_talk(tmp_path: Path) -> None:
-    with Cluster(tmp_path, ROOMS) as cluster:
+@pytest.mark.feature("X15", "X16", "X17", "X18", "X71")
+@pytest.mark.parametrize("path", ["direct", "relay"])
+async def test_partitions_double_twice_while_people_talk(tmp_path: Path, path: str) -> None:
+    text, roles_to_split = ROOMS, ("broker", "router")
+    if path == "relay":
+        relays = f"[roles.relay]\nsettings = {{ {SETTINGS} }}\n[roles.broker]"
+        text = ROOMS.replace("[roles.broker]", relays).replace('{ "links', '{ "links.room_path" = "relay", "links')
+        roles_to_split = ("broker", "relay")
+    with Cluster(tmp_path, text) as cluster:
         nodes = cluster.nodes()
         roles = Roles(tmp_path, cluster.registry)
         roles.data = cluster.folder / "nodes" / "gateway"
@@ -207,7 +213,7 @@ async def test_brokers_and_routers_double_twice_while_people_talk(tmp_path: Path
             await asyncio.sleep(1)
             is_over = asyncio.Event()
             talking = asyncio.create_task(_talk(publisher, is_over))
-            for role, to in (("broker", 2), ("router", 2), ("broker", 4), ("router", 4)):
+            for role, to in ((role, to) for to in (2, 4) for role in roles_to_split):
                 refused = await asyncio.to_thread(cluster.call, "split", role, "--to", "3")
                 assert refused.returncode == 1 and "not 3" in refused.stderr
                 done = await asyncio.to_thread(cluster.run, "split", role, "--wait", "--json", timeout_s=150)
@@ -223,5 +229,5 @@ async def test_brokers_and_routers_double_twice_while_people_talk(tmp_path: Path
         assert {name for name in cluster.nodes() if name.startswith("broker")} == {
             f"broker-{partition}-{replica}" for partition in range(4) for replica in range(2)
         }
-    with Cluster(tmp_path, ROOMS) as cluster:  # the next start knows
-        assert sum(name.startswith("router") for name in cluster.nodes()) == 4
+    with Cluster(tmp_path, text) as cluster:  # the next start knows
+        assert sum(name.startswith(roles_to_split[1]) for name in cluster.nodes()) == 4

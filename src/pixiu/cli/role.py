@@ -83,6 +83,7 @@ ROLES: Mapping[str, Callable[[RoleOrders], int]] = {
     "proxy": _rooms,
     "broker": _rooms,
     "router": _rooms,
+    "relay": _rooms,
     "gateway": _rooms,
 }
 """A role's name, and what runs it until it is told to stop. Returns the exit code."""

@@ -45,6 +45,9 @@ class LinkSettings(Section):
     drain_ms: Annotated[int, Bounds(0, 600_000)] = 2_000
     """A process that is told to stop says so, and serves for this long until the others have seen it."""
 
+    room_path: Literal["direct", "relay"] = "direct"
+    """Of brokers: they send to gateways themselves, or to relays, which alone know at which gateway a user is."""
+
     reliable_mode: Literal["acked", "copies"] = "acked"
     """Reliable talk of clients: acked by every gateway and sent until it is, or three copies over different proxies."""
 

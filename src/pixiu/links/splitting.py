@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["CLEAN_AT", "SPLITTABLE", "Stand", "check_split", "flip", "stand_of"]
 
 CLEAN_AT = "clean_at"
-SPLITTABLE = ("broker", "router")
+SPLITTABLE = ("broker", "router", "relay")
 """Roles of rooms whose keys are divided. Of the others more replicas are started, or the log is replicated."""
 
 

@@ -39,6 +39,9 @@ ACKS_MAX = 100_000
 """Reliable messages of big rooms on their way; who was forgotten is sent again, and confirmed then."""
 NEWEST_MAX = 65_536
 
+Place = int | tuple[int, int]
+"""A room, a slice, or one session in a room."""
+
 _ALL = 2**SLICES - 1
 
 
@@ -159,14 +162,14 @@ class Overlap:
     """
 
     def __init__(self) -> None:
-        self._newest: OrderedDict[tuple[int, int], int] = OrderedDict()
+        self._newest: OrderedDict[tuple[Place, int], int] = OrderedDict()
 
-    def is_late(self, room: int, message_id: int) -> bool:
-        """Was this room or slice shown this, or something newer of the same publisher?"""
+    def is_late(self, room: Place, message_id: int) -> bool:
+        """Was this room, slice or session shown this, or something newer of the same publisher?"""
         return self._newest.get((room, _publisher(message_id)), 0) >= message_id
 
-    def shown(self, room: int, message_id: int) -> None:
-        """A room or slice was shown this."""
+    def shown(self, room: Place, message_id: int) -> None:
+        """A room, slice or session was shown this."""
         key = (room, _publisher(message_id))
         self._newest[key] = max(message_id, self._newest.pop(key, 0))
         if len(self._newest) > NEWEST_MAX:
@@ -174,9 +177,13 @@ class Overlap:
 
     def forget(self, rooms: range, room: int) -> None:
         """It is over."""
-        gone = [key for key in self._newest if key[0] == room or key[0] in rooms]
+        gone = [key for key in self._newest if _room_of(key[0]) == room or _room_of(key[0]) in rooms]
         for key in gone:
             del self._newest[key]
+
+
+def _room_of(place: Place) -> int:
+    return place[0] if isinstance(place, tuple) else place
 
 
 def _publisher(message_id: int) -> int:

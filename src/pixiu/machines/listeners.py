@@ -141,9 +141,12 @@ class Listeners:
         last: RoomDelivery | None = None
         for came in incoming.receive(frame):
             fan: Fan | None = came
-            if came.is_reliable and self.seen.has(came.message_id, came.room, now_ms):
+            overlaps = self._wholes and came.message_id and (came.room in self._wholes or came.room in self._pieces)
+            if came.sessions is not None and not came.is_end and (came.is_reliable or overlaps):
+                fan = self._for_each(came, now_ms)
+            elif came.is_reliable and self.seen.has(came.message_id, came.room, now_ms):
                 fan = None
-            elif self._wholes and came.message_id and (came.room in self._wholes or came.room in self._pieces):
+            elif overlaps:
                 fan = self._once(came, now_ms)
             if fan is None:
                 self.repeats += 1
@@ -157,7 +160,7 @@ class Listeners:
                 last.bodies.append(fan.body)
             else:
                 last = self._deliver(fan, deliveries)
-            if fan.is_reliable:
+            if fan.is_reliable and (fan.sessions is None or fan.is_end):
                 self.seen.mark(fan.message_id, fan.room, now_ms)
         return deliveries, incoming.ack if frame.number else None
 
@@ -169,6 +172,20 @@ class Listeners:
     def late(self) -> int:
         """Live messages that were overtaken on their way, and dropped."""
         return sum(incoming.late for incoming in self._sources.values())
+
+    def _for_each(self, fan: Fan, now_ms: int) -> Fan | None:
+        """What a relay sends is for some sessions; copies for others come apart, or again (E6): each by itself."""
+        message_id, whole = fan.message_id, self._wholes.get(fan.room, fan.room)
+        if fan.is_reliable:
+            if self.seen.has(message_id, fan.room, now_ms):
+                return None
+            fresh = tuple(each for each in fan.sessions or () if self.seen.mark(message_id, (whole, each), now_ms))
+        else:
+            overlap = self._overlap
+            fresh = tuple(each for each in fan.sessions or () if not overlap.is_late((whole, each), message_id))
+            for each in fresh:
+                overlap.shown((whole, each), message_id)
+        return fan._replace(sessions=fresh) if fresh else None
 
     def _once(self, fan: Fan, now_ms: int) -> Fan | None:
         """What came over a big room, or over a slice of it, for those who have not had it the other way."""
@@ -190,8 +207,7 @@ class Listeners:
             overlap.shown(fan.room, message_id)
         if not late:
             return fan
-        given = self.sessions(fan.room) if fan.sessions is None else fan.sessions
-        return fan._replace(sessions=tuple(each for each in given if pieces.get(each) not in late))
+        return fan._replace(sessions=tuple(each for each in self.sessions(fan.room) if pieces.get(each) not in late))
 
     def _deliver(self, fan: Fan, deliveries: list[RoomDelivery]) -> RoomDelivery | None:
         """Begin a delivery. Returns it if later fans of the room may join it."""

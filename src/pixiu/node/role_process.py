@@ -1,4 +1,4 @@
-"""One role of a cluster's rooms as a process: ``pixiu role proxy|broker|router|gateway``.
+"""One role of a cluster's rooms as a process: ``pixiu role proxy|broker|router|relay|gateway``.
 
 It listens, finds the registry, starts its role, which registers, loads and replays, and then serves until it is told to
 stop: then it says so in the registry, serves a little longer, and leaves. Health, readiness, metrics and what it thinks
@@ -20,6 +20,7 @@ from pixiu.links.member import Member, Slot, ensure_count
 from pixiu.links.metrics import METRICS as LINKS
 from pixiu.links.metrics import snapshot as links_snapshot
 from pixiu.links.publishing import Publishing, PublishingRules
+from pixiu.links.splitting import SPLITTABLE
 from pixiu.machines.view import PeerState
 from pixiu.model.errors import ConfigError, PixiuError
 from pixiu.model.partitions import check_count
@@ -30,6 +31,9 @@ from pixiu.roles.broker.metrics import snapshot as broker_snapshot
 from pixiu.roles.gateway import ClusterRooms, Gateway, LinkNames, RoomListening, RoomSessions
 from pixiu.roles.gateway.metrics import METRICS as GATEWAY
 from pixiu.roles.proxy.rooms import RoomProxy
+from pixiu.roles.relay.room_metrics import METRICS as RELAY
+from pixiu.roles.relay.room_metrics import snapshot as relay_snapshot
+from pixiu.roles.relay.rooms import ClusterRelay
 from pixiu.roles.router.router import Router
 from pixiu.runtime.admin import AdminServer, Response, standard_routes
 from pixiu.runtime.app_server import AppServer
@@ -100,7 +104,7 @@ class RoleProcess:
     async def start(self) -> tuple[str, dict[str, object]]:
         """Start all of it. Returns what to tell whoever started the process: where it listens, and more."""
         options, end = self.options, self.end
-        if options.role in ("broker", "router"):
+        if options.role in SPLITTABLE:
             counted = asyncio.Event()
             ensure_count(end.registry, end.scheduler, end.root, options.role, options.partitions, counted.set)
             await counted.wait()
@@ -212,6 +216,7 @@ class _Broker:
         self._broker = ClusterBroker(
             end.endpoint, end.directory, process.member, end.clock, end.scheduler, process.options.settings.rooms,
             node_id=end.boot & 1023, bigs=end.bigs, lasts_ms=end.settings.grace_ms + end.settings.poll_ms,
+            by_relay=end.settings.room_path == "relay",
         )  # fmt: skip
         process.metrics.add(BROKER, lambda: broker_snapshot(self._broker.broker))
 
@@ -230,6 +235,35 @@ class _Broker:
     def reasons(self) -> dict[str, str]:
         life = self._broker.replica.life
         return {} if life.takes_work else {"broker": life.phase.value}
+
+    def says(self) -> dict[str, object]:
+        return {}
+
+
+class _Relay:
+    def __init__(self, process: RoleProcess) -> None:
+        self._process = process
+        end = process.end
+        self._relay = ClusterRelay(
+            end.endpoint, end.directory, process.member, end.clock, end.scheduler, process.options.settings.rooms,
+            new_life=end.new_life, patience_ms=end.settings.dead_ms,
+        )  # fmt: skip
+        process.metrics.add(RELAY, lambda: relay_snapshot(self._relay))
+
+    async def start(self) -> None:
+        self._relay.start()
+
+    async def drain(self) -> None:
+        self._relay.replica.drain()
+        await self._process.wait_drained()
+
+    async def stop(self) -> None:
+        self._relay.stop()
+        self._relay.replica.stop()
+
+    def reasons(self) -> dict[str, str]:
+        life = self._relay.replica.life
+        return {} if life.takes_work else {"relay": life.phase.value}
 
     def says(self) -> dict[str, object]:
         return {}
@@ -323,6 +357,7 @@ PARTS: dict[str, Callable[[RoleProcess], RolePart]] = {
     "proxy": _Proxy,
     "router": _Router,
     "broker": _Broker,
+    "relay": _Relay,
     "gateway": _Gateway,
 }
 """The roles that live on links alone."""

@@ -30,6 +30,7 @@ from pixiu.model.errors import PixiuError
 from pixiu.roles.broker.cluster import ClusterBroker
 from pixiu.roles.gateway.cluster import ClusterRooms
 from pixiu.roles.proxy.rooms import RoomProxy
+from pixiu.roles.relay.rooms import ClusterRelay
 from pixiu.roles.router.router import Router
 from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
 
@@ -273,9 +274,10 @@ class Cluster:
 
     def __init__(
         self, rng: random.Random, *, weather: Weather | None = None, brokers: int = 1, routers: int = 1,
-        poll_ms: int = 5_000, copies: bool = False,
+        poll_ms: int = 5_000, relays: int = 0,
     ) -> None:  # fmt: skip
-        """``brokers`` and ``routers`` are partition counts."""
+        """``brokers``, ``routers`` and ``relays`` are partition counts; without relays brokers send to gateways."""
+        self.is_relayed = relays > 0
         self.rng = rng
         self.weather = weather or Weather()
         self.clock = SimulatedClock()
@@ -290,6 +292,8 @@ class Cluster:
         self.routers: list[Node] = []
         self.brokers: list[Node] = []
         self.proxies: list[Node] = []
+        self.relays: list[Node] = []
+        self.relays_by_node: dict[int, ClusterRelay] = {}
         self.gateways: list[GatewayNode] = []
         self.brokers_by_node: dict[int, ClusterBroker] = {}
         self.routers_by_node: dict[int, Router] = {}
@@ -298,7 +302,7 @@ class Cluster:
         """Everyone whom somebody took for dead, for a while or for good."""
         self._due: dict[tuple[str, str], float] = {}
         setup = self.registry.open()
-        for role, count in (("broker", brokers), ("router", routers)):
+        for role, count in (("broker", brokers), ("router", routers), ("relay", max(relays, 1))):
             ensure_count(setup, self.scheduler, ROOT, role, count, lambda: None)
         self.run(10)
 
@@ -323,13 +327,26 @@ class Cluster:
         broker = ClusterBroker(
             node.endpoint, node.directory, node.member, node.clock, node.scheduler, self.settings,
             node_id=self.boots % 1000, bigs=node.bigs, settle_ms=3_000,
-            lasts_ms=self.rules.grace_ms + self.rules.poll_ms,
+            lasts_ms=self.rules.grace_ms + self.rules.poll_ms, by_relay=self.is_relayed,
         )  # fmt: skip
         self.brokers.append(node)
         self.brokers_by_node[node.boot] = broker
         node.directory.start()
         node.bigs.start()
         broker.start()
+        return node
+
+    def add_relay(self, partition: int = 0) -> Node:
+        """Start a relay."""
+        node = Node(self, "relay", partition)
+        relay = ClusterRelay(
+            node.endpoint, node.directory, node.member, node.clock, node.scheduler, self.settings,
+            new_life=node.new_life, patience_ms=3_000,
+        )  # fmt: skip
+        self.relays.append(node)
+        self.relays_by_node[node.boot] = relay
+        node.directory.start()
+        relay.start()
         return node
 
     def add_proxy(self) -> Node:
@@ -455,7 +472,9 @@ class Cluster:
             mine = {row for row in truth if row[0] % count == node.partition % count}
             if not broker.replica.life.takes_work or self.known_to([broker.table]) != mine:
                 return False
-        return all(self.routers_by_node[node.boot].replica.life.takes_work for node in self.routers if not node.is_dead)
+        others: list[Router | ClusterRelay] = [*self.routers_by_node.values(), *self.relays_by_node.values()]
+        dead = {node.boot for node in (*self.routers, *self.relays) if node.is_dead}
+        return all(each.replica.life.takes_work for each in others if each._endpoint.boot not in dead)
 
 
 def _fail(answer: object) -> None:

@@ -206,7 +206,7 @@ def _read_room_ack(reader: Reader) -> RoomAck:
 
 def _read_key(reader: Reader) -> StreamKey:
     kind, partition, count = reader.take(_KEY)
-    if kind > 1 or not count or count & (count - 1):
+    if kind > 2 or not count or count & (count - 1):
         raise RemoteProtocolError(f"there is no stream {kind} {partition}/{count}")
     return StreamKey(kind, partition, count)
 

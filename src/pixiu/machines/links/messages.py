@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FROM_GATEWAY",
+    "SESSIONS",
     "TO_BROKER",
     "AskRoutes",
     "Beat",
@@ -141,10 +142,11 @@ class StreamKey(NamedTuple):
     @property
     def name(self) -> str:
         """For people."""
-        return f"{('from gateway', 'to broker')[self.kind]} {self.partition}/{self.partitions}"
+        return f"{('from gateway', 'to broker', 'sessions')[self.kind]} {self.partition}/{self.partitions}"
 
 
-FROM_GATEWAY, TO_BROKER = 0, 1
+FROM_GATEWAY, TO_BROKER, SESSIONS = 0, 1, 2
+"""Rooms of a gateway, to routers; rooms of all gateways, to brokers; users of a gateway, to relays."""
 
 
 class News(NamedTuple):

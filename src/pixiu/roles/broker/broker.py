@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from pixiu.im.content import plain_text
 from pixiu.machines.room_link import Outgoing
-from pixiu.machines.rooms import Rooms, room_number
+from pixiu.machines.rooms import Rooms, room_number, sized
 from pixiu.model.errors import Conflict, NotAllowed, PixiuError
 from pixiu.model.ids import NODE_ID_MAX, Snowflakes
 from pixiu.ports.routes import Route
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pixiu.config.rooms import RoomSettings
     from pixiu.im.draft import Actor, Answer
     from pixiu.machines.room_link import Ack, Frame
-    from pixiu.machines.rooms import Fan
     from pixiu.ports.clock import Clock
     from pixiu.ports.groups import Groups
     from pixiu.ports.routes import Routes
@@ -41,9 +40,6 @@ log = logging.getLogger(__name__)
 
 FEW = 32
 """What is said to so many sessions is not held back for more."""
-
-FRAME_BYTES, FAN_BYTES = 36, 21
-"""What a frame and each of its fans need beside the bodies, in a datagram."""
 
 TalkClass = Literal["live", "reliable"]
 
@@ -123,8 +119,12 @@ class Broker:
         report: Callable[[RoomRow], object] = lambda row: None,
         node_id: int = NODE_ID_MAX,
         frame_bytes_max: int = 0,
+        lists_sessions: bool = False,
     ) -> None:
-        """``frame_bytes_max``: frames stay below this where fans allow it, so that they fit datagrams; 0: no bound."""
+        """``frame_bytes_max``: frames stay below this where fans allow it, so that they fit datagrams; 0: no bound.
+
+        ``lists_sessions``: fans name their sessions, for relays.
+        """
         self.when_settled: Callable[[list[tuple[int, int]]], object] = lambda _messages: None
         """Told of reliable messages that every gateway has: rooms and ids."""
         self._frame_bytes_max = frame_bytes_max
@@ -151,7 +151,9 @@ class Broker:
         self._resend_timer: Timer | None = None
         self._tick_timer: Timer | None = None
         self._is_stopped = False
-        self.rooms = Rooms(settings, lambda room, missed: gap_body(self._by_number[room].name, missed))
+        self.rooms = Rooms(
+            settings, lambda room, missed: gap_body(self._by_number[room].name, missed), lists_sessions=lists_sessions
+        )
         self.counters = BrokerCounters()
 
     def stop(self) -> None:
@@ -441,7 +443,7 @@ class Broker:
             link = Outgoing(life, resend_ms=settings.resend_ms, reliable_ms=settings.reliable_ms)
             self._links[gateway] = link
         if self._frame_bytes_max:
-            batches = [part for fans in batches for part in _sized(fans, self._frame_bytes_max)]
+            batches = [part for fans in batches for part in sized(fans, self._frame_bytes_max)]
         frames = [link.seal(fans, now_ms) for fans in batches]
         self.counters.frames += len(frames)
         self._push(gateway, frames)
@@ -463,17 +465,3 @@ class Broker:
                 self._push(gateway, frames)
         if any(link.unacked for link in self._links.values()) and not self._is_stopped:
             self._resend_timer = self._scheduler.after(self._settings.resend_ms, self._resend)
-
-
-def _sized(fans: list[Fan], bytes_max: int) -> list[list[Fan]]:
-    """The same in parts that each fit a datagram; a fan that fits none is alone."""
-    parts: list[list[Fan]] = []
-    size = bytes_max + 1
-    for fan in fans:
-        needed = FAN_BYTES + len(fan.body) + (0 if fan.sessions is None else 4 + 8 * len(fan.sessions))
-        if size + needed > bytes_max:
-            parts.append([])
-            size = FRAME_BYTES
-        parts[-1].append(fan)
-        size += needed
-    return parts

@@ -30,7 +30,7 @@ from pixiu.machines.links.packing import MESSAGE_BYTES_MAX
 from pixiu.machines.routes import RouteTable
 from pixiu.machines.scheduling import Priority
 from pixiu.model.errors import Overloaded, PixiuError
-from pixiu.model.partitions import is_slice, owns, replica_of, router_partitions
+from pixiu.model.partitions import is_slice, owns, partition_of, replica_of, router_partitions
 from pixiu.ports.routes import Route
 from pixiu.roles.broker.broker import Broker
 
@@ -58,6 +58,8 @@ ORDER_MAX = 200_000
 WAITING_MAX = 100_000
 """Reliable messages for which somebody waits; who was forgotten asks again."""
 RETRY_MS = 100
+RELAY = "relay "
+"""The places of relays are called so, and a partition."""
 SETTLE_MS = 10_000
 """When gateways have joined the slices of a room, all brokers know it by then: news is repaired within seconds."""
 
@@ -80,21 +82,25 @@ class ClusterBroker:
         bigs: BigRooms | None = None,
         settle_ms: int = SETTLE_MS,
         lasts_ms: int = 240_000,
+        by_relay: bool = False,
     ) -> None:
         """``bigs``: the rooms that are big; with it, this broker sees to it that those become big which have to.
 
-        ``settle_ms`` and ``lasts_ms`` are those of ``BigRoomKeeper``.
+        ``settle_ms`` and ``lasts_ms`` are those of ``BigRoomKeeper``. ``by_relay``: what is said goes to one replica of
+        each partition of the relays, which know where users are.
         """
         self.table = RouteTable()
         self.late = 0
         """Live messages that were overtaken on their way here."""
         self.foreign = 0
         """Messages for rooms of other partitions."""
+        self.no_relay = 0
+        """Frames for which no relay was there; what is reliable in them goes again."""
         self.early = 0
         """Messages that came before it was running."""
         self.broker = Broker(
             _NoRoutes(), clock, scheduler, settings, self._push,
-            report=self._reported, node_id=node_id, frame_bytes_max=MESSAGE_BYTES_MAX,
+            report=self._reported, node_id=node_id, frame_bytes_max=MESSAGE_BYTES_MAX, lists_sessions=by_relay,
         )  # fmt: skip
         self.broker.when_settled = self._settled
         self._report = report
@@ -110,6 +116,10 @@ class ClusterBroker:
         self._brokers = directory.follow("broker")
         self._routers = directory.follow("router")
         self._gateways = directory.follow("gateway")
+        self._relays = directory.follow("relay") if by_relay else None
+        self._relay_count = 0
+        if self._relays is not None:
+            directory.when_changed.append(self._regroup)
         self._was_gone: set[int] = set()
         self.keeper: BigRoomKeeper | None = None
         if bigs is not None:
@@ -126,7 +136,7 @@ class ClusterBroker:
         directory.when_gone.append(self._gone)
         directory.when_come.append(self._come)
         endpoint.on(Talk, self._talk)
-        endpoint.on(RoomAck, lambda boot, message: self.broker.acked(f"{boot:x}", message.ack))
+        endpoint.on(RoomAck, self._acked)
 
     def start(self) -> None:
         """Begin."""
@@ -193,12 +203,25 @@ class ClusterBroker:
             try:
                 piece = row.room if is_slice(row.room) else 0
                 if row.is_in:
-                    route = Route(row.user, row.session_id, f"{row.gateway:x}", row.version)
+                    route = Route(row.user, row.session_id, self._place(row), row.version)
                     self.broker.entered(row.name, route, piece=piece)
                 else:
                     self.broker.left(row.name, row.session_id, row.version, piece=piece)
             except PixiuError as error:
                 log.warning("a route was refused", extra={"room": row.name, "reason": str(error)})
+
+    def _place(self, row: RouteRow) -> str:
+        """Where talk for a session goes: its gateway, or the relays that have its user."""
+        if self._relays is None:
+            return f"{row.gateway:x}"
+        return f"{RELAY}{partition_of(row.user, self._relays.counts.count)}"
+
+    def _regroup(self) -> None:
+        """The relays have doubled: their users are in other places."""
+        assert self._relays is not None
+        if self._relays.counts.count != self._relay_count:
+            self._relay_count = self._relays.counts.count
+            self._follow(list(self.table.rows()))
 
     def _clean(self) -> None:
         """The grace of a doubling is over: nobody sends talk of rooms that have moved any more (E19)."""
@@ -211,7 +234,8 @@ class ClusterBroker:
         if info.role == "gateway":
             self._was_gone.add(info.boot)
             self._follow(self.table.purge(info.boot))
-            self.broker.gateway_gone(f"{info.boot:x}")
+            if self._relays is None:
+                self.broker.gateway_gone(f"{info.boot:x}")
 
     def _come(self, info: PeerInfo) -> None:
         """One that was taken for dead and is not: what it has is asked for again."""
@@ -280,8 +304,24 @@ class ClusterBroker:
             self._order.popitem(last=False)
         return talk.message_id > last
 
+    def _acked(self, boot: int, message: RoomAck) -> None:
+        place = f"{boot:x}"
+        if self._relays is not None:
+            info = self._relays.peers.get(boot)
+            if info is None:
+                return
+            place = f"{RELAY}{info.partition}"
+        self.broker.acked(place, message.ack)
+
     def _push(self, gateway: str, frames: list[Frame]) -> None:
-        boot = int(gateway, 16)
+        if self._relays is None:
+            boot = int(gateway, 16)
+        else:
+            usable = self._relays.usable(int(gateway.removeprefix(RELAY)))
+            if not usable:
+                self.no_relay += len(frames)
+                return
+            boot = replica_of(self._endpoint.boot, usable)
         for frame in frames:
             self._endpoint.send(boot, RoomFrame(frame), Priority.CHAT)
 

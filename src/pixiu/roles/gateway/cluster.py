@@ -19,16 +19,17 @@ import msgspec
 from pixiu.im import params as read
 from pixiu.im.content import plain_text, send_id, send_key
 from pixiu.im.params import check_known
-from pixiu.machines.links.messages import FROM_GATEWAY, AskRoutes, RoomAck, RoomFrame, StreamKey, Want
-from pixiu.machines.links.news import NewsRules, NewsSource, flushed
+from pixiu.machines.links.messages import FROM_GATEWAY, SESSIONS, AskRoutes, RoomAck, RoomFrame, Want
+from pixiu.machines.links.news import NewsRules
 from pixiu.machines.room_bodies import message_body
 from pixiu.machines.rooms import room_number
-from pixiu.machines.routes import RouteRow, RouteTable, nobody
+from pixiu.machines.routes import RouteRow, nobody
 from pixiu.machines.scheduling import Priority
 from pixiu.model.errors import NotAllowed, NotFound, PixiuError, RequestError, TooLarge
 from pixiu.model.names import check_public_id
-from pixiu.model.partitions import SLICES, is_slice, owns
+from pixiu.model.partitions import SLICES, is_slice
 from pixiu.roles.gateway.rates import Buckets
+from pixiu.roles.gateway.telling import Telling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,7 +56,6 @@ FEEDBACK_MS = 5_000
 FEEDBACK_MAX = 10_000
 FEW = 3
 """News of a room with fewer sessions here goes three times: no later news would repair it (X37)."""
-AGAIN_MS = (10, 20)
 OFFER_MS = 1_000
 ROOM_PARAMS = frozenset({"room"})
 SAY_PARAMS = frozenset({"room", "text", "class", "send_id"})
@@ -83,7 +83,14 @@ class ClusterRooms:
         bigs: BigRooms | None = None,
     ) -> None:
         """``bigs``: the rooms that are big."""
-        self.table = RouteTable()
+        told = partial(Telling, endpoint=endpoint, clock=clock, scheduler=scheduler, new_life=new_life,
+                       rules=rules or NewsRules())  # fmt: skip
+        self._news = told(FROM_GATEWAY, listeners=directory.follow("router"))
+        self._here_news = told(SESSIONS, listeners=directory.follow("relay"))
+        self._tellings = {telling.kind: telling for telling in (self._news, self._here_news)}
+        self._users: dict[int, int] = {}
+        """The user of each session that has been in a room."""
+        self.table = self._news.table
         self.feedback = 0
         """How often a broker had to be told that nobody is in a room."""
         self.receive: Callable[[str, Frame], Ack | None] = lambda _source, _frame: None
@@ -102,16 +109,10 @@ class ClusterRooms:
         self._scheduler = scheduler
         self._settings = settings
         self._user_name = user_name
-        self._new_life = new_life
         self._reliable_mode: TalkMode = reliable_mode
-        self._rules = rules or NewsRules()
-        self._routers = directory.follow("router")
-        self._version = 0
         self._rooms_of: dict[int, dict[int, str]] = {}
         self._members: dict[int, int] = {}
-        self._streams: dict[StreamKey, NewsSource] = {}
         self._told_back: OrderedDict[int, int] = OrderedDict()
-        self._is_near = False
         self._timer: Timer | None = None
         self._bigs = bigs
         self._bigs_timer: Timer | None = None
@@ -156,6 +157,7 @@ class ClusterRooms:
         """A connection is over: it leaves every room."""
         for room, name in list(self._rooms_of.pop(session_id, {}).items()):
             self._change_all(room, name, 0, session_id)
+        self._went(session_id)
 
     def _enter(self, actor: Actor, params: Params) -> dict[str, object]:
         name = self._room(actor, "enter", params)
@@ -170,6 +172,8 @@ class ClusterRooms:
             if members >= most:
                 raise TooLarge(f"the room has {members} sessions; it may have {most}")
             mine[room] = name
+            if actor.session_id not in self._users:
+                self._came(actor.user, actor.session_id)
             big = self._big(room)
             if big is None or big.has_whole(self._clock.now_ms()):
                 self._change(room, name, actor.user, actor.session_id, is_in=True)
@@ -304,70 +308,40 @@ class ClusterRooms:
     # News to routers.
 
     def _change(self, room: int, name: str, user: int, session_id: int, *, is_in: bool) -> None:
-        self._version += 1
-        row = RouteRow(room, name, user, session_id, self._endpoint.boot, self._version, is_in)
-        self.table.apply(row)
-        count = self.table.count(room)
-        if not count:
+        row = RouteRow(room, name, user, session_id, self._endpoint.boot, self._news.next_version(), is_in)
+        count = self.table.count(room) + (1 if is_in else -1)
+        self._news.tell(row, is_hedged=count < FEW)
+        if not self.table.count(room):
             self._members.pop(room, None)
-        self._tell(row, is_hedged=count < FEW)
 
-    def _tell(self, row: RouteRow, *, is_hedged: bool) -> None:
-        for key, stream in self._streams.items():
-            if owns(key.partition, row.room, key.partitions):
-                stream.tell(row)
-                if is_hedged:
-                    number = stream.position
-                    for pause_ms in AGAIN_MS:
-                        self._scheduler.after(pause_ms, partial(self._again, key, number))
-        if not self._is_near:
-            self._is_near = True
-            self._scheduler.soon(self._flush)
+    def _came(self, user: int, session_id: int) -> None:
+        """A session is in its first room: relays learn where it is."""
+        version = self._here_news.next_version()
+        row = RouteRow(user, "", user, session_id, self._endpoint.boot, version, is_in=True)
+        self._users[session_id] = user
+        self._here_news.tell(row, is_hedged=True)
 
-    def _flush(self) -> None:
-        self._is_near = False
-        for boot, news in flushed(self._streams.values(), self._clock.monotonic_us() // 1000):
-            self._endpoint.send(boot, news)
-
-    def _again(self, key: StreamKey, number: int) -> None:
-        stream = self._streams.get(key)
-        news = stream.numbered(number) if stream is not None else None
-        if stream is not None and news is not None:
-            for boot in stream.sinks(self._clock.monotonic_us() // 1000):
-                self._endpoint.send(boot, news)
-
-    def _want(self, boot: int, want: Want) -> None:
-        if want.key.kind == FROM_GATEWAY:
-            self._flush()
-            digest = self.table.digest(want.key.partition, want.key.partitions)
-            for message in self._stream(want.key).wanted(boot, want, digest, self._clock.monotonic_us() // 1000):
-                self._endpoint.send(boot, message)
-
-    def _ask(self, boot: int, ask: AskRoutes) -> None:
-        if ask.key.kind == FROM_GATEWAY:
-            self._flush()
-            rows = list(self.table.rows(ask.key.partition, ask.key.partitions))
-            for page in self._stream(ask.key).pages(ask, rows, [(self._endpoint.boot, self._version)]):
-                self._endpoint.send(boot, page)
-
-    def _stream(self, key: StreamKey) -> NewsSource:
-        stream = self._streams.get(key)
-        if stream is None:
-            now_ms = self._clock.monotonic_us() // 1000
-            self._streams = {each: source for each, source in self._streams.items() if source.sinks(now_ms)}
-            stream = self._streams[key] = NewsSource(key, self._new_life(), self._rules)
-        return stream
+    def _went(self, session_id: int) -> None:
+        user = self._users.pop(session_id, None)
+        if user is not None:
+            version = self._here_news.next_version()
+            row = RouteRow(user, "", user, session_id, self._endpoint.boot, version, is_in=False)
+            self._here_news.tell(row, is_hedged=False)
 
     def _offer(self) -> None:
-        """Routers that are known here and have not asked may not know of this gateway yet."""
-        now_ms = self._clock.monotonic_us() // 1000
-        asked = {boot for stream in self._streams.values() for boot in stream.sinks(now_ms)}
-        count = self._routers.counts.count
-        for boot, info in self._routers.peers.items():
-            if boot not in asked:
-                key = StreamKey(FROM_GATEWAY, info.partition % count, count)
-                self._endpoint.send(boot, self._stream(key).reach(self.table.digest(key.partition, count)))
+        self._news.offer()
+        self._here_news.offer()
         self._timer = self._scheduler.after(OFFER_MS, self._offer)
+
+    def _want(self, boot: int, want: Want) -> None:
+        telling = self._tellings.get(want.key.kind)
+        if telling is not None:
+            telling.want(boot, want)
+
+    def _ask(self, boot: int, ask: AskRoutes) -> None:
+        telling = self._tellings.get(ask.key.kind)
+        if telling is not None:
+            telling.ask(boot, ask)
 
     # What brokers send.
 
@@ -393,10 +367,7 @@ class ClusterRooms:
         if len(self._told_back) > FEEDBACK_MAX:
             self._told_back.popitem(last=False)
         self.feedback += 1
-        self._version += 1
-        row = nobody(room, "", self._endpoint.boot, self._version)
-        self.table.apply(row)
-        self._tell(row, is_hedged=False)
+        self._news.tell(nobody(room, "", self._endpoint.boot, self._news.next_version()), is_hedged=False)
 
     def _note_members(self, room: int, body: bytes) -> None:
         """What a broker says of the room itself."""
