@@ -184,7 +184,7 @@ async def _talk(publisher: Publisher, is_over: asyncio.Event) -> dict[str, list[
 
 @pytest.mark.long
 @pytest.mark.serial
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.feature("X15", "X16", "X17", "X18", "X71")
 @pytest.mark.parametrize("path", ["direct", "relay"])
 async def test_partitions_double_twice_while_people_talk(tmp_path: Path, path: str) -> None:

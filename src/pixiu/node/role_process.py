@@ -25,6 +25,7 @@ from pixiu.machines.view import PeerState
 from pixiu.model.errors import ConfigError, PixiuError
 from pixiu.model.partitions import check_count
 from pixiu.node.cluster_end import ClusterEnd, is_loopback, read_secrets, secrets_of
+from pixiu.node.seen import keep_seen
 from pixiu.roles.broker.cluster import ClusterBroker
 from pixiu.roles.broker.metrics import METRICS as BROKER
 from pixiu.roles.broker.metrics import snapshot as broker_snapshot
@@ -308,6 +309,7 @@ class _Gateway:
         )  # fmt: skip
         self._rooms.receive = listening.receive
         self._rooms.sessions_in = listening.listeners.sessions
+        self._seen = keep_seen(listening.listeners.seen, options, end.clock)
         self._rooms.join = listening.join
         self._rooms.overlaps_no_more = listening.listeners.overlaps_no_more
         self._rooms.joined = lambda version: process.member.tell(big=version)
@@ -344,6 +346,8 @@ class _Gateway:
         self._gateway.stop()
         if self._certificates is not None:
             self._certificates.close()
+        if self._seen is not None:
+            self._seen.close()
         await asyncio.sleep(0.1)  # the last leaves are on their way
 
     def reasons(self) -> dict[str, str]:

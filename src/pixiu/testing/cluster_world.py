@@ -246,6 +246,12 @@ class GatewayNode(Node):
         self.listeners.enter(room_number(room), session_id)
         self.shown.setdefault(session_id, [])
 
+    def enter_as(self, user: int, session_id: int, room: str) -> None:
+        """A session of a user who may have others elsewhere enters."""
+        self.rooms.act(Actor(user, session_id=session_id), "enter", {"room": room}, _fail)
+        self.listeners.enter(room_number(room), session_id)
+        self.shown.setdefault(session_id, [])
+
     def leave(self, session_id: int, room: str) -> None:
         """A session leaves."""
         self.rooms.act(Actor(session_id, session_id=session_id), "leave", {"room": room}, _fail)

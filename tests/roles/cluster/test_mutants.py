@@ -14,6 +14,7 @@ from pixiu.machines.dedup import Seen
 from pixiu.machines.lifecycle import Command, Lifecycle, Phase, SetRunning
 from pixiu.machines.rooms import room_number
 from pixiu.machines.routes import RouteRow, RouteTable
+from pixiu.machines.split import Counts
 from pixiu.model.errors import PixiuError
 from pixiu.testing.cluster_world import Cluster, Weather
 from tests.roles.cluster.test_rooms import churn
@@ -93,6 +94,45 @@ def loads_a_new_partition(seed: int) -> bool:
     return cluster.run_until(cluster.is_settled, within_ms=10_000)
 
 
+def hears_all_while_it_doubles(seed: int) -> bool:
+    """E19: proxies that still use the old count send to a broker that still has the room; live talk goes on."""
+    cluster = Cluster(random.Random(seed), weather=Weather(watch_loss=1.0))
+    gateway = cluster.add_gateway()
+    cluster.add_router()
+    for partition in range(2):
+        cluster.add_broker(partition)
+    cluster.add_proxy()
+    gateway.enter(1, "1")  # of partition 1 of two
+    assert cluster.run_until(lambda: cluster.is_settled() and bool(gateway.publishing.proxies.usable()))
+    cluster.run(1_000 * seed + 200)
+    cluster.double("broker")
+    for node in cluster.brokers:  # brokers read it first, the proxy polls later
+        node.directory.refresh("broker")
+    for number in range(80):
+        gateway.say(1, "1", f"text {number}")
+        cluster.run(100)
+    return len(gateway.shown[1]) == 80
+
+
+def keeps_the_new_session(seed: int) -> bool:
+    """E43: who leaves at the old gateway after it has entered at a new one is still in."""
+    cluster = Cluster(random.Random(seed), weather=Weather(delay_ms_max=100, reorder=0.5), relays=1)
+    one, other = cluster.add_gateway(), cluster.add_gateway()
+    cluster.add_router()
+    cluster.add_broker()
+    cluster.add_proxy()
+    cluster.add_relay()
+    one.enter_as(7, 71, "lobby")
+    assert cluster.run_until(cluster.is_settled, within_ms=60_000)
+    other.enter_as(7, 72, "lobby")
+    cluster.run(500)
+    one.rooms.session_gone(71)
+    cluster.run(5_000)
+    answer = other.say(72, "lobby", "x", is_reliable=True)
+    cluster.run_until(lambda: bool(answer))
+    return len(other.shown[72]) == 1
+
+
 def by_id_alone() -> AbstractContextManager[object]:
     """E6 as written: a message id that was seen is dropped, whomever it is for."""
     has, mark = Seen.has, Seen.mark
@@ -140,16 +180,41 @@ def exact_partition() -> AbstractContextManager[object]:
     return patch("pixiu.roles.broker.cluster.owns", lambda partition, key, count: key % count == partition)
 
 
+def clean_at_once() -> AbstractContextManager[object]:
+    """E19 as written: what has moved is dropped on the flip."""
+    return patch.multiple(
+        Counts, kept_count=property(lambda self: self.count), cleans=lambda self, _now_ms: self._flipped_ms is not None
+    )
+
+
+def leave_by_user() -> AbstractContextManager[object]:
+    """E43 as written: a user who logs out is out, wherever else it is."""
+    apply = RouteTable.apply
+
+    def literal(self: RouteTable, row: RouteRow) -> list[RouteRow]:
+        changed = apply(self, row)
+        if not row.is_in and row.session_id:
+            users = {71: 7, 72: 7}
+            for each in [each for each in self.of(row.room) if each.user == users.get(row.session_id)]:
+                self._remove(each)
+                changed.append(each._replace(is_in=False))
+        return changed
+
+    return patch.object(RouteTable, "apply", literal)
+
+
 MUTANTS: dict[str, tuple[Check, Callable[[], AbstractContextManager[object]]]] = {
     "E6": (shows_every_slice, by_id_alone),
     "E8": (runs_only_when_it_knows_all, register_and_hope),
     "E11": (ends_with_the_truth, drop_what_is_smaller),
     "E17": (finds_its_routers, routers_as_written),
     "E18": (loads_a_new_partition, exact_partition),
+    "E19": (hears_all_while_it_doubles, clean_at_once),
+    "E43": (keeps_the_new_session, leave_by_user),
 }
 
 
-@pytest.mark.feature("X13", "X23", "X33", "X36")
+@pytest.mark.feature("X13", "X15", "X23", "X33", "X36", "X68")
 @pytest.mark.parametrize("name", MUTANTS)
 @pytest.mark.parametrize("is_mutant", [False, True])
 def test_each_error_is_caught(name: str, *, is_mutant: bool) -> None:

@@ -2,11 +2,12 @@
 
 import json
 import random
+from collections.abc import Callable
 
 import pytest
 
 from pixiu.links.splitting import Stand
-from pixiu.machines.links.messages import News
+from pixiu.machines.links.messages import News, Reach, Routes
 from pixiu.machines.scheduling import Priority
 from pixiu.testing.cluster_world import Cluster, GatewayNode, Weather
 
@@ -248,3 +249,57 @@ def test_news_of_a_nearly_empty_room_goes_three_times() -> None:
     first = [at for number, at in told if number == numbers[0]]
     assert [at - first[0] for at in first] == [0, 10, 20]
     assert cluster.is_settled()
+
+
+@pytest.mark.sim
+@pytest.mark.feature("X32")
+def test_routers_tell_brokers_and_never_each_other_and_all_know_the_same() -> None:
+    # Each replica hears gateways itself, so nothing is forwarded: one replica's loss is not another's.
+    cluster = small_cluster(4)
+    cluster.add_router()
+    told: set[tuple[int, str]] = set()
+    roles = {node.boot: node.role for node in cluster.nodes_by_address.values()}
+    for node in cluster.routers:
+        send = node.endpoint.send
+
+        def noted(
+            boot: int, message: object, priority: Priority = Priority.CONTROL, *, send: Callable[..., None] = send
+        ) -> None:
+            if isinstance(message, News | Reach | Routes):
+                told.add((boot, roles[boot]))
+            send(boot, message, priority)
+
+        node.endpoint.send = noted  # type: ignore[method-assign]
+    for session_id in range(1, 9):
+        cluster.gateways[session_id % 2].enter(session_id, "lobby")
+    assert cluster.run_until(lambda: is_up(cluster))
+    cluster.run(3_000)
+    assert {role for _, role in told} == {"broker"}
+    for router in cluster.routers_by_node.values():
+        assert cluster.known_to([router.table]) == cluster.truth
+
+
+@pytest.mark.sim
+@pytest.mark.feature("X68")
+@pytest.mark.parametrize("relays", [0, 1])
+def test_a_late_leave_at_the_old_gateway_leaves_the_user_in_at_the_new_one(relays: int) -> None:
+    cluster = Cluster(random.Random(6), weather=Weather(delay_ms_max=200, reorder=0.5), relays=relays)
+    one, other = cluster.add_gateway(), cluster.add_gateway()
+    cluster.add_router()
+    cluster.add_broker()
+    cluster.add_proxy()
+    if relays:
+        cluster.add_relay()
+    one.enter_as(7, 71, "lobby")  # a user, and its session here
+    assert cluster.run_until(cluster.is_settled, within_ms=60_000)
+    other.enter_as(7, 72, "lobby")
+    cluster.run(20)
+    one.rooms.session_gone(71)
+    one.listeners.session_gone(71)
+    assert cluster.run_until(cluster.is_settled, within_ms=60_000)
+    cluster.run(3_000)
+    answer = other.say(72, "lobby", "still here", is_reliable=True)
+    assert cluster.run_until(lambda: bool(answer))
+    assert isinstance(answer[0], dict)
+    assert texts(other, 72) == ["still here"]
+    assert texts(one, 71) == []
