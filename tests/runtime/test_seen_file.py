@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pixiu.config import Settings
+from pixiu.config import LinkSettings, Settings
 from pixiu.config.registry import RegistryAddress
 from pixiu.config.rooms import RoomSettings
 from pixiu.machines.listeners import Listeners
@@ -24,9 +24,9 @@ FANS = [Fan(9, 71, b"one", is_reliable=True), Fan(9, 72, b"two", is_reliable=Tru
 
 
 def options(data: Path, *, port: int = 8401, kept: bool = True) -> RoleOptions:
-    rooms = RoomSettings(dedup_count=100, dedup_kept=kept)
+    settings = Settings(rooms=SETTINGS, links=LinkSettings(keep_shown=kept))
     address = RegistryAddress.parse("zk://127.0.0.1:1/x")
-    return RoleOptions(role="gateway", registry=address, data=data, port=port, settings=Settings(rooms=rooms))
+    return RoleOptions(role="gateway", registry=address, data=data, port=port, settings=settings)
 
 
 def life(data: Path, fans: list[Fan], number: int) -> list[bytes]:

@@ -85,6 +85,8 @@ ROLES: Mapping[str, Callable[[RoleOrders], int]] = {
     "router": _rooms,
     "relay": _rooms,
     "gateway": _rooms,
+    "probe": _rooms,
+    "meta": _rooms,
 }
 """A role's name, and what runs it until it is told to stop. Returns the exit code."""
 

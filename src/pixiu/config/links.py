@@ -54,6 +54,9 @@ class LinkSettings(Section):
     reliable_ms: Milliseconds = 30_000
     """Acked talk that not every gateway has after this long is given up, and its sender told."""
 
+    keep_shown: bool = True
+    """A gateway with a port of its own keeps in a file which reliable messages it has shown, for its next life."""
+
     pending_max: Positive = 10_000
     """Messages of one publisher without an answer; more are refused as busy."""
 

@@ -54,9 +54,6 @@ class RoomSettings(Section):
     dedup_count: Positive = 200_000
     """And how many of them at most."""
 
-    dedup_kept: bool = True
-    """A gateway of a cluster with a port of its own keeps them in a file, for its next life."""
-
     presence_ms: Annotated[int, Bounds(100, 600_000)] = 1_000
     """A room whose audience has changed tells its counts this often at most, and reports what was said in it."""
 

@@ -1,4 +1,4 @@
-"""One role of a cluster's rooms as a process: ``pixiu role proxy|broker|router|relay|gateway``.
+"""One role of a cluster's rooms as a process: ``pixiu role proxy|broker|router|relay|gateway|probe|meta``.
 
 It listens, finds the registry, starts its role, which registers, loads and replays, and then serves until it is told to
 stop: then it says so in the registry, serves a little longer, and leaves. Health, readiness, metrics and what it thinks
@@ -26,7 +26,9 @@ from pixiu.model.errors import ConfigError, PixiuError
 from pixiu.model.partitions import check_count
 from pixiu.node.cluster_end import ClusterEnd, is_loopback, read_secrets, secrets_of
 from pixiu.node.seen import keep_seen
+from pixiu.node.watching import MetaPart, ProbePart
 from pixiu.roles.broker.cluster import ClusterBroker
+from pixiu.roles.broker.hot import HotRooms
 from pixiu.roles.broker.metrics import METRICS as BROKER
 from pixiu.roles.broker.metrics import snapshot as broker_snapshot
 from pixiu.roles.gateway import ClusterRooms, Gateway, LinkNames, RoomListening, RoomSessions
@@ -56,6 +58,7 @@ __all__ = ["RolePart", "RoleProcess", "run_role"]
 log = logging.getLogger(__name__)
 
 DESCRIPTORS_KEPT_BACK = 64
+HOT_ROOMS = 50
 START_MS = 30_000
 """How long a proxy waits for a broker in every partition before it says that one is missing, and goes on waiting."""
 
@@ -96,10 +99,11 @@ class RoleProcess:
             end.registry, end.scheduler, end.root,
             role=options.role, partition=options.partition, boot=end.boot, address=end.address,
         )  # fmt: skip
+        self.routes = standard_routes(reasons=self._reasons, metrics=self.metrics.render, about=self._about)
+        """What its admin port answers."""
+        self.routes["/peers"] = lambda _request: Response.json(200, end.directory.rows())
         self.part: RolePart = PARTS[options.role](self)
-        routes = standard_routes(reasons=self._reasons, metrics=self.metrics.render, about=self._about)
-        routes["/peers"] = lambda _request: Response.json(200, end.directory.rows())
-        self._admin = AdminServer(routes)
+        self._admin = AdminServer(self.routes)
         self._admin_address = ""
 
     async def start(self) -> tuple[str, dict[str, object]]:
@@ -111,6 +115,7 @@ class RoleProcess:
             await counted.wait()
         host, port = await self._admin.start(options.bind, 0)
         self._admin_address = f"{host}:{port}"
+        self.member.tell(admin=self._admin_address)
         await self.part.start()
         end.directory.start()
         admin = f"http://{self._admin_address}"
@@ -214,10 +219,14 @@ class _Broker:
     def __init__(self, process: RoleProcess) -> None:
         self._process = process
         end = process.end
+        self._hot = HotRooms(end.clock)
+        process.routes["/hot.json"] = lambda _request: Response.json(
+            200, [room._asdict() for room in self._hot.top(HOT_ROOMS)]
+        )
         self._broker = ClusterBroker(
             end.endpoint, end.directory, process.member, end.clock, end.scheduler, process.options.settings.rooms,
             node_id=end.boot & 1023, bigs=end.bigs, lasts_ms=end.settings.grace_ms + end.settings.poll_ms,
-            by_relay=end.settings.room_path == "relay",
+            by_relay=end.settings.room_path == "relay", report=self._hot.report,
         )  # fmt: skip
         process.metrics.add(BROKER, lambda: broker_snapshot(self._broker.broker))
 
@@ -363,6 +372,8 @@ PARTS: dict[str, Callable[[RoleProcess], RolePart]] = {
     "broker": _Broker,
     "relay": _Relay,
     "gateway": _Gateway,
+    "probe": ProbePart,
+    "meta": MetaPart,
 }
 """The roles that live on links alone."""
 

@@ -25,7 +25,7 @@ def keep_seen(seen: Seen, options: RoleOptions, clock: Clock) -> SeenFile | None
     A gateway is known by its port; one whose port is by chance has no earlier life that could be found.
     """
     settings = options.settings.rooms
-    if not settings.dedup_kept or not options.port:
+    if not options.settings.links.keep_shown or not options.port:
         return None
     path = options.data / f"seen-{options.port}"
     try:

@@ -6,7 +6,7 @@ half written is left out by its check.
 
 ::
 
-    "PXSEEN1\\n" | slots: 8 | where the next goes: 8 | … | message id 8 | room 8 | at, ms since 1970: 8 | check 4 | 4
+    PXSEEN1 | slots: 8 | where the next goes: 8 | … | message id 8 | room 8 | at, ms since 1970: 8 | check 4 | 4
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from pixiu.machines.view import PeerState, ViewRules
 from pixiu.model.errors import PixiuError
 from pixiu.roles.broker.cluster import ClusterBroker
 from pixiu.roles.gateway.cluster import ClusterRooms
+from pixiu.roles.probe.probe import Probe
 from pixiu.roles.proxy.rooms import RoomProxy
 from pixiu.roles.relay.rooms import ClusterRelay
 from pixiu.roles.router.router import Router
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pixiu.links.splitting import Stand
+    from pixiu.machines.probes import ProbeRules
     from pixiu.machines.room_link import Ack, Frame
 
 __all__ = ["Cluster", "GatewayNode", "Node", "Weather"]
@@ -376,6 +378,20 @@ class Cluster:
         node = GatewayNode(self)
         self.gateways.append(node)
         return node
+
+    def add_probe(self, rules: ProbeRules | None = None) -> tuple[Node, Probe]:
+        """Start a probe, which others take for a gateway."""
+        node = Node(self, "gateway")
+        probe = Probe(
+            node.endpoint, node.directory, node.member, node.clock, node.scheduler, node.bigs,
+            new_life=node.new_life, rules=rules,
+        )  # fmt: skip
+        node.endpoint.state = node.member.state = PeerState.RUNNING
+        node.directory.start()
+        node.bigs.start()
+        probe.start()
+        node.member.register()
+        return node, probe
 
     def add_publisher(self) -> tuple[Node, Publishing]:
         """Start a publisher."""

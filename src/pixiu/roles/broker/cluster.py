@@ -30,7 +30,15 @@ from pixiu.machines.links.packing import MESSAGE_BYTES_MAX
 from pixiu.machines.routes import RouteTable
 from pixiu.machines.scheduling import Priority
 from pixiu.model.errors import Overloaded, PixiuError
-from pixiu.model.partitions import is_slice, owns, partition_of, replica_of, router_partitions
+from pixiu.model.partitions import (
+    PROBE_ROOMS_BEGIN,
+    SLICE_ROOMS_BEGIN,
+    is_slice,
+    owns,
+    partition_of,
+    replica_of,
+    router_partitions,
+)
 from pixiu.ports.routes import Route
 from pixiu.roles.broker.broker import Broker
 
@@ -151,6 +159,8 @@ class ClusterBroker:
             self.keeper.stop()
 
     def _reported(self, row: RoomRow) -> None:
+        if row.number >= PROBE_ROOMS_BEGIN:
+            return  # of nobody
         self._report(row)
         if self.keeper is not None and self.replica.life.takes_work:
             self.keeper.report(row.room, row.number, row.members, row.deliveries * 1000 / self._presence_ms)
@@ -201,7 +211,7 @@ class ClusterBroker:
     def _follow(self, changed: list[RouteRow]) -> None:
         for row in changed:
             try:
-                piece = row.room if is_slice(row.room) else 0
+                piece = row.room if row.room >= SLICE_ROOMS_BEGIN else 0
                 if row.is_in:
                     route = Route(row.user, row.session_id, self._place(row), row.version)
                     self.broker.entered(row.name, route, piece=piece)
@@ -248,6 +258,8 @@ class ClusterBroker:
 
     def _talk(self, proxy: int, talk: Talk) -> None:
         counts = self._brokers.counts
+        if talk.room >= PROBE_ROOMS_BEGIN:
+            talk = talk._replace(body=self._endpoint.stamp("broker", talk.body))
         if not self.replica.life.takes_work:
             self.early += 1
             self._decline(proxy, talk, "not_running")

@@ -19,6 +19,7 @@ import msgspec
 from pixiu.im import params as read
 from pixiu.im.content import plain_text, send_id, send_key
 from pixiu.im.params import check_known
+from pixiu.links.telling import Telling
 from pixiu.machines.links.messages import FROM_GATEWAY, SESSIONS, AskRoutes, RoomAck, RoomFrame, Want
 from pixiu.machines.links.news import NewsRules
 from pixiu.machines.room_bodies import message_body
@@ -29,7 +30,6 @@ from pixiu.model.errors import NotAllowed, NotFound, PixiuError, RequestError, T
 from pixiu.model.names import check_public_id
 from pixiu.model.partitions import SLICES, is_slice
 from pixiu.roles.gateway.rates import Buckets
-from pixiu.roles.gateway.telling import Telling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -18,7 +18,7 @@ from pixiu.machines.bigrooms import SPLIT, SliceAcks
 from pixiu.machines.links.codec import TALK, TALK_HEAD
 from pixiu.machines.links.messages import Declined, Settled, SliceSettled, Taken, Talk
 from pixiu.machines.scheduling import Priority
-from pixiu.model.partitions import SLICES, ranked, replica_of
+from pixiu.model.partitions import PROBE_ROOMS_BEGIN, SLICES, ranked, replica_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +108,9 @@ class RoomProxy:
             else:
                 room, message_id, publisher, copy = talk.room, talk.message_id, talk.publisher, talk.copy
                 passed, chosen = talk._replace(count_version=version), talk.priority
-            if room in self._split:
+            if room >= PROBE_ROOMS_BEGIN:
+                passed = self._stamped(passed)
+            elif room in self._split:
                 if self._spread(self._split[room], talk, (message_id, publisher, copy)):
                     taken.setdefault(boot, []).append(message_id)
                 else:
@@ -129,6 +131,11 @@ class RoomProxy:
                 send(broker, passed, chosen)
         for boot, ids in taken.items():
             send(boot, Taken(ids))
+
+    def _stamped(self, passed: Any) -> Any:
+        if isinstance(passed, Talk):
+            return passed._replace(body=self._endpoint.stamp("proxy", passed.body))
+        return (TALK, self._endpoint.stamp("proxy", passed[1]))  # the body is the last field
 
     # Big rooms.
 

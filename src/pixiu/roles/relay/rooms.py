@@ -19,7 +19,7 @@ from pixiu.machines.room_relay import RoomRelay
 from pixiu.machines.rooms import sized
 from pixiu.machines.routes import RouteTable
 from pixiu.machines.scheduling import Priority
-from pixiu.model.partitions import owns
+from pixiu.model.partitions import PROBE_ROOMS_BEGIN, owns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pixiu.links.member import Member
     from pixiu.machines.links.news import NewsRules, Snapshot
     from pixiu.machines.room_link import Ack
+    from pixiu.machines.rooms import Fan
     from pixiu.machines.routes import RouteRow
     from pixiu.ports.clock import Clock
     from pixiu.ports.scheduler import Scheduler, Timer
@@ -167,10 +168,18 @@ class ClusterRelay:
     def _frame(self, broker: int, message: RoomFrame) -> None:
         if not self.replica.life.takes_work:
             return  # whoever sends reliable talk sends it again, to one that runs
-        ack = self.relay.receive(f"{broker:x}", message.frame, self._clock.monotonic_us() // 1000)
+        frame = message.frame
+        if any(fan.room >= PROBE_ROOMS_BEGIN and fan.message_id for fan in frame.fans):
+            frame = frame._replace(fans=[self._stamped(fan) for fan in frame.fans])
+        ack = self.relay.receive(f"{broker:x}", frame, self._clock.monotonic_us() // 1000)
         if ack is not None:
             self._endpoint.send(broker, RoomAck(ack), Priority.CONTROL)
         self._near()
+
+    def _stamped(self, fan: Fan) -> Fan:
+        if fan.room < PROBE_ROOMS_BEGIN or not fan.message_id:
+            return fan
+        return fan._replace(body=self._endpoint.stamp("relay", fan.body))
 
     def _acked(self, gateway: int, message: RoomAck) -> None:
         link = self._links.get(gateway)
