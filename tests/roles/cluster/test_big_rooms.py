@@ -2,24 +2,21 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from unittest.mock import patch
 
 import pytest
 
 from pixiu.config.rooms import RoomSettings
-from pixiu.machines.bigrooms import JOINING, SPLIT, BigMap, BigRoom, Overlap, SliceAcks
+from pixiu.machines.bigrooms import JOINING, SPLIT, BigMap, Overlap, SliceAcks
 from pixiu.machines.links.messages import Talk
-from pixiu.machines.listeners import Listeners
 from pixiu.machines.rooms import room_number
 from pixiu.machines.scheduling import Priority
 from pixiu.model.errors import Conflict, PixiuError, TooLarge
 from pixiu.model.ids import Snowflakes
 from pixiu.model.partitions import SLICES, is_slice, slices
-from pixiu.roles.proxy.rooms import RoomProxy
+from pixiu.testing.cluster_mutants import mutated
+from pixiu.testing.cluster_weather import texts
 from pixiu.testing.cluster_world import Cluster, Weather
-from tests.roles.cluster.test_rooms import is_up, small_cluster, texts
+from tests.roles.cluster.test_rooms import is_up, small_cluster
 
 
 def propose(cluster: Cluster, room: str) -> None:
@@ -106,41 +103,13 @@ def test_rooms_become_big_in_many_worlds() -> None:
             raise AssertionError(f"seed {seed}") from error
 
 
-def shown_again() -> AbstractContextManager[object]:
-    """Whoever hears of something both ways is shown it twice."""
-    return patch.object(Listeners, "_once", lambda _self, fan, _now_ms: fan)
-
-
-def split_at_once() -> AbstractContextManager[object]:
-    """Proxies send to the slices as soon as a room is to be big, whoever has joined them."""
-
-    def changed(self: RoomProxy) -> None:
-        assert self._bigs is not None
-        self._split = dict(self._bigs.map.rooms)
-        self._changed()
-
-    return patch.object(RoomProxy, "_bigs_changed", changed)
-
-
-def left_at_once() -> AbstractContextManager[object]:
-    """Gateways tell of slices only, as soon as a room is split (as E19 has it)."""
-    return patch.object(BigRoom, "has_whole", lambda self, _now_ms: self.phase == JOINING)
-
-
-def settled_by_any() -> AbstractContextManager[object]:
-    """One slice speaks for all of them."""
-    return patch.object(SliceAcks, "settled", lambda self, publisher, message_id, _room: bool(
-        self._left.pop((publisher, message_id), 0)
-    ))  # fmt: skip
-
-
 @pytest.mark.long
 @pytest.mark.sim
 @pytest.mark.timeout(1_200)
 @pytest.mark.feature("X23")
-@pytest.mark.parametrize("mutate", [shown_again, split_at_once, left_at_once, settled_by_any])
-def test_errors_in_becoming_big_are_caught(mutate: Callable[[], AbstractContextManager[object]]) -> None:
-    with mutate(), pytest.raises((AssertionError, PixiuError)):
+@pytest.mark.parametrize("name", ["shown-again", "split-at-once", "left-at-once", "settled-by-any"])
+def test_errors_in_becoming_big_are_caught(name: str) -> None:
+    with mutated(name), pytest.raises((AssertionError, PixiuError)):
         for seed in range(10):
             becomes_big(seed)
 

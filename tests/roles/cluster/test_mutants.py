@@ -5,19 +5,14 @@ Every check is run on the cluster as it is, where it must hold, and on the mutan
 
 import random
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from unittest.mock import patch
 
 import pytest
 
-from pixiu.machines.dedup import Seen
-from pixiu.machines.lifecycle import Command, Lifecycle, Phase, SetRunning
 from pixiu.machines.rooms import room_number
-from pixiu.machines.routes import RouteRow, RouteTable
-from pixiu.machines.split import Counts
 from pixiu.model.errors import PixiuError
+from pixiu.testing.cluster_mutants import mutated
+from pixiu.testing.cluster_weather import churn
 from pixiu.testing.cluster_world import Cluster, Weather
-from tests.roles.cluster.test_rooms import churn
 
 pytestmark = pytest.mark.sim
 
@@ -133,93 +128,23 @@ def keeps_the_new_session(seed: int) -> bool:
     return len(other.shown[72]) == 1
 
 
-def by_id_alone() -> AbstractContextManager[object]:
-    """E6 as written: a message id that was seen is dropped, whomever it is for."""
-    has, mark = Seen.has, Seen.mark
-    return patch.multiple(
-        Seen,
-        has=lambda self, message_id, key, now_ms: has(self, message_id, 0, now_ms),
-        mark=lambda self, message_id, key, now_ms: mark(self, message_id, 0, now_ms),
-    )
-
-
-def register_and_hope() -> AbstractContextManager[object]:
-    """E8 as written: registered is noticed, so what is loaded now and told from now on is all there is."""
-
-    def registered(self: Lifecycle[object], replica: int) -> list[Command[object]]:
-        self.replica, self.phase = replica, Phase.RUNNING
-        return [SetRunning()]
-
-    return patch.object(Lifecycle, "registered", registered)
-
-
-def drop_what_is_smaller() -> AbstractContextManager[object]:
-    """E11 as written: what has a smaller number than the gateway's largest is stale, whomever it concerns."""
-    apply, largest = RouteTable.apply, {}  # type: ignore[var-annotated]
-
-    def literal(self: RouteTable, row: RouteRow) -> list[RouteRow]:
-        key = (id(self), row.gateway)
-        if row.version < largest.get(key, 0):
-            return []
-        largest[key] = row.version
-        return apply(self, row)
-
-    return patch.object(RouteTable, "apply", literal)
-
-
-def routers_as_written() -> AbstractContextManager[object]:
-    """E17 as written: modulo the brokers' count, whichever is larger."""
-    return patch(
-        "pixiu.roles.broker.cluster.router_partitions",
-        lambda broker, brokers, routers: [each for each in range(routers) if each % brokers == broker % brokers],
-    )
-
-
-def exact_partition() -> AbstractContextManager[object]:
-    """E18 as written: a partition keeps the rooms whose remainder is its own number."""
-    return patch("pixiu.roles.broker.cluster.owns", lambda partition, key, count: key % count == partition)
-
-
-def clean_at_once() -> AbstractContextManager[object]:
-    """E19 as written: what has moved is dropped on the flip."""
-    return patch.multiple(
-        Counts, kept_count=property(lambda self: self.count), cleans=lambda self, _now_ms: self._flipped_ms is not None
-    )
-
-
-def leave_by_user() -> AbstractContextManager[object]:
-    """E43 as written: a user who logs out is out, wherever else it is."""
-    apply = RouteTable.apply
-
-    def literal(self: RouteTable, row: RouteRow) -> list[RouteRow]:
-        changed = apply(self, row)
-        if not row.is_in and row.session_id:
-            users = {71: 7, 72: 7}
-            for each in [each for each in self.of(row.room) if each.user == users.get(row.session_id)]:
-                self._remove(each)
-                changed.append(each._replace(is_in=False))
-        return changed
-
-    return patch.object(RouteTable, "apply", literal)
-
-
-MUTANTS: dict[str, tuple[Check, Callable[[], AbstractContextManager[object]]]] = {
-    "E6": (shows_every_slice, by_id_alone),
-    "E8": (runs_only_when_it_knows_all, register_and_hope),
-    "E11": (ends_with_the_truth, drop_what_is_smaller),
-    "E17": (finds_its_routers, routers_as_written),
-    "E18": (loads_a_new_partition, exact_partition),
-    "E19": (hears_all_while_it_doubles, clean_at_once),
-    "E43": (keeps_the_new_session, leave_by_user),
+CHECKS: dict[str, tuple[Check, str]] = {
+    "E6": (shows_every_slice, "by-id-alone"),
+    "E8": (runs_only_when_it_knows_all, "register-and-hope"),
+    "E11": (ends_with_the_truth, "drop-what-is-smaller"),
+    "E17": (finds_its_routers, "routers-as-written"),
+    "E18": (loads_a_new_partition, "exact-partition"),
+    "E19": (hears_all_while_it_doubles, "clean-at-once"),
+    "E43": (keeps_the_new_session, "leave-by-user"),
 }
 
 
 @pytest.mark.feature("X13", "X15", "X23", "X33", "X36", "X68")
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", CHECKS)
 @pytest.mark.parametrize("is_mutant", [False, True])
 def test_each_error_is_caught(name: str, *, is_mutant: bool) -> None:
-    check, mutate = MUTANTS[name]
-    with mutate() if is_mutant else nullcontext():
+    check, mutant = CHECKS[name]
+    with mutated(mutant if is_mutant else ""):
         held = []
         for seed in range(3):
             try:

@@ -10,9 +10,11 @@ from pixiu.machines.room_link import Ack, Frame, Outgoing
 from pixiu.machines.room_relay import LATE_MS, RoomRelay
 from pixiu.machines.rooms import Fan
 from pixiu.machines.scheduling import Priority
+from pixiu.testing.cluster_mutants import mutated
+from pixiu.testing.cluster_weather import texts
 from pixiu.testing.cluster_world import Cluster, Node, Weather
 from tests.roles.cluster.test_big_rooms import is_clean, is_split, propose
-from tests.roles.cluster.test_rooms import is_up, texts
+from tests.roles.cluster.test_rooms import is_up
 
 pytestmark = pytest.mark.sim
 
@@ -156,3 +158,30 @@ def test_a_relay_confirms_what_the_gateways_have_and_counts_whom_it_does_not_kno
     assert relay.receive("x", gone, 0) == Ack(5, 2)
     assert relay.look(LATE_MS) == [("x", Ack(5, 3))]
     assert relay.unknown == 2
+
+
+def loses_nothing_with_a_relay(seed: int) -> bool:
+    """A relay that dies right after something has come to it takes nothing with it."""
+    cluster = relayed(seed, relays=1, replicas=2)
+    one = cluster.gateways[0]
+    one.enter(1, "lobby")
+    assert cluster.run_until(lambda: is_up(cluster))
+    cluster.run(3_000)
+    used: list[tuple[int, Fan]] = []
+    for node in cluster.brokers:
+        note_frames(node, used)
+    for relay in cluster.relays:  # what they send is lost, as when they die in between
+        cluster.weather.cuts |= {(relay.address, gateway.address) for gateway in cluster.gateways}
+    answer = one.say(1, "lobby", "kept", is_reliable=True)
+    cluster.run(50)
+    chosen = used[0][0]
+    next(node for node in cluster.relays if node.boot == chosen).crash()
+    cluster.weather.cuts.clear()
+    return cluster.run_until(lambda: bool(answer), within_ms=60_000) and texts(one, 1) == ["kept"]
+
+
+@pytest.mark.feature("X71")
+@pytest.mark.parametrize("mutant", ["", "acked-on-receipt"])
+def test_a_relay_that_dies_takes_nothing_with_it(mutant: str) -> None:
+    with mutated(mutant):
+        assert all(loses_nothing_with_a_relay(seed) for seed in range(2)) == (not mutant)

@@ -1,6 +1,5 @@
 """Rooms of a whole cluster in virtual time: who is there is known everywhere, what is said arrives, whatever breaks."""
 
-import json
 import random
 from collections.abc import Callable
 
@@ -9,7 +8,8 @@ import pytest
 from pixiu.links.splitting import Stand
 from pixiu.machines.links.messages import News, Reach, Routes
 from pixiu.machines.scheduling import Priority
-from pixiu.testing.cluster_world import Cluster, GatewayNode, Weather
+from pixiu.testing.cluster_weather import churn, texts
+from pixiu.testing.cluster_world import Cluster, Weather
 
 FOUL = Weather(loss=0.2, repeat=0.1, reorder=0.2, delay_ms_max=20, watch_loss=0.3)
 
@@ -27,10 +27,6 @@ def small_cluster(seed: int = 1, *, weather: Weather | None = None, partitions: 
     return cluster
 
 
-def texts(gateway: GatewayNode, session_id: int) -> list[str]:
-    return [json.loads(body)["message"]["text"] for body in gateway.shown[session_id]]
-
-
 def is_up(cluster: Cluster) -> bool:
     return cluster.is_settled() and all(len(each.publishing.proxies.usable()) == 2 for each in cluster.gateways)
 
@@ -46,20 +42,6 @@ def test_what_is_said_reaches_everyone_in_order() -> None:
     assert all(len(answer) == 1 and isinstance(answer[0], dict) for answer in answers)
     for session_id in range(1, 21):
         assert texts(one if session_id % 2 else other, session_id) == [f"text {number}" for number in range(50)]
-
-
-def churn(cluster: Cluster, rng: random.Random, steps: int = 60) -> None:
-    """Sessions come and go at all gateways that live."""
-    for _ in range(steps):
-        gateways = [each for each in cluster.gateways if not each.is_dead]
-        gateway = rng.choice(gateways)
-        session_id = rng.randrange(1, 12) * 1000 + gateway.boot % 997
-        room = f"room {rng.randrange(4)}"
-        if rng.random() < 0.6:
-            gateway.enter(session_id, room)
-        else:
-            gateway.leave(session_id, room)
-        cluster.run(rng.random() * 100)
 
 
 @pytest.mark.sim
