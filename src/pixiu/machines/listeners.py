@@ -148,6 +148,9 @@ class Listeners:
                 fan = None
             elif overlaps:
                 fan = self._once(came, now_ms)
+            if came.is_reliable and (came.sessions is None or came.is_end):
+                # Of the room as it came: some of its sessions may have had it over their slices.
+                self.seen.mark(came.message_id, came.room, now_ms)
             if fan is None:
                 self.repeats += 1
                 continue
@@ -160,8 +163,6 @@ class Listeners:
                 last.bodies.append(fan.body)
             else:
                 last = self._deliver(fan, deliveries)
-            if fan.is_reliable and (fan.sessions is None or fan.is_end):
-                self.seen.mark(fan.message_id, fan.room, now_ms)
         return deliveries, incoming.ack if frame.number else None
 
     def source_gone(self, source: str) -> None:
@@ -207,7 +208,8 @@ class Listeners:
             overlap.shown(fan.room, message_id)
         if not late:
             return fan
-        return fan._replace(sessions=tuple(each for each in self.sessions(fan.room) if pieces.get(each) not in late))
+        rest = tuple(each for each in self.sessions(fan.room) if pieces.get(each) not in late)
+        return fan._replace(sessions=rest) if rest else None
 
     def _deliver(self, fan: Fan, deliveries: list[RoomDelivery]) -> RoomDelivery | None:
         """Begin a delivery. Returns it if later fans of the room may join it."""

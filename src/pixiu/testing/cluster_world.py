@@ -9,7 +9,6 @@ are replaced. The oracle is simple: what each session was shown, what each gatew
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pixiu.backends.memory.registry import MemoryRegistry
@@ -22,7 +21,6 @@ from pixiu.links.member import Member, ensure_count
 from pixiu.links.publishing import Publishing, PublishingRules
 from pixiu.links.splitting import flip
 from pixiu.links.wire import WireWay
-from pixiu.machines.links.sealing import Secrets
 from pixiu.machines.listeners import Listeners
 from pixiu.machines.rooms import room_number
 from pixiu.machines.view import PeerState, ViewRules
@@ -33,6 +31,7 @@ from pixiu.roles.probe.probe import Probe
 from pixiu.roles.proxy.rooms import RoomProxy
 from pixiu.roles.relay.rooms import ClusterRelay
 from pixiu.roles.router.router import Router
+from pixiu.testing.cluster_wires import SECRETS, NodeScheduler, SimulatedBulk, SimulatedDatagrams, Weather
 from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
 
 if TYPE_CHECKING:
@@ -47,91 +46,6 @@ __all__ = ["Cluster", "GatewayNode", "Node", "Weather"]
 
 ROOT = "/pubsub"
 SESSION_MS = 2_000
-SECRETS = Secrets([b"a secret for tests only"])
-
-
-@dataclass(slots=True)
-class Weather:
-    """How the network behaves: chances from 0 to 1, times in ms."""
-
-    loss: float = 0.0
-    repeat: float = 0.0
-    delay_ms_min: float = 0.2
-    delay_ms_max: float = 1.0
-    reorder: float = 0.0
-    watch_loss: float = 0.0
-    cuts: set[tuple[str, str]] = field(default_factory=set)
-
-
-class NodeScheduler:
-    """The shared loop as one process has it: nothing runs once it is dead, and what is due while it is frozen waits."""
-
-    def __init__(self, node: Node, scheduler: SimulatedScheduler) -> None:
-        self._node = node
-        self._scheduler = scheduler
-
-    def soon(self, call: Callable[[], object]) -> None:
-        self._scheduler.soon(self._mine(call))
-
-    def after(self, delay_ms: float, call: Callable[[], object]) -> Any:
-        return self._scheduler.after(delay_ms, self._mine(call))
-
-    def offload(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-        node = self._node
-
-        def finished(error: BaseException | None) -> None:
-            if not node.is_dead:
-                self.soon(lambda: done(error))
-
-        self._scheduler.offload(work, finished)
-
-    def _mine(self, call: Callable[[], object]) -> Callable[[], object]:
-        node = self._node
-
-        def run() -> None:
-            if node.is_dead:
-                return
-            if node.is_frozen:
-                node.held.append(run)
-            else:
-                call()
-
-        return run
-
-
-class SimulatedDatagrams:
-    """One process's socket."""
-
-    def __init__(self, cluster: Cluster, node: Node) -> None:
-        self.is_full = False
-        self.when_free: Callable[[], object] = lambda: None
-        self._cluster = cluster
-        self._node = node
-
-    def send(self, address: str, data: bytes) -> bool:
-        self._cluster.carry(self._node, address, data)
-        return True
-
-
-class SimulatedBulk:
-    """Streams that lose nothing while both ends are there and the way is not cut."""
-
-    def __init__(self, cluster: Cluster, node: Node) -> None:
-        self.secrets = SECRETS
-        self.receive: Callable[[int, str, bytes], object] = lambda _boot, _address, _content: None
-        self._cluster = cluster
-        self._node = node
-
-    def send(self, boot: int, address: str, content: bytes) -> bool:
-        target = self._cluster.nodes_by_address.get(address)
-        if target is None or target.boot != boot or self._cluster.is_cut(self._node, target):
-            return False
-        source = self._node
-        self._cluster.scheduler.after(
-            self._cluster.delay_ms() * 3,
-            lambda: None if target.is_dead else target.hear(lambda: target.bulk.receive(source.boot, "", content)),
-        )
-        return True
 
 
 class Node:
