@@ -54,7 +54,8 @@ class Listeners:
         self._rooms_of: dict[int, dict[int, None]] = {}
         self._sources: dict[str, Incoming] = {}
         self.seen = Seen(window_ms=settings.dedup_ms, count_max=settings.dedup_count)
-        self._wholes: dict[int, int] = {}  # the room of each slice that overlaps with it
+        self._wholes: dict[int, int] = {}  # the room of each slice
+        self._both: set[int] = set()  # big rooms that are still told of themselves, too
         self._pieces: dict[int, dict[int, int]] = {}  # of a big room: the slice of each session
         self._overlap = Overlap()
         self.nobody = 0
@@ -77,8 +78,9 @@ class Listeners:
         """A session of a big room listens in its slice as well; ``overlaps``: it may hear of things both ways."""
         self.enter(piece, session_id)
         self._pieces.setdefault(room, {})[session_id] = piece
+        self._wholes[piece] = room
         if overlaps:
-            self._wholes[piece] = room
+            self._both.add(room)
 
     def piece(self, room: int, session_id: int) -> int:
         """The slice in which a session of a big room listens; 0 if it does not."""
@@ -90,8 +92,7 @@ class Listeners:
 
     def overlaps_no_more(self, room: int, pieces: range) -> None:
         """Nobody sends to the room itself any more."""
-        for piece in [piece for piece, whole in self._wholes.items() if whole == room]:
-            del self._wholes[piece]
+        self._both.discard(room)
         self._overlap.forget(pieces, room)
 
     def leave(self, room: int, session_id: int) -> bool:
@@ -108,6 +109,7 @@ class Listeners:
         listening.all = None
         if not listening.sessions:
             del self._rooms[room]
+            self._wholes.pop(room, None)
         rooms = self._rooms_of[session_id]
         del rooms[room]
         if not rooms:
@@ -141,7 +143,7 @@ class Listeners:
         last: RoomDelivery | None = None
         for came in incoming.receive(frame):
             fan: Fan | None = came
-            overlaps = self._wholes and came.message_id and (came.room in self._wholes or came.room in self._pieces)
+            overlaps = bool(self._wholes) and self._overlaps(came)
             if came.sessions is not None and not came.is_end and (came.is_reliable or overlaps):
                 fan = self._for_each(came, now_ms)
             elif came.is_reliable and self.seen.has(came.message_id, came.room, now_ms):
@@ -174,13 +176,20 @@ class Listeners:
         """Live messages that were overtaken on their way, and dropped."""
         return sum(incoming.late for incoming in self._sources.values())
 
+    def _overlaps(self, fan: Fan) -> bool:
+        """Could some of its sessions have had it another way? Live talk comes once, unless a room is becoming big."""
+        if not fan.message_id:
+            return False
+        whole = fan.room if fan.room in self._pieces else self._wholes.get(fan.room)
+        return whole is not None and (fan.is_reliable or whole in self._both)
+
     def _for_each(self, fan: Fan, now_ms: int) -> Fan | None:
         """What a relay sends is for some sessions; copies for others come apart, or again (E6): each by itself."""
         message_id, whole = fan.message_id, self._wholes.get(fan.room, fan.room)
         if fan.is_reliable:
             if self.seen.has(message_id, fan.room, now_ms):
                 return None
-            fresh = tuple(each for each in fan.sessions or () if self.seen.mark(message_id, (whole, each), now_ms))
+            fresh = tuple(each for each in fan.sessions or () if self.seen.mark(message_id, (each,), now_ms))
         else:
             overlap = self._overlap
             fresh = tuple(each for each in fan.sessions or () if not overlap.is_late((whole, each), message_id))
