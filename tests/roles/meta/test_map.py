@@ -18,6 +18,7 @@ FOLDER: dict[str, tuple[dict[str, object], int]] = {
     "proxy/partition0/0000000001": entry("proxy-0-1", "proxy", admin="127.0.0.1:92"),
     "probe/partition0/0000000001": entry("probe-0-1", "probe", admin="127.0.0.1:93"),
     "queue/partition0/0000000001": entry("queue-0-0", "queue"),
+    "gateway/partition0/0000000009": entry("gateway-0-9", "gateway", probe=True),
     "queue/partition0/ctl": ({"epoch": 3, "leader": "queue-0-0"}, 7),
     "rooms/big": ({"rooms": {"stadium": {"index": 0, "phase": "split", "clean_at": 1}}}, 2),
     "slots/0000000001": ({}, 0),

@@ -101,6 +101,8 @@ class ClusterMap:
                 self._counts[role] = {"count": data["count"], "version": version}
             elif path == "rooms/big":
                 self._bigs = BigMap(data, version)
+            elif role == "gateway" and data.get("probe"):
+                continue  # a probe's entry among the gateways; it has one of its own
             elif place.startswith("partition") and number.isdecimal() and isinstance(data.get("name"), str):
                 self._nodes[path] = {
                     "name": data["name"], "role": role, "partition": data.get("partition", 0),
