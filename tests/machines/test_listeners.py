@@ -6,8 +6,9 @@ import pytest
 
 from pixiu.config.rooms import RoomSettings
 from pixiu.machines.listeners import Listeners, RoomDelivery
-from pixiu.machines.room_link import Outgoing
+from pixiu.machines.room_link import Frame, Outgoing
 from pixiu.machines.rooms import Fan
+from pixiu.model.partitions import slices
 
 ROOM, OTHER = 7, 8
 SETTINGS = RoomSettings()
@@ -111,3 +112,44 @@ def test_a_source_that_is_gone_is_forgotten() -> None:
     assert listeners.late == 1
     listeners.source_gone("broker")
     assert listeners.late == 0
+
+
+@pytest.mark.feature("X23", "X25")
+@pytest.mark.parametrize("has_ended", [False, True])
+@pytest.mark.parametrize("order", ["room first", "one slice first", "slices first"])
+def test_what_comes_over_a_big_room_and_its_slices_is_shown_once_to_each(order: str, *, has_ended: bool) -> None:
+    listeners = Listeners(RoomSettings())
+    one, other = slices(0)[1], slices(0)[2]
+    for session_id, piece in ((1, one), (2, other)):
+        listeners.enter(9, session_id)
+        listeners.join(9, piece, session_id, overlaps=True)
+    whole, pieces = Fan(9, 71, b"x", is_reliable=True), [Fan(each, 71, b"x", is_reliable=True) for each in (one, other)]
+    fans = {
+        "room first": [whole, *pieces], "one slice first": [pieces[0], whole, pieces[1]],
+        "slices first": [*pieces, whole],
+    }[order]  # fmt: skip
+    shown: list[int] = []
+    for number, fan in enumerate(fans, 1):
+        deliveries, _ = listeners.receive(f"broker {number}", Frame(1, 1, 1, 1, [fan]), 0)
+        shown += [session_id for delivery in deliveries for session_id in delivery.sessions]
+        if has_ended:  # a copy may come when the room itself is told of no more
+            listeners.overlaps_no_more(9, slices(0))
+    assert sorted(shown) == [1, 2]
+
+
+@pytest.mark.feature("X25", "X71")
+def test_what_relays_send_for_single_sessions_is_shown_once_to_each_whatever_the_room_has_become() -> None:
+    listeners = Listeners(RoomSettings())
+    piece = slices(0)[1]
+    for session_id in (1, 2):
+        listeners.enter(9, session_id)
+        listeners.join(9, piece, session_id, overlaps=True)
+    frames = [(9, (1,)), (piece, (1, 2)), (piece, (1,)), (9, (2,)), (piece, (2,))]
+    shown: list[int] = []
+    for number, (room, sessions) in enumerate(frames, 1):
+        sent = Fan(room, 71, b"x", is_reliable=True, sessions=sessions)
+        deliveries, _ = listeners.receive(f"relay {number}", Frame(1, 1, 1, 1, [sent]), 0)
+        shown += [session_id for delivery in deliveries for session_id in delivery.sessions]
+        if number == 3:
+            listeners.overlaps_no_more(9, slices(0))
+    assert shown == [1, 2]

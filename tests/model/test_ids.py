@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pixiu.model.ids import GatewayMessageId, StoreId
 
 
+@pytest.mark.feature("X35")
 @pytest.mark.parametrize("instance", [0, 65535])
 @pytest.mark.parametrize("epoch", [0, 1023])
 @pytest.mark.parametrize("counter", [0, 2**38 - 1])
@@ -17,6 +18,7 @@ def test_a_gateway_message_id_comes_back_as_it_went_in(instance: int, epoch: int
     assert (number >> 48, (number >> 38) & 1023, number & (2**38 - 1)) == parts
 
 
+@pytest.mark.feature("X35")
 @pytest.mark.parametrize(
     ("parts", "what"),
     [
@@ -39,6 +41,7 @@ def test_gateway_message_ids_rise_with_the_counter_and_with_the_epoch(instance: 
         assert GatewayMessageId(instance, epoch + 1, 0).pack() > now
 
 
+@pytest.mark.feature("X44")
 @given(st.integers(0, 255), st.integers(0, 255), st.integers(0, 2**48 - 1))
 def test_both_layouts_come_back_and_show_the_partition_in_the_top_byte(partition: int, kind: int, counter: int) -> None:
     parts = StoreId(partition, kind, counter)

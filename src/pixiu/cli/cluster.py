@@ -14,9 +14,13 @@ import typer
 from pixiu.cli.queue.asking import Json
 from pixiu.cli.queue.output import print_json, print_rows
 from pixiu.config.cluster import NODE_ROLE, ClusterFile, read_cluster_file
-from pixiu.model.errors import PixiuError, Unavailable
+from pixiu.config.registry import RegistryAddress
+from pixiu.links.splitting import SPLITTABLE
+from pixiu.model.errors import ConfigError, PixiuError, Unavailable
 from pixiu.node.cluster.door import ask_supervisor
 from pixiu.node.cluster.layout import read_state
+from pixiu.node.cluster.plans import read_plan
+from pixiu.node.cluster.splitting import flip_by_hand
 from pixiu.node.cluster.supervisor import Supervisor, end_leftovers, take_lock
 
 if TYPE_CHECKING:
@@ -32,6 +36,7 @@ app = typer.Typer(
 DEFAULT_DATA = Path("pixiu-cluster")
 DETACH_SECONDS = 180.0
 LOOK_SECONDS = 0.2
+SPLIT_SECONDS = 180.0
 
 Data = Annotated[
     Path | None,
@@ -197,6 +202,46 @@ def thaw(name: Name, data: Data = None, json: Json = False) -> None:
 def drain(name: Name, data: Data = None, json: Json = False) -> None:
     """Let a process hand over and end. It is not started again; only its folder stays."""
     _act("drain", name, data, json)
+
+
+@app.command()
+def split(
+    role: Annotated[str, typer.Argument(metavar="[ROLE]", help=f"One of: {', '.join(SPLITTABLE)}.")] = "",
+    plan: Annotated[
+        Path | None, typer.Option("--plan", metavar="FILE", help="Do what pixiu pipeline plan has written there.")
+    ] = None,
+    to: Annotated[int | None, typer.Option("--to", metavar="N", help="Refuse unless it doubles to this.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when the grace is over, too.")] = False,
+    registry: Annotated[
+        str,
+        typer.Option("--registry", metavar="zk://HOST:PORT[,…]/PATH", help="Flip where you started the new half."),
+    ] = "",
+    replicas: Annotated[
+        int, typer.Option("--replicas", metavar="N", min=1, help="With --registry: so many each partition must have.")
+    ] = 1,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Double a role's partitions while everything runs: start the new half, wait for it, flip the count."""
+    if bool(role) == (plan is not None):
+        raise ConfigError("name a role, or a plan with --plan FILE")
+    if plan is not None:
+        if registry or to is not None:
+            raise ConfigError("--plan goes with neither --registry nor --to")
+        read_plan(plan)  # what is wrong with it is said here
+        request: dict[str, object] = {"action": "split", "plan": str(plan.absolute())}
+        done = ask_supervisor(data or DEFAULT_DATA, request, seconds=SPLIT_SECONDS)
+    elif registry:
+        done = asyncio.run(flip_by_hand(RegistryAddress.parse(registry), role, replicas=replicas, to=to))
+    else:
+        request = {"action": "split", "role": role, "to": to}
+        done = ask_supervisor(data or DEFAULT_DATA, request, seconds=SPLIT_SECONDS)
+    if wait:
+        time.sleep(max(0.0, done["clean_at"] / 1000 - time.time()))
+    if json:
+        print_json(done)
+    else:
+        print(done["done"])
 
 
 @app.command()

@@ -20,7 +20,7 @@ __all__ = ["app", "main"]
 # A verb is the typer application `app` of the module pixiu.cli.<verb>, without its hyphen.
 VERBS = (
     "serve", "queue", "token", "chat", "push", "top", "dead-letters", "audit", "explain", "rebuild", "pipeline", "sql",
-    "search", "verify", "backup", "restore", "doctor", "sim", "role", "cluster",
+    "search", "verify", "backup", "restore", "doctor", "sim", "role", "cluster", "probe",
 )  # fmt: skip
 
 HIDDEN = ("gateway",)

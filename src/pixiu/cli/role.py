@@ -101,7 +101,10 @@ ROLES: Mapping[str, Callable[[RoleOrders], int]] = {
     "proxy": _rooms,
     "broker": _rooms,
     "router": _rooms,
+    "relay": _rooms,
     "gateway": _rooms,
+    "probe": _rooms,
+    "meta": _rooms,
 }
 """A role's name, and what runs it until it is told to stop. Returns the exit code."""
 

@@ -1,7 +1,7 @@
 """``pixiu sim``: the whole platform in simulated worlds, seed after seed."""
 
 import os
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,7 +30,9 @@ def sim(
     world: Annotated[
         str,
         typer.Option(
-            "--world", metavar="messages|log", help="The whole platform, or the replicated log and who leads."
+            "--world",
+            metavar="messages|log|cluster",
+            help="The whole platform, the replicated log and who leads, or the rooms of a cluster.",
         ),
     ] = "",
     trace: Annotated[bool, typer.Option("--trace", help="With one seed: print everything that happens.")] = False,
@@ -41,12 +43,13 @@ def sim(
     A seed is a world: who there is, what they do, what breaks. The same seed is the same run, step for step.
     Exit code 1: a seed failed; it is named, with the shortest script that still fails.
     """
-    from pixiu.testing import messaging_runs, replication_runs
+    from pixiu.testing import cluster_runs, messaging_runs, replication_runs
 
-    worlds = {"messages": messaging_runs.list_mutants(), "log": replication_runs.list_mutants()}
+    runs_of: dict[str, Any] = {"messages": messaging_runs, "log": replication_runs, "cluster": cluster_runs}
+    worlds: dict[str, dict[str, str]] = {name: each.list_mutants() for name, each in runs_of.items()}
     if world and world not in worlds:
-        raise typer.BadParameter(f"there is no world {world!r}; there are messages and log", param_hint="--world")
-    known = worlds[world] if world else {**worlds["messages"], **worlds["log"]}
+        raise typer.BadParameter(f"there is no world {world!r}; there are {', '.join(worlds)}", param_hint="--world")
+    known = worlds[world] if world else {name: words for each in worlds.values() for name, words in each.items()}
     if list_mutants:
         if json:
             print_json(known)
@@ -59,8 +62,8 @@ def sim(
     if seeds != 1 and (kept is not None or trace):
         raise typer.BadParameter("give one seed: --seeds 1 --first S", param_hint="--keep" if keep else "--trace")
     # A mutant is an error of one world, and names it.
-    is_log = world == "log" or (not world and mutant in worlds["log"])
-    runs = replication_runs if is_log else messaging_runs
+    world = world or next((name for name, mutants in worlds.items() if mutant in mutants), "messages")
+    runs = runs_of[world]
     if trace:
         for line in runs.trace_of(first, mutant, keep=kept):
             print(line)
@@ -72,7 +75,7 @@ def sim(
     failed = None if summary.failed is None else runs.explain(summary.failed.seed, mutant, keep=kept)
     if json:
         print_json({
-            "first": first, "mutant": mutant, "world": "log" if is_log else "messages", **summary.numbers(),
+            "first": first, "mutant": mutant, "world": world, **summary.numbers(),
             "failed": None if failed is None else {
                 "seed": failed.seed, "failure": failed.failure, "script": failed.script, "replay": failed.replay,
             },

@@ -45,11 +45,17 @@ class LinkSettings(Section):
     drain_ms: Annotated[int, Bounds(0, 600_000)] = 2_000
     """A process that is told to stop says so, and serves for this long until the others have seen it."""
 
+    room_path: Literal["direct", "relay"] = "direct"
+    """Of brokers: they send to gateways themselves, or to relays, which alone know at which gateway a user is."""
+
     reliable_mode: Literal["acked", "copies"] = "acked"
     """Reliable talk of clients: acked by every gateway and sent until it is, or three copies over different proxies."""
 
     reliable_ms: Milliseconds = 30_000
     """Acked talk that not every gateway has after this long is given up, and its sender told."""
+
+    keep_shown: bool = True
+    """A gateway with a port of its own keeps in a file which reliable messages it has shown, for its next life."""
 
     pending_max: Positive = 10_000
     """Messages of one publisher without an answer; more are refused as busy."""

@@ -57,6 +57,12 @@ class RoomSettings(Section):
     presence_ms: Annotated[int, Bounds(100, 600_000)] = 1_000
     """A room whose audience has changed tells its counts this often at most, and reports what was said in it."""
 
+    big_members: Count = 10_000
+    """In a cluster: a room with more sessions becomes 64 virtual rooms, on all brokers; 0: never by its size."""
+
+    big_deliveries: Count = 50_000
+    """Or one with more deliveries per second, for three seconds; 0: never by its heat."""
+
     def __post_init__(self) -> None:
         Section.__post_init__(self)
         if self.dedup_ms < self.reliable_ms:

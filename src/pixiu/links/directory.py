@@ -51,6 +51,8 @@ class PeerInfo(NamedTuple):
     boot: int
     address: str
     name: str
+    big: int = 0
+    """Of a gateway: it has joined the big rooms of this many versions of their record."""
 
 
 class RoleView:
@@ -199,7 +201,9 @@ class RoleView:
             partition = int(folder.removeprefix("partition"))
             boot = int(data["boot"], 16)
             PeerState(data["state"])
-            return PeerInfo(self.role, partition, int(last), boot, str(data["address"]), str(data.get("name") or path))
+            name, big = str(data.get("name") or path), data.get("big")
+            big = big if isinstance(big, int) else 0
+            return PeerInfo(self.role, partition, int(last), boot, str(data["address"]), name, big)
         except (ValueError, KeyError, TypeError, AssertionError):
             return None
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pixiu.machines.links.codec import TALK, decode
 from pixiu.machines.links.messages import Beat, BeatBack, Talk
+from pixiu.machines.probes import Hop, stamped
 from pixiu.machines.scheduling import Priority, TurnRules, Turns
 from pixiu.machines.view import PeerState
 from pixiu.model.errors import PixiuError, RemoteProtocolError
@@ -78,6 +79,8 @@ class Endpoint:
         self.boot = boot
         self.state = PeerState.INIT
         self.counters = EndpointCounters()
+        self.came_us = 0
+        """When the first of the messages came that are handled in this turn."""
         self._way = way
         self._clock = clock
         self._scheduler = scheduler
@@ -193,6 +196,7 @@ class Endpoint:
         self._inbox += [(boot, message) for message in messages]
         if not self._is_working:
             self._is_working = True
+            self.came_us = self._clock.monotonic_us()
             self._scheduler.soon(self._work)
 
     @property
@@ -229,6 +233,11 @@ class Endpoint:
             log.warning("a message was refused", extra={"reason": str(error)})
         except Exception:
             log.exception("a message could not be handled")
+
+    def stamp(self, role: str, body: bytes) -> bytes:
+        """Write into a probe that it was here."""
+        hop = Hop(role, self.boot, self.came_us, self._clock.monotonic_us(), min(len(self._inbox), 2**32 - 1))
+        return stamped(body, hop)
 
     def _beat(self, boot: int, beat: Beat) -> None:
         self.counters.beats += 1

@@ -16,7 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable, Iterable
 
 __all__ = ["Seen"]
 
@@ -24,7 +24,7 @@ __all__ = ["Seen"]
 class Seen:
     """Remembers what was marked, for ``window_ms`` and up to ``count_max`` entries. Time is an argument."""
 
-    __slots__ = ("_count_max", "_entries", "_order", "_window_ms", "forgotten_early")
+    __slots__ = ("_count_max", "_entries", "_order", "_window_ms", "forgotten_early", "marked")
 
     def __init__(self, *, window_ms: int, count_max: int) -> None:
         self._window_ms = window_ms
@@ -32,6 +32,8 @@ class Seen:
         self._entries: set[tuple[int, Hashable]] = set()
         self._order: deque[tuple[int, tuple[int, Hashable]]] = deque()
         self.forgotten_early = 0
+        self.marked: Callable[[int, Hashable], object] | None = None
+        """Told of each new entry, for whoever keeps them over a restart."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -49,10 +51,19 @@ class Seen:
             return False
         self._entries.add(entry)
         self._order.append((now_ms, entry))
+        if self.marked is not None:
+            self.marked(message_id, key)
         if len(self._entries) > self._count_max:
             self._entries.remove(self._order.popleft()[1])
             self.forgotten_early += 1
         return True
+
+    def restore(self, entries: Iterable[tuple[int, Hashable, int]]) -> None:
+        """What was marked in an earlier life: ids, keys and times, which may lie before 0, oldest first."""
+        marked, self.marked = self.marked, None
+        for message_id, key, at_ms in entries:
+            self.mark(message_id, key, at_ms)
+        self.marked = marked
 
     def _forget(self, now_ms: int) -> None:
         order, before = self._order, now_ms - self._window_ms

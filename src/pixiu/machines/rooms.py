@@ -31,12 +31,15 @@ if TYPE_CHECKING:
 
     from pixiu.config.rooms import RoomSettings
 
-__all__ = ["LEFT_MAX", "Fan", "Rooms", "Seat", "room_number"]
+__all__ = ["LEFT_MAX", "Fan", "Rooms", "Seat", "room_number", "sized"]
 
 LEFT_MAX = 65_536
 """Leaves remembered."""
 
 NO_GATEWAYS: Sequence[str] = ()
+
+FRAME_BYTES, FAN_BYTES = 36, 21
+"""What a frame and each of its fans need beside the bodies, in a datagram."""
 
 
 def room_number(public_id: str) -> int:
@@ -64,6 +67,20 @@ class Fan(NamedTuple):
     """Only these; None is all that the gateway has in the room."""
     is_end: bool = False
     """These sessions are out of the room as soon as they have it."""
+
+
+def sized(fans: list[Fan], bytes_max: int) -> list[list[Fan]]:
+    """The same in parts that each fit a datagram; a fan that fits none is alone."""
+    parts: list[list[Fan]] = []
+    size = bytes_max + 1
+    for fan in fans:
+        needed = FAN_BYTES + len(fan.body) + (0 if fan.sessions is None else 4 + 8 * len(fan.sessions))
+        if size + needed > bytes_max:
+            parts.append([])
+            size = FRAME_BYTES
+        parts[-1].append(fan)
+        size += needed
+    return parts
 
 
 class Seat(NamedTuple):
@@ -142,8 +159,11 @@ class Rooms:
     """The audience of many rooms. ``gap_body(room, missed)`` encodes what a gateway's sessions are told of a gap."""
 
     def __init__(
-        self, settings: RoomSettings, gap_body: Callable[[int, int], bytes], *, left_max: int = LEFT_MAX
-    ) -> None:
+        self, settings: RoomSettings, gap_body: Callable[[int, int], bytes], *, left_max: int = LEFT_MAX,
+        lists_sessions: bool = False,
+    ) -> None:  # fmt: skip
+        """``lists_sessions``: what is taken names its sessions, for gateways that are relays and know no rooms."""
+        self._lists_sessions = lists_sessions
         self._settings = settings
         self._gap_body = gap_body
         self._left_max = left_max
@@ -358,9 +378,15 @@ class Rooms:
         fans = found.orders
         for place in found.waiting:
             if place.missed:
-                fans.append(Fan(place.room.number, 0, self._gap_body(place.room.number, place.missed)))
+                here_only = tuple(place.sessions) if self._lists_sessions else None
+                body = self._gap_body(place.room.number, place.missed)
+                fans.append(Fan(place.room.number, 0, body, sessions=here_only))
                 place.missed = 0
-            fans.extend(place.fans)
+            if self._lists_sessions:
+                here = tuple(place.sessions)
+                fans.extend(fan if fan.sessions is not None else fan._replace(sessions=here) for fan in place.fans)
+            else:
+                fans.extend(place.fans)
             place.fans.clear()
             place.live = 0
         found.orders = []

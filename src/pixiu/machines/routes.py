@@ -77,6 +77,14 @@ class RouteTable:
         """Everyone in a room."""
         return list(self._rooms.get(room, {}).values())
 
+    def count(self, room: int) -> int:
+        """How many are in a room."""
+        return len(self._rooms.get(room, ()))
+
+    def has(self, room: int, session_id: int) -> bool:
+        """Is a session in a room?"""
+        return session_id in self._rooms.get(room, ())
+
     def gateways(self) -> list[int]:
         """All gateways that somebody is at."""
         return sorted(self._gateways)

@@ -5,11 +5,11 @@ scrapes it. A ``Metric`` declares the name and meaning under which ``pixiu.runti
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["HOP_SECONDS", "LATENCY_SECONDS", "Histogram", "Metric", "Snapshot", "Value", "quantile"]
+__all__ = ["HOP_SECONDS", "LATENCY_SECONDS", "Histogram", "Metric", "Snapshot", "Value", "quantile", "quantile_of"]
 
 # fmt: off
 LATENCY_SECONDS = (
@@ -84,3 +84,11 @@ class Metric:
     def __post_init__(self) -> None:
         assert self.name.startswith("pixiu_"), self.name
         assert (self.kind == "counter") == self.name.endswith("_total"), self.name
+
+
+def quantile_of(values: Collection[float], share: float) -> float | None:
+    """The value below which this share of some values lies; None without any."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return round(ordered[min(int(share * len(ordered)), len(ordered) - 1)], 3)

@@ -23,10 +23,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PARTITIONS_MAX",
+    "PROBE_ROOMS_BEGIN",
     "SLICES",
     "SLICE_ROOMS_BEGIN",
+    "SLICE_ROOMS_END",
     "Share",
     "check_count",
+    "is_slice",
     "owners",
     "owns",
     "partition_of",
@@ -43,8 +46,11 @@ PARTITIONS_MAX = 256
 
 SLICES = 64
 """A big room is so many virtual rooms."""
-SLICE_ROOMS_BEGIN = 2**62
-"""Rooms of this number and above are slices of big rooms; no other room has such a number."""
+SLICE_ROOMS_BEGIN = 2**63
+SLICE_ROOMS_END = 2**63 + 2**62
+"""Rooms of these numbers are slices of big rooms; the numbers that names have are all smaller."""
+PROBE_ROOMS_BEGIN = SLICE_ROOMS_END
+"""Rooms of this number and above are for probes: no name leads there, so no user can be in one (X30)."""
 
 _ODD = 0x9E3779B97F4A7C15
 _MASK = 2**64 - 1
@@ -125,9 +131,14 @@ def slice_of(big_room: int, user: int) -> int:
 def slices(big_room: int) -> range:
     """The virtual rooms of a big room, by its index among big rooms."""
     begin = SLICE_ROOMS_BEGIN + big_room * SLICES
-    if not SLICE_ROOMS_BEGIN <= begin <= 2**63 - SLICES:
+    if not SLICE_ROOMS_BEGIN <= begin <= SLICE_ROOMS_END - SLICES:
         raise ValueError(f"not the index of a big room: {big_room}")
     return range(begin, begin + SLICES)
+
+
+def is_slice(room: int) -> bool:
+    """Is this a slice of a big room?"""
+    return SLICE_ROOMS_BEGIN <= room < SLICE_ROOMS_END
 
 
 def _mixed(key: int, replica: int) -> int:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
 from pixiu.config.registry import RegistryAddress
+from pixiu.links.bigrooms import BigRooms
 from pixiu.links.bulk import Bulk
 from pixiu.links.directory import Directory, DirectoryRules
 from pixiu.links.endpoint import Endpoint
@@ -127,6 +128,7 @@ class ClusterEnd:
         )  # fmt: skip
         rules = DirectoryRules(view, settings.poll_ms, settings.grace_ms)
         self.directory = Directory(self.registry, self.endpoint, self.clock, self.scheduler, self.root, rules)
+        self.bigs = BigRooms(self.registry, self.scheduler, self.root, settings.poll_ms)
         self._tcp: asyncio.Server | None = None
         self._secrets_timer: asyncio.TimerHandle | None = None
 
@@ -183,6 +185,7 @@ class ClusterEnd:
     async def close(self) -> None:
         """Leave: the registry forgets this process at once."""
         self.directory.stop()
+        self.bigs.stop()
         self.endpoint.stop()
         if self._secrets_timer is not None:
             self._secrets_timer.cancel()

@@ -27,6 +27,7 @@ from pixiu.links.publishing import Publishing, PublishingRules
 from pixiu.machines.view import PeerState
 from pixiu.model.errors import ConfigError, PixiuError
 from pixiu.node.cluster_end import is_loopback
+from pixiu.node.seen import keep_seen
 from pixiu.roles.gateway import CarrierLinks, ClusterLive, ClusterRooms, Gateway, RoomListening, RoomSessions
 from pixiu.roles.gateway.carriers import METRICS as CARRIERS
 from pixiu.roles.gateway.cluster import GROUP_PREFIX
@@ -92,12 +93,18 @@ class GatewayPart:
         self._rooms = ClusterRooms(
             end.endpoint, end.directory, self._publishing, end.clock, end.scheduler, settings.rooms,
             user_name=self._carriers.name_of, new_life=end.new_life, reliable_mode=links.reliable_mode,
+            bigs=end.bigs,
         )  # fmt: skip
         listening = RoomListening(
-            self._gateway, settings.rooms, end.clock, act=self._act_in_room, session_gone=self._rooms.session_gone
-        )
+            self._gateway, settings.rooms, end.clock, act=self._act_in_room, session_gone=self._rooms.session_gone,
+            soon=end.scheduler.soon,
+        )  # fmt: skip
         self._rooms.receive = self._carriers.receive_room = listening.receive
         self._rooms.sessions_in = listening.listeners.sessions
+        self._seen = keep_seen(listening.listeners.seen, options, end.clock)
+        self._rooms.join = listening.join
+        self._rooms.overlaps_no_more = listening.listeners.overlaps_no_more
+        self._rooms.joined = lambda version: process.member.tell(big=version)
         api = HttpApi(
             act=self._carriers.call, find_user=self._carriers.find_user, authentication=authentication,
             administration=None, health=process.routes, settings=settings.security, clock=end.clock,
@@ -120,6 +127,7 @@ class GatewayPart:
         self._gateway.start()
         self._carriers.start(self._gateway)
         self._rooms.start()
+        process.end.bigs.start()
         self._slot.claim()
         await self._http.start()
         try:
@@ -149,6 +157,8 @@ class GatewayPart:
         self._gateway.stop()
         if self._certificates is not None:
             self._certificates.close()
+        if self._seen is not None:
+            self._seen.close()
         await asyncio.sleep(0.1)  # the last leaves are on their way
 
     def reasons(self) -> dict[str, str]:
@@ -188,7 +198,7 @@ def _authentication(data: Path, settings: Settings, clock: Clock, *, is_local: b
     keys = Keyring(data, clock)
     if not keys.keys:
         if not is_local:
-            raise ConfigError(f"{data} has no signing key; try: pixiu token USER --data {data}")
+            raise ConfigError(f"{data} has no signing key; try: pixiu token USER --new-key --data {data}")
         keys.create(settings.security.token_algorithm)
         log.warning("made a signing key for tokens", extra={"path": str(data)})
     return make_authentication(Tokens(keys, clock, settings.security), clock, settings.security)

@@ -1,4 +1,4 @@
-"""One role of a cluster's rooms as a process: ``pixiu role proxy|broker|router|gateway``.
+"""One role of a cluster's rooms as a process: ``pixiu role proxy|broker|router|relay|gateway|probe|meta``.
 
 It listens, finds the registry, starts its role, which registers, loads and replays, and then serves until it is told to
 stop: then it says so in the registry, serves a little longer, and leaves. Health, readiness, metrics and what it thinks
@@ -19,15 +19,21 @@ import uvloop
 from pixiu.links.member import Member, ensure_count
 from pixiu.links.metrics import METRICS as LINKS
 from pixiu.links.metrics import snapshot as links_snapshot
+from pixiu.links.splitting import SPLITTABLE
 from pixiu.machines.view import PeerState
 from pixiu.model.errors import ConfigError
 from pixiu.model.partitions import check_count
 from pixiu.node.cluster_end import ClusterEnd, read_secrets, secrets_of
 from pixiu.node.gateway_role import GatewayPart
+from pixiu.node.watching import MetaPart, ProbePart
 from pixiu.roles.broker.cluster import ClusterBroker
+from pixiu.roles.broker.hot import HotRooms
 from pixiu.roles.broker.metrics import METRICS as BROKER
 from pixiu.roles.broker.metrics import snapshot as broker_snapshot
 from pixiu.roles.proxy.rooms import RoomProxy
+from pixiu.roles.relay.room_metrics import METRICS as RELAY
+from pixiu.roles.relay.room_metrics import snapshot as relay_snapshot
+from pixiu.roles.relay.rooms import ClusterRelay
 from pixiu.roles.router.router import Router
 from pixiu.runtime.admin import AdminServer, Response, standard_routes
 from pixiu.runtime.logging import configure_logging
@@ -43,6 +49,7 @@ __all__ = ["RolePart", "RoleProcess", "run_role"]
 log = logging.getLogger(__name__)
 
 DESCRIPTORS_KEPT_BACK = 64
+HOT_ROOMS = 50
 START_MS = 30_000
 """How long a proxy waits for a broker in every partition before it says that one is missing, and goes on waiting."""
 
@@ -90,20 +97,22 @@ class RoleProcess:
         self.routes = standard_routes(
             reasons=self._reasons, metrics=self.metrics.render, about=self._about, notes=lambda: self.part.notes()
         )
+        """What its admin port answers."""
+        self.routes["/peers"] = lambda _request: Response.json(200, end.directory.rows())
         self.part: RolePart = PARTS[options.role](self)
-        routes = {**self.routes, "/peers": lambda _request: Response.json(200, end.directory.rows())}
-        self._admin = AdminServer(routes)
+        self._admin = AdminServer(self.routes)
         self._admin_address = ""
 
     async def start(self) -> tuple[str, dict[str, object]]:
         """Start all of it. Returns what to tell whoever started the process: where it listens, and more."""
         options, end = self.options, self.end
-        if options.role in ("broker", "router"):
+        if options.role in SPLITTABLE:
             counted = asyncio.Event()
             ensure_count(end.registry, end.scheduler, end.root, options.role, options.partitions, counted.set)
             await counted.wait()
         host, port = await self._admin.start(options.bind, options.settings.links.admin_port)
         self._admin_address = f"{host}:{port}"
+        self.member.tell(admin=self._admin_address)
         await self.part.start()
         end.directory.start()
         admin = f"http://{self._admin_address}"
@@ -146,10 +155,11 @@ class _Proxy:
     def __init__(self, process: RoleProcess) -> None:
         self._process = process
         end = process.end
-        self._proxy = RoomProxy(end.endpoint, end.directory, end.scheduler)
+        self._proxy = RoomProxy(end.endpoint, end.directory, end.scheduler, end.bigs)
         self._proxy.when_ready = self._ready
 
     async def start(self) -> None:
+        self._process.end.bigs.start()
         self._proxy.start()
         self._process.end.scheduler.after(START_MS, self._look)
 
@@ -212,13 +222,19 @@ class _Broker:
     def __init__(self, process: RoleProcess) -> None:
         self._process = process
         end = process.end
+        self._hot = HotRooms(end.clock)
+        process.routes["/hot.json"] = lambda _request: Response.json(
+            200, [room._asdict() for room in self._hot.top(HOT_ROOMS)]
+        )
         self._broker = ClusterBroker(
             end.endpoint, end.directory, process.member, end.clock, end.scheduler, process.options.settings.rooms,
-            node_id=end.boot & 1023,
+            node_id=end.boot & 1023, bigs=end.bigs, lasts_ms=end.settings.grace_ms + end.settings.poll_ms,
+            by_relay=end.settings.room_path == "relay", report=self._hot.report,
         )  # fmt: skip
         process.metrics.add(BROKER, lambda: broker_snapshot(self._broker.broker))
 
     async def start(self) -> None:
+        self._process.end.bigs.start()
         self._broker.start()
 
     async def drain(self) -> None:
@@ -240,11 +256,46 @@ class _Broker:
         return {}
 
 
+class _Relay:
+    def __init__(self, process: RoleProcess) -> None:
+        self._process = process
+        end = process.end
+        self._relay = ClusterRelay(
+            end.endpoint, end.directory, process.member, end.clock, end.scheduler, process.options.settings.rooms,
+            new_life=end.new_life, patience_ms=end.settings.dead_ms,
+        )  # fmt: skip
+        process.metrics.add(RELAY, lambda: relay_snapshot(self._relay))
+
+    async def start(self) -> None:
+        self._relay.start()
+
+    async def drain(self) -> None:
+        self._relay.replica.drain()
+        await self._process.wait_drained()
+
+    async def stop(self) -> None:
+        self._relay.stop()
+        self._relay.replica.stop()
+
+    def reasons(self) -> dict[str, str]:
+        life = self._relay.replica.life
+        return {} if life.takes_work else {"relay": life.phase.value}
+
+    def notes(self) -> dict[str, str]:
+        return {}
+
+    def says(self) -> dict[str, object]:
+        return {}
+
+
 PARTS: dict[str, Callable[[RoleProcess], RolePart]] = {
     "proxy": _Proxy,
     "router": _Router,
     "broker": _Broker,
+    "relay": _Relay,
     "gateway": GatewayPart,
+    "probe": ProbePart,
+    "meta": MetaPart,
 }
 """The roles that live on links alone."""
 

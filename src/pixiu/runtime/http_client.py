@@ -9,7 +9,7 @@ import h11
 
 from pixiu.model.errors import ConfigError, Unavailable
 
-__all__ = ["JsonPoster"]
+__all__ = ["JsonPoster", "get"]
 
 ANSWER_BYTES_MAX = 64 * 1024
 _READ_BYTES = 16 * 1024
@@ -57,6 +57,31 @@ class JsonPoster:
             writer.close()
 
 
+async def get(url: str, *, timeout_seconds: float, bytes_max: int = ANSWER_BYTES_MAX) -> tuple[int, bytes]:
+    """Status and body of a page; raises ``Unavailable`` if there is no answer in time, or one that is too long."""
+    split = _checked(url, "the address")
+    assert split.hostname is not None
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            reader, writer = await asyncio.open_connection(split.hostname, split.port or 80)
+            try:
+                client = h11.Connection(h11.CLIENT)
+                head = h11.Request(
+                    method="GET", target=split.path or "/", headers=[("Host", split.netloc), ("Connection", "close")]
+                )
+                writer.write(client.send(head) + client.send(h11.EndOfMessage()))
+                status, body = await _answer(client, reader, bytes_max)
+            finally:
+                writer.close()
+    except TimeoutError:
+        raise Unavailable(f"no answer within {timeout_seconds:g} s") from None
+    except (OSError, h11.ProtocolError) as error:
+        raise Unavailable(str(error) or type(error).__name__) from error
+    if len(body) > bytes_max:
+        raise Unavailable(f"the answer has more than {bytes_max} bytes")
+    return status, body
+
+
 def _checked(url: str, setting: str) -> SplitResult:
     try:
         split = urlsplit(url)
@@ -85,10 +110,12 @@ def _request(client: h11.Connection, url: SplitResult, body: bytes, headers: dic
     return client.send(head) + client.send(h11.Data(data=body)) + client.send(h11.EndOfMessage())
 
 
-async def _answer(client: h11.Connection, reader: asyncio.StreamReader) -> tuple[int, bytes]:
+async def _answer(
+    client: h11.Connection, reader: asyncio.StreamReader, bytes_max: int = ANSWER_BYTES_MAX
+) -> tuple[int, bytes]:
     """Status and body, of which no more is read once it is longer than the bound."""
     status, body = 0, b""
-    while len(body) <= ANSWER_BYTES_MAX:
+    while len(body) <= bytes_max:
         event = client.next_event()
         if event is h11.NEED_DATA:
             client.receive_data(await reader.read(_READ_BYTES))

@@ -9,124 +9,43 @@ are replaced. The oracle is simple: what each session was shown, what each gatew
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pixiu.backends.memory.registry import MemoryRegistry
 from pixiu.config.rooms import RoomSettings
 from pixiu.im.draft import Actor
+from pixiu.links.bigrooms import BigRooms
 from pixiu.links.directory import Directory, DirectoryRules
 from pixiu.links.endpoint import Endpoint
-from pixiu.links.member import COUNT_KEY, Member, ensure_count
+from pixiu.links.member import Member, ensure_count
 from pixiu.links.publishing import Publishing, PublishingRules
+from pixiu.links.splitting import flip
 from pixiu.links.wire import WireWay
-from pixiu.machines.links.sealing import Secrets
 from pixiu.machines.listeners import Listeners
 from pixiu.machines.rooms import room_number
 from pixiu.machines.view import PeerState, ViewRules
 from pixiu.model.errors import PixiuError
-from pixiu.ports.registry import Entry, Write
 from pixiu.roles.broker.cluster import ClusterBroker
 from pixiu.roles.gateway.cluster import ClusterRooms
+from pixiu.roles.probe.probe import Probe
 from pixiu.roles.proxy.rooms import RoomProxy
+from pixiu.roles.relay.rooms import ClusterRelay
 from pixiu.roles.router.router import Router
+from pixiu.testing.cluster_wires import SECRETS, NodeScheduler, SimulatedBulk, SimulatedDatagrams, Weather
 from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
 
+    from pixiu.links.splitting import Stand
+    from pixiu.machines.probes import ProbeRules
     from pixiu.machines.room_link import Ack, Frame
 
 __all__ = ["Cluster", "GatewayNode", "Node", "Weather"]
 
 ROOT = "/pubsub"
 SESSION_MS = 2_000
-SECRETS = Secrets([b"a secret for tests only"])
-
-
-@dataclass(slots=True)
-class Weather:
-    """How the network behaves: chances from 0 to 1, times in ms."""
-
-    loss: float = 0.0
-    repeat: float = 0.0
-    delay_ms_min: float = 0.2
-    delay_ms_max: float = 1.0
-    reorder: float = 0.0
-    watch_loss: float = 0.0
-    cuts: set[tuple[str, str]] = field(default_factory=set)
-
-
-class NodeScheduler:
-    """The shared loop as one process has it: nothing runs once it is dead, and what is due while it is frozen waits."""
-
-    def __init__(self, node: Node, scheduler: SimulatedScheduler) -> None:
-        self._node = node
-        self._scheduler = scheduler
-
-    def soon(self, call: Callable[[], object]) -> None:
-        self._scheduler.soon(self._mine(call))
-
-    def after(self, delay_ms: float, call: Callable[[], object]) -> Any:
-        return self._scheduler.after(delay_ms, self._mine(call))
-
-    def offload(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-        node = self._node
-
-        def finished(error: BaseException | None) -> None:
-            if not node.is_dead:
-                self.soon(lambda: done(error))
-
-        self._scheduler.offload(work, finished)
-
-    def _mine(self, call: Callable[[], object]) -> Callable[[], object]:
-        node = self._node
-
-        def run() -> None:
-            if node.is_dead:
-                return
-            if node.is_frozen:
-                node.held.append(run)
-            else:
-                call()
-
-        return run
-
-
-class SimulatedDatagrams:
-    """One process's socket."""
-
-    def __init__(self, cluster: Cluster, node: Node) -> None:
-        self.is_full = False
-        self.when_free: Callable[[], object] = lambda: None
-        self._cluster = cluster
-        self._node = node
-
-    def send(self, address: str, data: bytes) -> bool:
-        self._cluster.carry(self._node, address, data)
-        return True
-
-
-class SimulatedBulk:
-    """Streams that lose nothing while both ends are there and the way is not cut."""
-
-    def __init__(self, cluster: Cluster, node: Node) -> None:
-        self.secrets = SECRETS
-        self.receive: Callable[[int, str, bytes], object] = lambda _boot, _address, _content: None
-        self._cluster = cluster
-        self._node = node
-
-    def send(self, boot: int, address: str, content: bytes) -> bool:
-        target = self._cluster.nodes_by_address.get(address)
-        if target is None or target.boot != boot or self._cluster.is_cut(self._node, target):
-            return False
-        source = self._node
-        self._cluster.scheduler.after(
-            self._cluster.delay_ms() * 3,
-            lambda: None if target.is_dead else target.hear(lambda: target.bulk.receive(source.boot, "", content)),
-        )
-        return True
 
 
 class Node:
@@ -156,6 +75,7 @@ class Node:
             _Registry(cluster, self), self.scheduler, ROOT,
             role=role, partition=partition, boot=self.boot, address=self.address,
         )  # fmt: skip
+        self.bigs = BigRooms(_Registry(cluster, self), self.scheduler, ROOT, cluster.rules.poll_ms)
         self.lives = 0
         self.directory.when_gone.append(lambda info: cluster.declared_dead.add(info.boot))
         cluster.nodes_by_address[self.address] = self
@@ -220,13 +140,17 @@ class GatewayNode(Node):
         self.publishing = cluster.publishing(self)
         self.rooms = ClusterRooms(
             self.endpoint, self.directory, self.publishing, self.clock, self.scheduler, cluster.settings,
-            user_name=lambda actor: str(actor.user), new_life=self.new_life,
+            user_name=lambda actor: str(actor.user), new_life=self.new_life, bigs=self.bigs,
         )  # fmt: skip
+        self.rooms.joined = lambda version: self.member.tell(big=version)
         self.listeners = Listeners(cluster.settings)
         self.shown: dict[int, list[bytes]] = {}
         self.rooms.receive = self._receive
         self.rooms.sessions_in = self.listeners.sessions
+        self.rooms.join = self._join
+        self.rooms.overlaps_no_more = self.listeners.overlaps_no_more
         self.directory.start()
+        self.bigs.start()
         self.rooms.start()
         self.endpoint.state = PeerState.RUNNING
         self.member.state = PeerState.RUNNING
@@ -235,6 +159,12 @@ class GatewayNode(Node):
     def enter(self, session_id: int, room: str) -> None:
         """A session enters."""
         self.rooms.act(Actor(session_id, session_id=session_id), "enter", {"room": room}, _fail)
+        self.listeners.enter(room_number(room), session_id)
+        self.shown.setdefault(session_id, [])
+
+    def enter_as(self, user: int, session_id: int, room: str) -> None:
+        """A session of a user who may have others elsewhere enters."""
+        self.rooms.act(Actor(user, session_id=session_id), "enter", {"room": room}, _fail)
         self.listeners.enter(room_number(room), session_id)
         self.shown.setdefault(session_id, [])
 
@@ -250,6 +180,9 @@ class GatewayNode(Node):
         self.rooms.act(Actor(session_id, session_id=session_id), "say", params, answers.append)
         return answers
 
+    def _join(self, room: int, piece: int, _name: str, session_id: int, overlaps: bool) -> None:
+        self.listeners.join(room, piece, session_id, overlaps=overlaps)
+
     def _receive(self, source: str, frame: Frame) -> Ack | None:
         deliveries, ack = self.listeners.receive(source, frame, self.clock.monotonic_us() // 1000)
         for delivery in deliveries:
@@ -263,9 +196,10 @@ class Cluster:
 
     def __init__(
         self, rng: random.Random, *, weather: Weather | None = None, brokers: int = 1, routers: int = 1,
-        poll_ms: int = 5_000, copies: bool = False,
+        poll_ms: int = 5_000, relays: int = 0,
     ) -> None:  # fmt: skip
-        """``brokers`` and ``routers`` are partition counts."""
+        """``brokers``, ``routers`` and ``relays`` are partition counts; without relays brokers send to gateways."""
+        self.is_relayed = relays > 0
         self.rng = rng
         self.weather = weather or Weather()
         self.clock = SimulatedClock()
@@ -280,6 +214,8 @@ class Cluster:
         self.routers: list[Node] = []
         self.brokers: list[Node] = []
         self.proxies: list[Node] = []
+        self.relays: list[Node] = []
+        self.relays_by_node: dict[int, ClusterRelay] = {}
         self.gateways: list[GatewayNode] = []
         self.brokers_by_node: dict[int, ClusterBroker] = {}
         self.routers_by_node: dict[int, Router] = {}
@@ -288,7 +224,7 @@ class Cluster:
         """Everyone whom somebody took for dead, for a while or for good."""
         self._due: dict[tuple[str, str], float] = {}
         setup = self.registry.open()
-        for role, count in (("broker", brokers), ("router", routers)):
+        for role, count in (("broker", brokers), ("router", routers), ("relay", max(relays, 1))):
             ensure_count(setup, self.scheduler, ROOT, role, count, lambda: None)
         self.run(10)
 
@@ -312,18 +248,33 @@ class Cluster:
         node = Node(self, "broker", partition)
         broker = ClusterBroker(
             node.endpoint, node.directory, node.member, node.clock, node.scheduler, self.settings,
-            node_id=self.boots % 1000,
+            node_id=self.boots % 1000, bigs=node.bigs, settle_ms=3_000,
+            lasts_ms=self.rules.grace_ms + self.rules.poll_ms, by_relay=self.is_relayed,
         )  # fmt: skip
         self.brokers.append(node)
         self.brokers_by_node[node.boot] = broker
         node.directory.start()
+        node.bigs.start()
         broker.start()
+        return node
+
+    def add_relay(self, partition: int = 0) -> Node:
+        """Start a relay."""
+        node = Node(self, "relay", partition)
+        relay = ClusterRelay(
+            node.endpoint, node.directory, node.member, node.clock, node.scheduler, self.settings,
+            new_life=node.new_life, patience_ms=3_000,
+        )  # fmt: skip
+        self.relays.append(node)
+        self.relays_by_node[node.boot] = relay
+        node.directory.start()
+        relay.start()
         return node
 
     def add_proxy(self) -> Node:
         """Start a proxy."""
         node = Node(self, "proxy")
-        proxy = RoomProxy(node.endpoint, node.directory, node.scheduler)
+        proxy = RoomProxy(node.endpoint, node.directory, node.scheduler, node.bigs)
         self.proxies.append(node)
 
         def ready() -> None:
@@ -332,6 +283,7 @@ class Cluster:
 
         proxy.when_ready = ready
         node.directory.start()
+        node.bigs.start()
         proxy.start()
         return node
 
@@ -340,6 +292,20 @@ class Cluster:
         node = GatewayNode(self)
         self.gateways.append(node)
         return node
+
+    def add_probe(self, rules: ProbeRules | None = None) -> tuple[Node, Probe]:
+        """Start a probe, which others take for a gateway."""
+        node = Node(self, "gateway")
+        probe = Probe(
+            node.endpoint, node.directory, node.member, node.clock, node.scheduler, node.bigs,
+            new_life=node.new_life, rules=rules,
+        )  # fmt: skip
+        node.endpoint.state = node.member.state = PeerState.RUNNING
+        node.directory.start()
+        node.bigs.start()
+        probe.start()
+        node.member.register()
+        return node, probe
 
     def add_publisher(self) -> tuple[Node, Publishing]:
         """Start a publisher."""
@@ -356,17 +322,16 @@ class Cluster:
             node_id=self.boots % 1000, pick=self.rng.randrange,
         )  # fmt: skip
 
-    def double(self, role: str) -> None:
-        """The flip: from now on there are twice as many partitions."""
-        path = f"{ROOT}/{role}/partition_num"
+    def double(self, role: str, *, replicas: int = 1) -> Stand | PixiuError:
+        """The operator's tool: from now on there are twice as many partitions, or the reason why not."""
+        answers: list[Stand | PixiuError] = []
         session = self.registry.open()
-        session.read(path, lambda found: self._flip(session, path, found))  # type: ignore[arg-type]
+        flip(
+            session, ROOT, role, answers.append, replicas=replicas, now_ms=self.clock.now_ms(),
+            lasts_ms=self.rules.grace_ms + self.rules.poll_ms,
+        )  # fmt: skip
         self.run(10)
-
-    def _flip(self, session: Any, path: str, found: dict[str, Entry]) -> None:
-        count, version = found[""].data[COUNT_KEY], found[""].version
-        assert isinstance(count, int)
-        session.write(Write(path, {COUNT_KEY: 2 * count}, version), lambda _result: None)
+        return answers[0]
 
     # Time and network.
 
@@ -443,7 +408,9 @@ class Cluster:
             mine = {row for row in truth if row[0] % count == node.partition % count}
             if not broker.replica.life.takes_work or self.known_to([broker.table]) != mine:
                 return False
-        return all(self.routers_by_node[node.boot].replica.life.takes_work for node in self.routers if not node.is_dead)
+        others: list[Router | ClusterRelay] = [*self.routers_by_node.values(), *self.relays_by_node.values()]
+        dead = {node.boot for node in (*self.routers, *self.relays) if node.is_dead}
+        return all(each.replica.life.takes_work for each in others if each._endpoint.boot not in dead)
 
 
 def _fail(answer: object) -> None:

@@ -19,6 +19,7 @@ from pixiu.machines.links.messages import (
     RoomFrame,
     Routes,
     Settled,
+    SliceSettled,
     StreamKey,
     Taken,
     Talk,
@@ -62,6 +63,7 @@ MESSAGES: dict[type, st.SearchStrategy[ClusterMessage]] = {
     ),
     Taken: st.builds(Taken, ids),
     Settled: st.builds(Settled, numbers, ids),
+    SliceSettled: st.builds(SliceSettled, numbers, numbers, ids),
     Declined: st.builds(Declined, numbers, numbers, st.text(max_size=20), smalls, smalls, smalls),
     RoomFrame: st.builds(
         RoomFrame, st.builds(Frame, numbers, numbers, numbers, numbers, st.lists(fans, max_size=5))

@@ -5,18 +5,14 @@ Every check is run on the cluster as it is, where it must hold, and on the mutan
 
 import random
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from unittest.mock import patch
 
 import pytest
 
-from pixiu.machines.dedup import Seen
-from pixiu.machines.lifecycle import Command, Lifecycle, Phase, SetRunning
 from pixiu.machines.rooms import room_number
-from pixiu.machines.routes import RouteRow, RouteTable
 from pixiu.model.errors import PixiuError
+from pixiu.testing.cluster_mutants import mutated
+from pixiu.testing.cluster_weather import churn
 from pixiu.testing.cluster_world import Cluster, Weather
-from tests.roles.cluster.test_rooms import churn
 
 pytestmark = pytest.mark.sim
 
@@ -93,68 +89,62 @@ def loads_a_new_partition(seed: int) -> bool:
     return cluster.run_until(cluster.is_settled, within_ms=10_000)
 
 
-def by_id_alone() -> AbstractContextManager[object]:
-    """E6 as written: a message id that was seen is dropped, whomever it is for."""
-    has, mark = Seen.has, Seen.mark
-    return patch.multiple(
-        Seen,
-        has=lambda self, message_id, key, now_ms: has(self, message_id, 0, now_ms),
-        mark=lambda self, message_id, key, now_ms: mark(self, message_id, 0, now_ms),
-    )
+def hears_all_while_it_doubles(seed: int) -> bool:
+    """E19: proxies that still use the old count send to a broker that still has the room; live talk goes on."""
+    cluster = Cluster(random.Random(seed), weather=Weather(watch_loss=1.0))
+    gateway = cluster.add_gateway()
+    cluster.add_router()
+    for partition in range(2):
+        cluster.add_broker(partition)
+    cluster.add_proxy()
+    gateway.enter(1, "1")  # of partition 1 of two
+    assert cluster.run_until(lambda: cluster.is_settled() and bool(gateway.publishing.proxies.usable()))
+    cluster.run(1_000 * seed + 200)
+    cluster.double("broker")
+    for node in cluster.brokers:  # brokers read it first, the proxy polls later
+        node.directory.refresh("broker")
+    for number in range(80):
+        gateway.say(1, "1", f"text {number}")
+        cluster.run(100)
+    return len(gateway.shown[1]) == 80
 
 
-def register_and_hope() -> AbstractContextManager[object]:
-    """E8 as written: registered is noticed, so what is loaded now and told from now on is all there is."""
-
-    def registered(self: Lifecycle[object], replica: int) -> list[Command[object]]:
-        self.replica, self.phase = replica, Phase.RUNNING
-        return [SetRunning()]
-
-    return patch.object(Lifecycle, "registered", registered)
-
-
-def drop_what_is_smaller() -> AbstractContextManager[object]:
-    """E11 as written: what has a smaller number than the gateway's largest is stale, whomever it concerns."""
-    apply, largest = RouteTable.apply, {}  # type: ignore[var-annotated]
-
-    def literal(self: RouteTable, row: RouteRow) -> list[RouteRow]:
-        key = (id(self), row.gateway)
-        if row.version < largest.get(key, 0):
-            return []
-        largest[key] = row.version
-        return apply(self, row)
-
-    return patch.object(RouteTable, "apply", literal)
+def keeps_the_new_session(seed: int) -> bool:
+    """E43: who leaves at the old gateway after it has entered at a new one is still in."""
+    cluster = Cluster(random.Random(seed), weather=Weather(delay_ms_max=100, reorder=0.5), relays=1)
+    one, other = cluster.add_gateway(), cluster.add_gateway()
+    cluster.add_router()
+    cluster.add_broker()
+    cluster.add_proxy()
+    cluster.add_relay()
+    one.enter_as(7, 71, "lobby")
+    assert cluster.run_until(cluster.is_settled, within_ms=60_000)
+    other.enter_as(7, 72, "lobby")
+    cluster.run(500)
+    one.rooms.session_gone(71)
+    cluster.run(5_000)
+    answer = other.say(72, "lobby", "x", is_reliable=True)
+    cluster.run_until(lambda: bool(answer))
+    return len(other.shown[72]) == 1
 
 
-def routers_as_written() -> AbstractContextManager[object]:
-    """E17 as written: modulo the brokers' count, whichever is larger."""
-    return patch(
-        "pixiu.roles.broker.cluster.router_partitions",
-        lambda broker, brokers, routers: [each for each in range(routers) if each % brokers == broker % brokers],
-    )
-
-
-def exact_partition() -> AbstractContextManager[object]:
-    """E18 as written: a partition keeps the rooms whose remainder is its own number."""
-    return patch("pixiu.roles.broker.cluster.owns", lambda partition, key, count: key % count == partition)
-
-
-MUTANTS: dict[str, tuple[Check, Callable[[], AbstractContextManager[object]]]] = {
-    "E6": (shows_every_slice, by_id_alone),
-    "E8": (runs_only_when_it_knows_all, register_and_hope),
-    "E11": (ends_with_the_truth, drop_what_is_smaller),
-    "E17": (finds_its_routers, routers_as_written),
-    "E18": (loads_a_new_partition, exact_partition),
+CHECKS: dict[str, tuple[Check, str]] = {
+    "E6": (shows_every_slice, "by-id-alone"),
+    "E8": (runs_only_when_it_knows_all, "register-and-hope"),
+    "E11": (ends_with_the_truth, "drop-what-is-smaller"),
+    "E17": (finds_its_routers, "routers-as-written"),
+    "E18": (loads_a_new_partition, "exact-partition"),
+    "E19": (hears_all_while_it_doubles, "clean-at-once"),
+    "E43": (keeps_the_new_session, "leave-by-user"),
 }
 
 
-@pytest.mark.feature("X13", "X23", "X33", "X36")
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.feature("X13", "X15", "X23", "X33", "X36", "X68")
+@pytest.mark.parametrize("name", CHECKS)
 @pytest.mark.parametrize("is_mutant", [False, True])
 def test_each_error_is_caught(name: str, *, is_mutant: bool) -> None:
-    check, mutate = MUTANTS[name]
-    with mutate() if is_mutant else nullcontext():
+    check, mutant = CHECKS[name]
+    with mutated(mutant if is_mutant else ""):
         held = []
         for seed in range(3):
             try:

@@ -1,13 +1,15 @@
 """Rooms of a whole cluster in virtual time: who is there is known everywhere, what is said arrives, whatever breaks."""
 
-import json
 import random
+from collections.abc import Callable
 
 import pytest
 
-from pixiu.machines.links.messages import News
+from pixiu.links.splitting import Stand
+from pixiu.machines.links.messages import News, Reach, Routes
 from pixiu.machines.scheduling import Priority
-from pixiu.testing.cluster_world import Cluster, GatewayNode, Weather
+from pixiu.testing.cluster_weather import churn, texts
+from pixiu.testing.cluster_world import Cluster, Weather
 
 FOUL = Weather(loss=0.2, repeat=0.1, reorder=0.2, delay_ms_max=20, watch_loss=0.3)
 
@@ -25,10 +27,6 @@ def small_cluster(seed: int = 1, *, weather: Weather | None = None, partitions: 
     return cluster
 
 
-def texts(gateway: GatewayNode, session_id: int) -> list[str]:
-    return [json.loads(body)["message"]["text"] for body in gateway.shown[session_id]]
-
-
 def is_up(cluster: Cluster) -> bool:
     return cluster.is_settled() and all(len(each.publishing.proxies.usable()) == 2 for each in cluster.gateways)
 
@@ -44,20 +42,6 @@ def test_what_is_said_reaches_everyone_in_order() -> None:
     assert all(len(answer) == 1 and isinstance(answer[0], dict) for answer in answers)
     for session_id in range(1, 21):
         assert texts(one if session_id % 2 else other, session_id) == [f"text {number}" for number in range(50)]
-
-
-def churn(cluster: Cluster, rng: random.Random, steps: int = 60) -> None:
-    """Sessions come and go at all gateways that live."""
-    for _ in range(steps):
-        gateways = [each for each in cluster.gateways if not each.is_dead]
-        gateway = rng.choice(gateways)
-        session_id = rng.randrange(1, 12) * 1000 + gateway.boot % 997
-        room = f"room {rng.randrange(4)}"
-        if rng.random() < 0.6:
-            gateway.enter(session_id, room)
-        else:
-            gateway.leave(session_id, room)
-        cluster.run(rng.random() * 100)
 
 
 @pytest.mark.sim
@@ -209,10 +193,11 @@ def test_doubling_under_load_misses_nothing(role: str) -> None:
         for partition in range(count, 2 * count):
             cluster.add_broker(partition) if role == "broker" else cluster.add_router(partition)
         assert cluster.run_until(cluster.is_settled, within_ms=60_000), "the new half has what the old half has"
-        cluster.double(role)
+        stand = cluster.double(role)
+        assert isinstance(stand, Stand) and stand.partitions == count
         talk(60)  # proxies, brokers and gateways learn of it one after the other
         churn(cluster, rng, 20)
-        cluster.run(15_000)
+        cluster.run(20_000)
         assert cluster.run_until(cluster.is_settled, within_ms=60_000), "after the grace each has its own, and no more"
     assert cluster.run_until(lambda: all(answers), within_ms=60_000)
     assert all(isinstance(answer[0], dict) for answer in answers)
@@ -246,3 +231,57 @@ def test_news_of_a_nearly_empty_room_goes_three_times() -> None:
     first = [at for number, at in told if number == numbers[0]]
     assert [at - first[0] for at in first] == [0, 10, 20]
     assert cluster.is_settled()
+
+
+@pytest.mark.sim
+@pytest.mark.feature("X32")
+def test_routers_tell_brokers_and_never_each_other_and_all_know_the_same() -> None:
+    # Each replica hears gateways itself, so nothing is forwarded: one replica's loss is not another's.
+    cluster = small_cluster(4)
+    cluster.add_router()
+    told: set[tuple[int, str]] = set()
+    roles = {node.boot: node.role for node in cluster.nodes_by_address.values()}
+    for node in cluster.routers:
+        send = node.endpoint.send
+
+        def noted(
+            boot: int, message: object, priority: Priority = Priority.CONTROL, *, send: Callable[..., None] = send
+        ) -> None:
+            if isinstance(message, News | Reach | Routes):
+                told.add((boot, roles[boot]))
+            send(boot, message, priority)
+
+        node.endpoint.send = noted  # type: ignore[method-assign]
+    for session_id in range(1, 9):
+        cluster.gateways[session_id % 2].enter(session_id, "lobby")
+    assert cluster.run_until(lambda: is_up(cluster))
+    cluster.run(3_000)
+    assert {role for _, role in told} == {"broker"}
+    for router in cluster.routers_by_node.values():
+        assert cluster.known_to([router.table]) == cluster.truth
+
+
+@pytest.mark.sim
+@pytest.mark.feature("X68")
+@pytest.mark.parametrize("relays", [0, 1])
+def test_a_late_leave_at_the_old_gateway_leaves_the_user_in_at_the_new_one(relays: int) -> None:
+    cluster = Cluster(random.Random(6), weather=Weather(delay_ms_max=200, reorder=0.5), relays=relays)
+    one, other = cluster.add_gateway(), cluster.add_gateway()
+    cluster.add_router()
+    cluster.add_broker()
+    cluster.add_proxy()
+    if relays:
+        cluster.add_relay()
+    one.enter_as(7, 71, "lobby")  # a user, and its session here
+    assert cluster.run_until(cluster.is_settled, within_ms=60_000)
+    other.enter_as(7, 72, "lobby")
+    cluster.run(20)
+    one.rooms.session_gone(71)
+    one.listeners.session_gone(71)
+    assert cluster.run_until(cluster.is_settled, within_ms=60_000)
+    cluster.run(3_000)
+    answer = other.say(72, "lobby", "still here", is_reliable=True)
+    assert cluster.run_until(lambda: bool(answer))
+    assert isinstance(answer[0], dict)
+    assert texts(other, 72) == ["still here"]
+    assert texts(one, 71) == []

@@ -4,10 +4,13 @@ import random
 
 import pytest
 
+from pixiu.machines.bigrooms import SPLIT
 from pixiu.machines.links.codec import TALK, decode, encode
 from pixiu.machines.links.messages import Declined, Taken, Talk
+from pixiu.machines.rooms import room_number
 from pixiu.machines.scheduling import Priority
-from pixiu.model.partitions import partition_of
+from pixiu.model.partitions import SLICES, is_slice, partition_of
+from pixiu.roles.proxy.rooms import SPREADING_MAX
 from pixiu.testing.cluster_world import Cluster, Node
 
 
@@ -98,3 +101,44 @@ def test_without_a_broker_it_says_so_and_rubbish_is_dropped() -> None:
     assert handle is not None
     handle([(99, (TALK, b"short")), (99, (TALK, encode(talks_of(1, 1)[0])))])
     assert sent == [Declined(99, 1, "unavailable", 100, 0, 0)]
+
+
+def big_talk(room: str, message_id: int) -> Talk:
+    return Talk(0, room_number(room), message_id, 99, 0, Priority.CHAT, is_reliable=False, body=b"body")
+
+
+@pytest.mark.feature("X24", "X23")
+def test_small_rooms_do_not_wait_for_all_slices_of_a_big_one() -> None:
+    cluster, proxy = proxy_of(2)
+    cluster.brokers[0].bigs.propose("stadium", lambda _error: None)
+    assert cluster.run_until(lambda: any(room.phase == SPLIT for room in proxy.bigs.map.rooms.values()))
+    sent: list[Talk] = []
+    turns: list[int] = []
+    proxy.endpoint.send = (  # type: ignore[method-assign]
+        lambda boot, message, priority=Priority.CONTROL: sent.append(message) if isinstance(message, Talk) else None
+    )
+    soon = proxy.scheduler.soon
+    proxy.scheduler.soon = lambda call: (turns.append(len(sent)), soon(call))[1]  # type: ignore[method-assign, func-returns-value]
+    handle = proxy.endpoint._talks
+    assert handle is not None
+    handle([(99, big_talk("stadium", 1)), (99, big_talk("stadium", 2)), (99, big_talk("cellar", 3))])
+    assert [talk.message_id for talk in sent] == [3], "the small one is on its way"
+    cluster.run(0.0)
+    cluster.run(50)
+    assert len(sent) == 1 + 2 * SLICES
+    assert len(turns) >= 8, "sixteen in a turn, others between them"
+    for piece in {talk.room for talk in sent if is_slice(talk.room)}:
+        assert [talk.message_id for talk in sent if talk.room == piece] == [1, 2], "in order in each slice"
+
+
+def test_too_many_messages_of_big_rooms_are_declined() -> None:
+    cluster, proxy = proxy_of(1)
+    cluster.brokers[0].bigs.propose("stadium", lambda _error: None)
+    assert cluster.run_until(lambda: any(room.phase == SPLIT for room in proxy.bigs.map.rooms.values()))
+    sent: list[object] = []
+    proxy.endpoint.send = lambda boot, message, priority=Priority.CONTROL: sent.append(message)  # type: ignore[method-assign]
+    handle = proxy.endpoint._talks
+    assert handle is not None
+    handle([(99, big_talk("stadium", number)) for number in range(1, SPREADING_MAX + 3)])
+    declined = [message for message in sent if isinstance(message, Declined)]
+    assert [message.code for message in declined] == ["busy", "busy"]

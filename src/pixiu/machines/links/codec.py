@@ -22,6 +22,7 @@ from pixiu.machines.links.messages import (
     RoomFrame,
     Routes,
     Settled,
+    SliceSettled,
     StreamKey,
     Taken,
     Talk,
@@ -90,7 +91,7 @@ def divide(message: ClusterMessage, parts: int) -> list[ClusterMessage]:
     """The same in about so many messages, cut between rows or ids; the message itself if it cannot be cut."""
     if type(message) is News and len(message.rows) > 1:
         return [message._replace(first=message.first + begin, rows=rows) for begin, rows in _cut(message.rows, parts)]
-    if type(message) in (Taken, Settled) and len(message.message_ids) > 1:  # type: ignore[union-attr]
+    if type(message) in (Taken, Settled, SliceSettled) and len(message.message_ids) > 1:  # type: ignore[union-attr]
         return [message._replace(message_ids=ids) for _, ids in _cut(message.message_ids, parts)]  # type: ignore[union-attr, call-arg]
     return [message]
 
@@ -154,6 +155,15 @@ def _read_settled(reader: Reader) -> Settled:
     return Settled(reader.number(), _read_ids(reader))
 
 
+def _write_slice_settled(message: SliceSettled) -> bytes:
+    return _TWO.pack(message.publisher, message.room) + _ids_bytes(message.message_ids)
+
+
+def _read_slice_settled(reader: Reader) -> SliceSettled:
+    publisher, room = reader.take(_TWO)
+    return SliceSettled(publisher, room, _read_ids(reader))
+
+
 def _write_declined(message: Declined) -> bytes:
     publisher, message_id, code, later, count, version = message
     return _DECLINED.pack(publisher, message_id, later, count, version) + text_bytes(code)
@@ -196,7 +206,7 @@ def _read_room_ack(reader: Reader) -> RoomAck:
 
 def _read_key(reader: Reader) -> StreamKey:
     kind, partition, count = reader.take(_KEY)
-    if kind > 1 or not count or count & (count - 1):
+    if kind > 2 or not count or count & (count - 1):
         raise RemoteProtocolError(f"there is no stream {kind} {partition}/{count}")
     return StreamKey(kind, partition, count)
 
@@ -291,6 +301,7 @@ _KINDS: tuple[tuple[int, type, Callable[[Any], bytes], Callable[[Reader], Cluste
     (11, Want, _write_want, _read_want),
     (12, AskRoutes, _write_ask, _read_ask),
     (13, Routes, _write_routes, _read_routes),
+    (14, SliceSettled, _write_slice_settled, _read_slice_settled),
 )
 _WRITERS = {message: (kind, write) for kind, message, write, _ in _KINDS}
 _READERS = {kind: read for kind, _, _, read in _KINDS}

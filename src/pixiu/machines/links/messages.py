@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FROM_GATEWAY",
+    "SESSIONS",
     "TO_BROKER",
     "AskRoutes",
     "Beat",
@@ -44,6 +45,7 @@ __all__ = [
     "RoomFrame",
     "Routes",
     "Settled",
+    "SliceSettled",
     "StreamKey",
     "Taken",
     "Talk",
@@ -97,6 +99,14 @@ class Settled(NamedTuple):
     message_ids: Sequence[int]
 
 
+class SliceSettled(NamedTuple):
+    """Every gateway with someone in this slice of a big room has them: the proxy waits for all slices."""
+
+    publisher: int
+    room: int
+    message_ids: Sequence[int]
+
+
 class Declined(NamedTuple):
     """A message was not passed on."""
 
@@ -132,10 +142,11 @@ class StreamKey(NamedTuple):
     @property
     def name(self) -> str:
         """For people."""
-        return f"{('from gateway', 'to broker')[self.kind]} {self.partition}/{self.partitions}"
+        return f"{('from gateway', 'to broker', 'sessions')[self.kind]} {self.partition}/{self.partitions}"
 
 
-FROM_GATEWAY, TO_BROKER = 0, 1
+FROM_GATEWAY, TO_BROKER, SESSIONS = 0, 1, 2
+"""Rooms of a gateway, to routers; rooms of all gateways, to brokers; users of a gateway, to relays."""
 
 
 class News(NamedTuple):
@@ -188,5 +199,18 @@ class Routes(NamedTuple):
 
 
 ClusterMessage = (
-    Beat | BeatBack | Talk | Taken | Settled | Declined | RoomFrame | RoomAck | News | Reach | Want | AskRoutes | Routes
+    Beat
+    | BeatBack
+    | Talk
+    | Taken
+    | Settled
+    | SliceSettled
+    | Declined
+    | RoomFrame
+    | RoomAck
+    | News
+    | Reach
+    | Want
+    | AskRoutes
+    | Routes
 )

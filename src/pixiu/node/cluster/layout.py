@@ -4,7 +4,7 @@
 
     pixiu-cluster/
     ├── LOCK               held by the supervisor
-    ├── cluster.json       names, pids, ports, and where the control socket is; ports stay over restarts
+    ├── cluster.json       names, pids, ports, doubled roles, and where the control socket is; ports stay over restarts
     ├── secret             the cluster's secret, readable by the owner alone
     ├── logs/NAME.log      what each process says
     ├── nodes/NAME/        what each process keeps
@@ -16,14 +16,14 @@ from __future__ import annotations
 import json
 import secrets
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pixiu
 from pixiu.config.cluster import NODE_ROLE
 from pixiu.config.registry import RegistryAddress
-from pixiu.model.errors import ConfigError
+from pixiu.model.errors import ConfigError, NotFound
 from pixiu.runtime.files import write_durably
 from pixiu.runtime.zookeeper import configure_server, free_ports, server_command, what_zookeeper_needs
 
@@ -68,7 +68,10 @@ class Layout:
             raise ConfigError(f"the file asks for ZooKeeper servers, and {missing}")
         for name in ("logs", "nodes"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        self._ports: dict[str, int] = read_state(self.folder).get("ports", {})
+        state = read_state(self.folder)
+        self._ports: dict[str, int] = state.get("ports", {})
+        self.partitions: dict[str, int] = state.get("partitions", {})
+        """Of roles that were doubled: so many, whatever the file says."""
         self.secret_file = self._keep_secret()
         self.plans = sorted(self._plans(), key=lambda plan: _rank(plan.role))
 
@@ -86,8 +89,20 @@ class Layout:
 
     def write_state(self, **more: object) -> None:
         """Keep what other shells, and the next start, must know."""
-        row = {"name": self.cluster.name, "ports": self._ports, **more}
+        row = {"name": self.cluster.name, "ports": self._ports, "partitions": self.partitions, **more}
         write_durably(self.folder / STATE, json.dumps(row, indent=1) + "\n", mode=0o600)
+
+    def role(self, name: str) -> RolePlan:
+        """A role of the file, with as many partitions as it has by now. Raises ``NotFound``."""
+        for plan in self.cluster.roles:
+            if plan.role == name:
+                return replace(plan, partitions=max(plan.partitions, self.partitions.get(name, 1)))
+        raise NotFound(f"the cluster has no {name}; it has: {', '.join(plan.role for plan in self.cluster.roles)}")
+
+    def half(self, role: str, first: int) -> list[ChildPlan]:
+        """The processes of the new half of a role: its partitions from ``first`` to twice that."""
+        plan = replace(self.role(role), partitions=2 * first)
+        return [child for child in self._children(plan) if child.partition >= first]
 
     def _keep_secret(self) -> Path:
         path = self.folder / "secret"
@@ -107,14 +122,20 @@ class Layout:
     def _plans(self) -> Iterator[ChildPlan]:
         yield from self._zookeepers()
         for plan in self.cluster.roles:
-            for index in range(plan.partitions * plan.replicas):
-                partition, replica = divmod(index, plan.replicas)
-                name = f"{plan.role}-{partition}-{replica}"
-                port = self._port(name, plan.port + index if plan.port else 0)
-                command = self._serve(plan, name, port) if plan.role == NODE_ROLE else self._role(
-                    plan, name, port, partition, replica
-                )  # fmt: skip
-                yield ChildPlan(name, plan.role, partition, replica, command, f"{plan.bind}:{port}", _needed(plan))
+            yield from self._children(self.role(plan.role))
+
+    def _children(self, plan: RolePlan) -> Iterator[ChildPlan]:
+        in_file = next(each for each in self.cluster.roles if each.role == plan.role)
+        for index in range(plan.partitions * plan.replicas):
+            partition, replica = divmod(index, plan.replicas)
+            name = f"{plan.role}-{partition}-{replica}"
+            # Those that a doubling has added take free ports: the next ones may be another role's.
+            is_counted = plan.port and partition < in_file.partitions
+            port = self._port(name, plan.port + index if is_counted else 0)
+            command = self._serve(plan, name, port) if plan.role == NODE_ROLE else self._role(
+                plan, name, port, partition, replica
+            )  # fmt: skip
+            yield ChildPlan(name, plan.role, partition, replica, command, f"{plan.bind}:{port}", _needed(plan))
 
     def _zookeepers(self) -> Iterator[ChildPlan]:
         count = self.cluster.zookeeper_nodes

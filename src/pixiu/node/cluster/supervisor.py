@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pixiu.model.errors import ConfigError, Conflict, NotFound, PixiuError, Unavailable
+from pixiu.model.errors import ConfigError, Conflict, NotFound, PixiuError, RequestError, Unavailable
 from pixiu.node.cluster.child import Child, ChildState
 from pixiu.node.cluster.door import ControlDoor
 from pixiu.node.cluster.layout import Layout, read_state
+from pixiu.node.cluster.plans import read_plan
+from pixiu.node.cluster.splitting import apply_plan, split_role
 from pixiu.ports.registry import sequence_of
 from pixiu.runtime.leftovers import end_if_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
     from pixiu.config.cluster import ClusterFile
+    from pixiu.node.cluster.layout import ChildPlan
     from pixiu.ports.registry import Folder
 
 __all__ = ["Supervisor", "end_leftovers", "take_lock"]
@@ -51,6 +54,7 @@ class Supervisor:
         self._registry: ZooKeeperRegistry | None = None
         self._door = ControlDoor(folder / "run", self._asked)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_splitting = False
         self.is_up = False
         self.wants_down = asyncio.Event()
 
@@ -96,7 +100,7 @@ class Supervisor:
     async def down(self) -> None:
         """Stop everything in the reverse order, and leave no process and no socket behind."""
         self.is_up = False
-        for role in reversed(list(dict.fromkeys(plan.role for plan in self.layout.plans))):
+        for role in reversed(list(dict.fromkeys(child.plan.role for child in self.children.values()))):
             if role == "zookeeper" and self._registry is not None:
                 await asyncio.get_running_loop().run_in_executor(None, self._registry.close)
                 self._registry = None
@@ -118,6 +122,8 @@ class Supervisor:
         if action == "down":
             self.wants_down.set()
             return {"done": "going down"}
+        if action == "split":
+            return await self._split(request)
         child = self.children.get(str(request.get("name")))
         if child is None:
             raise NotFound(f"there is no {request.get('name')!r}; there are: {', '.join(self.children)}")
@@ -138,6 +144,43 @@ class Supervisor:
                 return {"done": f"{child.plan.name} has left"}
             case _:
                 raise NotFound(f"there is no action {action!r}")
+
+    async def _split(self, request: dict[str, Any]) -> dict[str, Any]:
+        plan = request.get("plan")
+        role, to = request.get("role", ""), request.get("to")
+        if not isinstance(role, str) or not (to is None or isinstance(to, int)):
+            raise RequestError("a split names a role, and may name how many partitions there shall be")
+        if self._registry is None or not self.is_up:
+            raise Conflict("the cluster is not up yet")
+        if self._is_splitting:
+            raise Conflict("another split is under way; one at a time")
+        self._is_splitting = True
+        try:
+            if plan is not None:
+                return await apply_plan(self, self._registry, read_plan(Path(str(plan))))
+            return await split_role(self, self._registry, role, to)
+        finally:
+            self._is_splitting = False
+
+    def add(self, plan: ChildPlan) -> Child:
+        """Another process, started and kept alive."""
+        child = self.children[plan.name] = Child(plan, self.layout.log_path(plan.name), changed=self._changed)
+        child.start()
+        return child
+
+    async def remove(self, child: Child) -> None:
+        """Stop a process, and know no more of it."""
+        await child.stop()
+        del self.children[child.plan.name]
+
+    def say(self, line: str) -> None:
+        """For people."""
+        self._say(line)
+
+    def keep_partitions(self, role: str, count: int) -> None:
+        """A role has doubled: the next start knows it."""
+        self.layout.partitions[role] = count
+        self._write_state()
 
     def _check_drain(self, child: Child) -> None:
         """Refuse what would stop the others."""

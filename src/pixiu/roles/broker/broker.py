@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from pixiu.im.content import plain_text
 from pixiu.machines.room_link import Outgoing
-from pixiu.machines.rooms import Rooms, room_number
+from pixiu.machines.rooms import Rooms, room_number, sized
 from pixiu.model.errors import Conflict, NotAllowed, PixiuError
 from pixiu.model.ids import NODE_ID_MAX, Snowflakes
 from pixiu.ports.routes import Route
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pixiu.config.rooms import RoomSettings
     from pixiu.im.draft import Actor, Answer
     from pixiu.machines.room_link import Ack, Frame
-    from pixiu.machines.rooms import Fan
     from pixiu.ports.clock import Clock
     from pixiu.ports.groups import Groups
     from pixiu.ports.routes import Routes
@@ -41,9 +40,6 @@ log = logging.getLogger(__name__)
 
 FEW = 32
 """What is said to so many sessions is not held back for more."""
-
-FRAME_BYTES, FAN_BYTES = 36, 21
-"""What a frame and each of its fans need beside the bodies, in a datagram."""
 
 TalkClass = Literal["live", "reliable"]
 
@@ -72,14 +68,17 @@ class RoomRow(NamedTuple):
     """Of bodies, each message once."""
     members: int
     users: int
+    number: int = 0
+    """Of the room, or of the slice of it that this row is about."""
 
 
 class _OpenRoom:
     """What a broker knows of a room beside its audience."""
 
-    __slots__ = ("bytes", "deliveries", "group", "has_new_audience", "messages", "name", "number")
+    __slots__ = ("bytes", "deliveries", "group", "has_new_audience", "key", "messages", "name", "number")
 
-    def __init__(self, name: str, number: int, group: int) -> None:
+    def __init__(self, key: str, name: str, number: int, group: int) -> None:
+        self.key = key
         self.name = name
         self.number = number
         self.group = group
@@ -120,8 +119,12 @@ class Broker:
         report: Callable[[RoomRow], object] = lambda row: None,
         node_id: int = NODE_ID_MAX,
         frame_bytes_max: int = 0,
+        lists_sessions: bool = False,
     ) -> None:
-        """``frame_bytes_max``: frames stay below this where fans allow it, so that they fit datagrams; 0: no bound."""
+        """``frame_bytes_max``: frames stay below this where fans allow it, so that they fit datagrams; 0: no bound.
+
+        ``lists_sessions``: fans name their sessions, for relays.
+        """
         self.when_settled: Callable[[list[tuple[int, int]]], object] = lambda _messages: None
         """Told of reliable messages that every gateway has: rooms and ids."""
         self._frame_bytes_max = frame_bytes_max
@@ -148,7 +151,9 @@ class Broker:
         self._resend_timer: Timer | None = None
         self._tick_timer: Timer | None = None
         self._is_stopped = False
-        self.rooms = Rooms(settings, lambda room, missed: gap_body(self._by_number[room].name, missed))
+        self.rooms = Rooms(
+            settings, lambda room, missed: gap_body(self._by_number[room].name, missed), lists_sessions=lists_sessions
+        )
         self.counters = BrokerCounters()
 
     def stop(self) -> None:
@@ -267,13 +272,13 @@ class Broker:
 
     # What gateways and routers tell.
 
-    def entered(self, room: str, route: Route) -> bool:
-        """News of a session elsewhere: it is in a room. False if newer news is known."""
-        return self._enter(self._opened(room), route)
+    def entered(self, room: str, route: Route, *, piece: int = 0) -> bool:
+        """News of a session elsewhere: it is in a room, or in one slice of it. False if newer news is known."""
+        return self._enter(self._opened(room, piece), route)
 
-    def left(self, room: str, session_id: int, version: int) -> bool:
+    def left(self, room: str, session_id: int, version: int, *, piece: int = 0) -> bool:
         """News of a session elsewhere: it is not in a room any more. False if it has entered again since."""
-        return self._leave(room_number(room), session_id, version)
+        return self._leave(piece or room_number(room), session_id, version)
 
     def gateway_gone(self, gateway: str) -> None:
         """A gateway is dead, with all its sessions and what was on its way to them."""
@@ -303,16 +308,20 @@ class Broker:
 
     # The audience.
 
-    def _opened(self, name: str) -> _OpenRoom:
-        """A room by its name: the one that is open, or else a new one with those whom the routes know."""
-        room = self._open.get(name)
+    def _opened(self, name: str, piece: int = 0) -> _OpenRoom:
+        """A room by its name: the one that is open, or else a new one with those whom the routes know.
+
+        ``piece``: the number of a slice, which is a room of its own under the same name.
+        """
+        key = f"{name}\0{piece}" if piece else name
+        room = self._open.get(key)
         if room is not None:
             return room
-        group, number = group_of(name, self._groups), room_number(name)
+        group, number = group_of(name, self._groups), piece or room_number(name)
         other = self._by_number.get(number)
         if other is not None:
             raise Conflict(f"room {name!r} has the number of a room that is in use; take another name")
-        room = self._open[name] = self._by_number[number] = _OpenRoom(name, number, group)
+        room = self._open[key] = self._by_number[number] = _OpenRoom(key, name, number, group)
         if group:
             self._by_group[group] = room
         for route in self._routes.of(number):
@@ -382,12 +391,12 @@ class Broker:
     def _tell_row(self, room: _OpenRoom, at: int) -> None:
         if room.messages or room.has_new_audience:
             members, users = self.rooms.members(room.number), self.rooms.users(room.number)
-            row = RoomRow(room.name, at, room.messages, room.deliveries, room.bytes, members, users)
+            row = RoomRow(room.name, at, room.messages, room.deliveries, room.bytes, members, users, room.number)
             room.messages = room.deliveries = room.bytes = 0
             self._report(row)
 
     def _close(self, room: _OpenRoom) -> None:
-        del self._open[room.name], self._by_number[room.number]
+        del self._open[room.key], self._by_number[room.number]
         if room.group:
             del self._by_group[room.group]
 
@@ -434,7 +443,7 @@ class Broker:
             link = Outgoing(life, resend_ms=settings.resend_ms, reliable_ms=settings.reliable_ms)
             self._links[gateway] = link
         if self._frame_bytes_max:
-            batches = [part for fans in batches for part in _sized(fans, self._frame_bytes_max)]
+            batches = [part for fans in batches for part in sized(fans, self._frame_bytes_max)]
         frames = [link.seal(fans, now_ms) for fans in batches]
         self.counters.frames += len(frames)
         self._push(gateway, frames)
@@ -456,17 +465,3 @@ class Broker:
                 self._push(gateway, frames)
         if any(link.unacked for link in self._links.values()) and not self._is_stopped:
             self._resend_timer = self._scheduler.after(self._settings.resend_ms, self._resend)
-
-
-def _sized(fans: list[Fan], bytes_max: int) -> list[list[Fan]]:
-    """The same in parts that each fit a datagram; a fan that fits none is alone."""
-    parts: list[list[Fan]] = []
-    size = bytes_max + 1
-    for fan in fans:
-        needed = FAN_BYTES + len(fan.body) + (0 if fan.sessions is None else 4 + 8 * len(fan.sessions))
-        if size + needed > bytes_max:
-            parts.append([])
-            size = FRAME_BYTES
-        parts[-1].append(fan)
-        size += needed
-    return parts

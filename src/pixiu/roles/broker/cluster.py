@@ -13,14 +13,32 @@ import logging
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from pixiu.links.bigrooms import BigRoomKeeper
 from pixiu.links.replica import Replica
 from pixiu.machines.dedup import Seen
-from pixiu.machines.links.messages import TO_BROKER, Declined, RoomAck, RoomFrame, Settled, StreamKey, Talk
+from pixiu.machines.links.messages import (
+    TO_BROKER,
+    Declined,
+    RoomAck,
+    RoomFrame,
+    Settled,
+    SliceSettled,
+    StreamKey,
+    Talk,
+)
 from pixiu.machines.links.packing import MESSAGE_BYTES_MAX
 from pixiu.machines.routes import RouteTable
 from pixiu.machines.scheduling import Priority
 from pixiu.model.errors import Overloaded, PixiuError
-from pixiu.model.partitions import owns, replica_of, router_partitions
+from pixiu.model.partitions import (
+    PROBE_ROOMS_BEGIN,
+    SLICE_ROOMS_BEGIN,
+    is_slice,
+    owns,
+    partition_of,
+    replica_of,
+    router_partitions,
+)
 from pixiu.ports.routes import Route
 from pixiu.roles.broker.broker import Broker
 
@@ -28,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pixiu.config.rooms import RoomSettings
+    from pixiu.links.bigrooms import BigRooms
     from pixiu.links.directory import Directory, PeerInfo
     from pixiu.links.endpoint import Endpoint
     from pixiu.links.member import Member
@@ -47,6 +66,10 @@ ORDER_MAX = 200_000
 WAITING_MAX = 100_000
 """Reliable messages for which somebody waits; who was forgotten asks again."""
 RETRY_MS = 100
+RELAY = "relay "
+"""The places of relays are called so, and a partition."""
+SETTLE_MS = 10_000
+"""When gateways have joined the slices of a room, all brokers know it by then: news is repaired within seconds."""
 
 
 class ClusterBroker:
@@ -64,19 +87,32 @@ class ClusterBroker:
         node_id: int,
         rules: NewsRules | None = None,
         report: Callable[[RoomRow], object] = lambda _row: None,
+        bigs: BigRooms | None = None,
+        settle_ms: int = SETTLE_MS,
+        lasts_ms: int = 240_000,
+        by_relay: bool = False,
     ) -> None:
+        """``bigs``: the rooms that are big; with it, this broker sees to it that those become big which have to.
+
+        ``settle_ms`` and ``lasts_ms`` are those of ``BigRoomKeeper``. ``by_relay``: what is said goes to one replica of
+        each partition of the relays, which know where users are.
+        """
         self.table = RouteTable()
         self.late = 0
         """Live messages that were overtaken on their way here."""
         self.foreign = 0
         """Messages for rooms of other partitions."""
+        self.no_relay = 0
+        """Frames for which no relay was there; what is reliable in them goes again."""
         self.early = 0
         """Messages that came before it was running."""
         self.broker = Broker(
             _NoRoutes(), clock, scheduler, settings, self._push,
-            report=report, node_id=node_id, frame_bytes_max=MESSAGE_BYTES_MAX,
+            report=self._reported, node_id=node_id, frame_bytes_max=MESSAGE_BYTES_MAX, lists_sessions=by_relay,
         )  # fmt: skip
         self.broker.when_settled = self._settled
+        self._report = report
+        self._presence_ms = settings.presence_ms
         self._endpoint = endpoint
         self._directory = directory
         self._clock = clock
@@ -88,7 +124,18 @@ class ClusterBroker:
         self._brokers = directory.follow("broker")
         self._routers = directory.follow("router")
         self._gateways = directory.follow("gateway")
+        self._relays = directory.follow("relay") if by_relay else None
+        self._relay_count = 0
+        if self._relays is not None:
+            directory.when_changed.append(self._regroup)
         self._was_gone: set[int] = set()
+        self.keeper: BigRoomKeeper | None = None
+        if bigs is not None:
+            self.keeper = BigRoomKeeper(
+                bigs, self._brokers, self._gateways, clock, scheduler, partition=self._partition,
+                settle_ms=settle_ms, lasts_ms=lasts_ms,
+                members_max=settings.big_members, deliveries_max=settings.big_deliveries,
+            )  # fmt: skip
         self.replica = Replica(
             member, endpoint, clock, scheduler,
             wanted=self._sources, apply=self._apply, merge=self._merge, digest=self._digest, rules=rules,
@@ -97,15 +144,26 @@ class ClusterBroker:
         directory.when_gone.append(self._gone)
         directory.when_come.append(self._come)
         endpoint.on(Talk, self._talk)
-        endpoint.on(RoomAck, lambda boot, message: self.broker.acked(f"{boot:x}", message.ack))
+        endpoint.on(RoomAck, self._acked)
 
     def start(self) -> None:
         """Begin."""
         self.replica.start()
+        if self.keeper is not None:
+            self.keeper.start()
 
     def stop(self) -> None:
         """Send what has gathered."""
         self.broker.stop()
+        if self.keeper is not None:
+            self.keeper.stop()
+
+    def _reported(self, row: RoomRow) -> None:
+        if row.number >= PROBE_ROOMS_BEGIN:
+            return  # of nobody
+        self._report(row)
+        if self.keeper is not None and self.replica.life.takes_work:
+            self.keeper.report(row.room, row.number, row.members, row.deliveries * 1000 / self._presence_ms)
 
     # Routes.
 
@@ -153,13 +211,27 @@ class ClusterBroker:
     def _follow(self, changed: list[RouteRow]) -> None:
         for row in changed:
             try:
+                piece = row.room if row.room >= SLICE_ROOMS_BEGIN else 0
                 if row.is_in:
-                    route = Route(row.user, row.session_id, f"{row.gateway:x}", row.version)
-                    self.broker.entered(row.name, route)
+                    route = Route(row.user, row.session_id, self._place(row), row.version)
+                    self.broker.entered(row.name, route, piece=piece)
                 else:
-                    self.broker.left(row.name, row.session_id, row.version)
+                    self.broker.left(row.name, row.session_id, row.version, piece=piece)
             except PixiuError as error:
                 log.warning("a route was refused", extra={"room": row.name, "reason": str(error)})
+
+    def _place(self, row: RouteRow) -> str:
+        """Where talk for a session goes: its gateway, or the relays that have its user."""
+        if self._relays is None:
+            return f"{row.gateway:x}"
+        return f"{RELAY}{partition_of(row.user, self._relays.counts.count)}"
+
+    def _regroup(self) -> None:
+        """The relays have doubled: their users are in other places."""
+        assert self._relays is not None
+        if self._relays.counts.count != self._relay_count:
+            self._relay_count = self._relays.counts.count
+            self._follow(list(self.table.rows()))
 
     def _clean(self) -> None:
         """The grace of a doubling is over: nobody sends talk of rooms that have moved any more (E19)."""
@@ -172,7 +244,8 @@ class ClusterBroker:
         if info.role == "gateway":
             self._was_gone.add(info.boot)
             self._follow(self.table.purge(info.boot))
-            self.broker.gateway_gone(f"{info.boot:x}")
+            if self._relays is None:
+                self.broker.gateway_gone(f"{info.boot:x}")
 
     def _come(self, info: PeerInfo) -> None:
         """One that was taken for dead and is not: what it has is asked for again."""
@@ -185,6 +258,8 @@ class ClusterBroker:
 
     def _talk(self, proxy: int, talk: Talk) -> None:
         counts = self._brokers.counts
+        if talk.room >= PROBE_ROOMS_BEGIN:
+            talk = talk._replace(body=self._endpoint.stamp("broker", talk.body))
         if not self.replica.life.takes_work:
             self.early += 1
             self._decline(proxy, talk, "not_running")
@@ -202,7 +277,7 @@ class ClusterBroker:
     def _reliable(self, proxy: int, talk: Talk) -> None:
         message_id, now_ms = talk.message_id, self._clock.monotonic_us() // 1000
         if self._done.has(message_id, talk.room, now_ms):
-            self._endpoint.send(proxy, Settled(talk.publisher, (message_id,)))
+            self._confirm(proxy, talk.publisher, talk.room, message_id)
             return
         try:
             is_heard = self.broker.passed_on(talk.room, message_id, talk.body, is_reliable=True)
@@ -210,7 +285,7 @@ class ClusterBroker:
             self._decline(proxy, talk, error.code, error.retry_after_ms)
             return
         if not is_heard:  # nobody is there: everyone has it
-            self._endpoint.send(proxy, Settled(talk.publisher, (message_id,)))
+            self._confirm(proxy, talk.publisher, talk.room, message_id)
             return
         waiting = self._waiting.setdefault((talk.room, message_id), [])
         if (proxy, talk.publisher) not in waiting:
@@ -223,7 +298,12 @@ class ClusterBroker:
         for room, message_id in messages:
             self._done.mark(message_id, room, now_ms)
             for proxy, publisher in self._waiting.pop((room, message_id), ()):
-                self._endpoint.send(proxy, Settled(publisher, (message_id,)))
+                self._confirm(proxy, publisher, room, message_id)
+
+    def _confirm(self, proxy: int, publisher: int, room: int, message_id: int) -> None:
+        """Every gateway has it."""
+        ids = (message_id,)
+        self._endpoint.send(proxy, SliceSettled(publisher, room, ids) if is_slice(room) else Settled(publisher, ids))
 
     def _decline(self, proxy: int, talk: Talk, code: str, retry_after_ms: int = RETRY_MS) -> None:
         self._endpoint.send(proxy, Declined(talk.publisher, talk.message_id, code, retry_after_ms, 0, 0))
@@ -236,8 +316,24 @@ class ClusterBroker:
             self._order.popitem(last=False)
         return talk.message_id > last
 
+    def _acked(self, boot: int, message: RoomAck) -> None:
+        place = f"{boot:x}"
+        if self._relays is not None:
+            info = self._relays.peers.get(boot)
+            if info is None:
+                return
+            place = f"{RELAY}{info.partition}"
+        self.broker.acked(place, message.ack)
+
     def _push(self, gateway: str, frames: list[Frame]) -> None:
-        boot = int(gateway, 16)
+        if self._relays is None:
+            boot = int(gateway, 16)
+        else:
+            usable = self._relays.usable(int(gateway.removeprefix(RELAY)))
+            if not usable:
+                self.no_relay += len(frames)
+                return
+            boot = replica_of(self._endpoint.boot, usable)
         for frame in frames:
             self._endpoint.send(boot, RoomFrame(frame), Priority.CHAT)
 

@@ -24,9 +24,10 @@ from pixiu.ports.log import MAIN
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.appliers import Appliers, parse
 from pixiu.roles.carrier.arrivals import receipt_of, wakes_of
-from pixiu.roles.carrier.commit_pace import CommitPace
+from pixiu.roles.carrier.commit_pace import CommitPace, pending_bytes
 from pixiu.roles.carrier.dead_letters import DeadLetters
 from pixiu.roles.carrier.flush_times import FlushTimes
+from pixiu.roles.carrier.lane_state import LaneState
 from pixiu.roles.carrier.metrics import CarrierCounters
 from pixiu.roles.carrier.part import WHOLE, Part
 from pixiu.roles.carrier.tasks import TOPICS, Tasks
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from pixiu.ports.log import Log, LogRecord
     from pixiu.ports.scheduler import Scheduler, Timer
     from pixiu.ports.stores import Stores
-    from pixiu.roles.carrier.appliers import Apply
     from pixiu.roles.carrier.apply_rosters import Removed
     from pixiu.roles.carrier.apply_timelines import Said
     from pixiu.roles.carrier.flips import Flips
@@ -58,19 +58,6 @@ _TURN_US = 10_000
 _FAR = 2**63
 _UNWOKEN_MAX = 1024
 """The newest wakes of one that does not serve: it does them when it has to. Of older ones notifications may be lost."""
-
-
-class _LaneState:
-    """How far one lane has got, and whether it waits for its store."""
-
-    __slots__ = ("apply", "is_held", "lane", "position", "problem")
-
-    def __init__(self, lane: Lane, apply: Apply, position: int) -> None:
-        self.lane = lane
-        self.apply = apply
-        self.position = position
-        self.is_held = False
-        self.problem = ""
 
 
 class Carrier:
@@ -124,9 +111,8 @@ class Carrier:
         self._is_writer_busy = is_writer_busy
         self._is_present = is_present
         self._part = part
-        self._make_appliers = lambda: Appliers(stores, limits, part.owns)
-        self._appliers = self._make_appliers()
-        self._lanes = [_LaneState(lane, apply, stores.applied(lane)) for lane, apply in self._appliers.lanes]
+        self._appliers = Appliers(stores, limits, part.owns)
+        self._lanes = [LaneState(lane, apply, stores.applied(lane)) for lane, apply in self._appliers.lanes]
         self._by_lane = {state.lane: state for state in self._lanes}
         self._waiters: list[tuple[int, int, Callable[[], object]]] = []
         self._waiter_count = 0
@@ -245,13 +231,13 @@ class Carrier:
         self._quiet_through = max(self._quiet_through, self.applied_all)
         try:
             getattr(self._stores, "begin_again", lambda: None)()
-            self._appliers = self._make_appliers()
+            self._appliers = Appliers(self._stores, owns=self._part.owns)
         except PixiuError as error:
             self._commit_problem = str(error)
             self._scheduler.after(self._settings.lane_retry_ms, lambda: self.go_back(done))
             return
         for state, (lane, apply) in zip(self._lanes, self._appliers.lanes, strict=True):
-            state.apply, state.position, state.problem = apply, self._stores.applied(lane), ""
+            state.go_back(apply, self._stores.applied(lane))
         log.warning("lanes went back", extra={"after": self.applied_all, "committed": self._log.committed})
         self._receive()
         done()
@@ -330,7 +316,7 @@ class Carrier:
         self._scheduler.after(_POLL_MS, self._turn)
         return True
 
-    def _advance(self, states: list[_LaneState], after: int, bound: int) -> list[_LaneState]:
+    def _advance(self, states: list[LaneState], after: int, bound: int) -> list[LaneState]:
         """Apply a batch behind ``after``, not beyond ``bound``, where other lanes wait. Returns those that go on."""
         committed = min(self._log.committed, bound)
         records = self._log.read(after, self._settings.batch_count)
@@ -355,9 +341,7 @@ class Carrier:
             self._touch(last - after)
         return states
 
-    def _apply(
-        self, states: list[_LaneState], records: Sequence[LogRecord], after: int
-    ) -> tuple[list[_LaneState], int]:
+    def _apply(self, states: list[LaneState], records: Sequence[LogRecord], after: int) -> tuple[list[LaneState], int]:
         """Apply records in these lanes until the turn is over. Returns the lanes that got through, and how far."""
         applies = [state.apply for state in states]
         monotonic_us = self._clock.monotonic_us
@@ -384,7 +368,7 @@ class Carrier:
                 break
         return states, after
 
-    def _apply_apart(self, states: list[_LaneState], record: LogRecord, after: int) -> bool:
+    def _apply_apart(self, states: list[LaneState], record: LogRecord, after: int) -> bool:
         """Some lane has trouble with this record: see which. What another one has done already is not done twice."""
         try:
             parsed = parse(record)
@@ -400,7 +384,7 @@ class Carrier:
                 self._bury(record, error, [state.lane])
         return any(state.is_held for state in states)
 
-    def _hold(self, state: _LaneState, position: int, error: PixiuError) -> None:
+    def _hold(self, state: LaneState, position: int, error: PixiuError) -> None:
         """A lane's store is down: it stays before this record and tries again later."""
         self.counters.lane_failures += 1
         if not state.problem:
@@ -469,14 +453,10 @@ class Carrier:
         if not self._is_running:
             return
         pace = self._pace
-        if pace.is_look_due(events) and self._pending_bytes() >= pace.bound(is_behind=self.is_behind):
+        if pace.is_look_due(events) and pending_bytes(self._stores) >= pace.bound(is_behind=self.is_behind):
             self.commit()
         elif self._commit_timer is None:
             self._commit_timer = self._scheduler.after(self._settings.commit_ms, self.commit)
-
-    def _pending_bytes(self) -> int:
-        """About how much a commit writes; 0 for stores that do not say."""
-        return int(getattr(self._stores, "pending_bytes", 0))
 
     def commit(self) -> None:
         """Make the stores durable with the positions that they were brought to."""
@@ -493,7 +473,7 @@ class Carrier:
             applied[Lane.TASKS] = self.tasks.finished_through
         if all(self._stores.applied(lane) == position for lane, position in applied.items()):
             return
-        pending_bytes, began_us = self._pending_bytes(), self._clock.monotonic_us()
+        pending, began_us = pending_bytes(self._stores), self._clock.monotonic_us()
         try:
             self._forget_left()
             self._stores.commit(applied)
@@ -504,7 +484,7 @@ class Carrier:
         else:
             self._commit_problem = ""
             self.counters.commits += 1
-            self._pace.took(pending_bytes, self._clock.monotonic_us() - began_us)
+            self._pace.took(pending, self._clock.monotonic_us() - began_us)
 
     def _touch_later(self) -> None:
         if self._is_running:

@@ -19,15 +19,16 @@ import msgspec
 from pixiu.im import params as read
 from pixiu.im.content import plain_text, send_id, send_key
 from pixiu.im.params import check_known
-from pixiu.machines.links.messages import FROM_GATEWAY, AskRoutes, RoomAck, RoomFrame, StreamKey, Want
-from pixiu.machines.links.news import NewsRules, NewsSource, flushed
+from pixiu.links.telling import Telling
+from pixiu.machines.links.messages import FROM_GATEWAY, SESSIONS, AskRoutes, RoomAck, RoomFrame, Want
+from pixiu.machines.links.news import NewsRules
 from pixiu.machines.room_bodies import message_body
 from pixiu.machines.rooms import room_number
-from pixiu.machines.routes import RouteRow, RouteTable, nobody
+from pixiu.machines.routes import RouteRow, nobody
 from pixiu.machines.scheduling import Priority
 from pixiu.model.errors import NotAllowed, NotFound, PixiuError, RequestError, TooLarge
 from pixiu.model.names import check_public_id
-from pixiu.model.partitions import owns
+from pixiu.model.partitions import SLICES, is_slice
 from pixiu.roles.gateway.rates import Buckets
 
 if TYPE_CHECKING:
@@ -35,10 +36,13 @@ if TYPE_CHECKING:
 
     from pixiu.config.rooms import RoomSettings
     from pixiu.im.draft import Actor, Params
+    from pixiu.links.bigrooms import BigRooms
     from pixiu.links.directory import Directory
     from pixiu.links.endpoint import Endpoint
     from pixiu.links.publishing import Publishing, TalkMode
+    from pixiu.machines.bigrooms import BigRoom
     from pixiu.machines.room_link import Ack, Frame
+    from pixiu.machines.rooms import Fan
     from pixiu.ports.clock import Clock
     from pixiu.ports.scheduler import Scheduler, Timer
     from pixiu.roles.gateway.needs import Done
@@ -52,11 +56,12 @@ FEEDBACK_MS = 5_000
 FEEDBACK_MAX = 10_000
 FEW = 3
 """News of a room with fewer sessions here goes three times: no later news would repair it (X37)."""
-AGAIN_MS = (10, 20)
 OFFER_MS = 1_000
 ROOM_PARAMS = frozenset({"room"})
 SAY_PARAMS = frozenset({"room", "text", "class", "send_id"})
 GROUP_PREFIX = "g:"
+
+_encode = msgspec.json.Encoder().encode
 
 
 class ClusterRooms:
@@ -75,14 +80,28 @@ class ClusterRooms:
         new_life: Callable[[], int],
         reliable_mode: TalkMode = "acked",
         rules: NewsRules | None = None,
+        bigs: BigRooms | None = None,
     ) -> None:
-        self.table = RouteTable()
+        """``bigs``: the rooms that are big."""
+        told = partial(Telling, endpoint=endpoint, clock=clock, scheduler=scheduler, new_life=new_life,
+                       rules=rules or NewsRules())  # fmt: skip
+        self._news = told(FROM_GATEWAY, listeners=directory.follow("router"))
+        self._here_news = told(SESSIONS, listeners=directory.follow("relay"))
+        self._tellings = {telling.kind: telling for telling in (self._news, self._here_news)}
+        self._users: dict[int, int] = {}
+        """The user of each session that has been in a room."""
+        self.table = self._news.table
         self.feedback = 0
         """How often a broker had to be told that nobody is in a room."""
         self.receive: Callable[[str, Frame], Ack | None] = lambda _source, _frame: None
         """Where frames of brokers go: ``RoomListening.receive``."""
         self.sessions_in: Callable[[int], Sequence[int]] = lambda _room: ()
         """Who listens here: ``Listeners.sessions``."""
+        self.join: Callable[[int, int, str, int, bool], object] = lambda *_words: None
+        """Let a session listen in a slice: room, slice, name, session, and whether both are told of."""
+        self.overlaps_no_more: Callable[[int, range], object] = lambda _room, _pieces: None
+        self.joined: Callable[[int], object] = lambda _version: None
+        """Told when all big rooms through a version of their record are joined."""
         self._endpoint = endpoint
         self._directory = directory
         self._publishing = publishing
@@ -90,17 +109,23 @@ class ClusterRooms:
         self._scheduler = scheduler
         self._settings = settings
         self._user_name = user_name
-        self._new_life = new_life
         self._reliable_mode: TalkMode = reliable_mode
-        self._rules = rules or NewsRules()
-        self._routers = directory.follow("router")
-        self._version = 0
         self._rooms_of: dict[int, dict[int, str]] = {}
         self._members: dict[int, int] = {}
-        self._streams: dict[StreamKey, NewsSource] = {}
         self._told_back: OrderedDict[int, int] = OrderedDict()
-        self._is_near = False
         self._timer: Timer | None = None
+        self._bigs = bigs
+        self._bigs_timer: Timer | None = None
+        self._whole: dict[int, BigRoom] = {}
+        """Big rooms of which this gateway tells routers as rooms, too."""
+        self._pieces: dict[tuple[int, int], int] = {}
+        """By room and session: the slice that it is in."""
+        self._here: dict[int, int] = {}
+        """Sessions of this gateway in each big room."""
+        self._told: dict[int, dict[int, int]] = {}
+        """What brokers said of the slices of a big room: their sessions."""
+        if bigs is not None:
+            bigs.when_changed.append(self._bigs_changed)
         self._rates = Buckets("messages in rooms", per_second=settings.says_per_second, burst=settings.say_burst)
         endpoint.on(RoomFrame, self._frame)
         endpoint.on(Want, self._want)
@@ -112,8 +137,9 @@ class ClusterRooms:
 
     def stop(self) -> None:
         """No more."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._bigs_timer):
+            if timer is not None:
+                timer.cancel()
 
     # What sessions do.
 
@@ -130,7 +156,8 @@ class ClusterRooms:
     def session_gone(self, session_id: int) -> None:
         """A connection is over: it leaves every room."""
         for room, name in list(self._rooms_of.pop(session_id, {}).items()):
-            self._change(room, name, 0, session_id, is_in=False)
+            self._change_all(room, name, 0, session_id)
+        self._went(session_id)
 
     def _enter(self, actor: Actor, params: Params) -> dict[str, object]:
         name = self._room(actor, "enter", params)
@@ -140,18 +167,25 @@ class ClusterRooms:
             if len(mine) >= self._settings.rooms_per_session_max:
                 limit = self._settings.rooms_per_session_max
                 raise TooLarge(f"you are in {len(mine)} rooms; you may be in {limit}")
-            members = self._count_of(room)
-            if members >= self._settings.sessions_max:
-                raise TooLarge(f"the room has {members} sessions; it may have {self._settings.sessions_max}")
+            members, most = self._count_of(room), self._settings.sessions_max
+            most = most if self._big(room) is None else most * SLICES
+            if members >= most:
+                raise TooLarge(f"the room has {members} sessions; it may have {most}")
             mine[room] = name
-            self._change(room, name, actor.user, actor.session_id, is_in=True)
+            if actor.session_id not in self._users:
+                self._came(actor.user, actor.session_id)
+            big = self._big(room)
+            if big is None or big.has_whole(self._clock.now_ms()):
+                self._change(room, name, actor.user, actor.session_id, is_in=True)
+            if big is not None:
+                self._join(big, actor.user, actor.session_id)
         return {"room": name, "members": self._count_of(room)}
 
     def _leave(self, actor: Actor, params: Params) -> dict[str, object]:
         name = self._room(actor, "leave", params)
         room, mine = room_number(name), self._rooms_of.get(actor.session_id, {})
         if mine.pop(room, None) is not None:
-            self._change(room, name, actor.user, actor.session_id, is_in=False)
+            self._change_all(room, name, actor.user, actor.session_id)
         return {"room": name, "members": self._count_of(room)}
 
     def _say(self, actor: Actor, params: Params, done: Done) -> None:
@@ -194,85 +228,132 @@ class ClusterRooms:
 
     def _count_of(self, room: int) -> int:
         """How many are in a room, as the broker said last; at least those who are here."""
-        return max(self._members.get(room, 0), len(self.table.of(room)))
+        big = self._big(room)
+        if big is None:
+            return max(self._members.get(room, 0), self.table.count(room))
+        told = self._told.get(room)
+        # Users are spread evenly: the slices that are heard of here speak for the others.
+        return max(self._here.get(room, 0), round(sum(told.values()) * SLICES / len(told)) if told else 0)
+
+    # Big rooms.
+
+    def _big(self, room: int) -> BigRoom | None:
+        return None if self._bigs is None else self._bigs.map.rooms.get(room)
+
+    def _join(self, big: BigRoom, user: int, session_id: int) -> None:
+        """A session of a big room is in its slice; it listens there when its request is answered."""
+        piece = big.slice(user)
+        if self._pieces.get((big.number, session_id)) != piece:
+            self._pieces[big.number, session_id] = piece
+            self._here[big.number] = self._here.get(big.number, 0) + 1
+            self._change(piece, big.name, user, session_id, is_in=True)
+            self.join(big.number, piece, big.name, session_id, big.has_whole(self._clock.now_ms()))
+
+    def _change_all(self, room: int, name: str, user: int, session_id: int) -> None:
+        """A session has left a room, and its slice."""
+        piece = self._pieces.pop((room, session_id), None)
+        if piece is None or self.table.has(room, session_id):
+            self._change(room, name, user, session_id, is_in=False)
+        if piece is not None:
+            self._change(piece, name, user, session_id, is_in=False)
+            self._here[room] -= 1
+            if not self._here[room]:
+                del self._here[room]
+                self._told.pop(room, None)
+
+    def _bigs_changed(self) -> None:
+        """Rooms have become big, or are so for good: sessions that are in them go along."""
+        assert self._bigs is not None
+        now_ms, record = self._clock.now_ms(), self._bigs.map
+        due = []
+        for big in record.rooms.values():
+            for row in self.table.of(big.number):
+                self._join(big, row.user, row.session_id)
+            if big.has_whole(now_ms):
+                self._whole[big.number] = big
+                if big.clean_at_ms:
+                    due.append(big.clean_at_ms - now_ms)
+            elif self._whole.pop(big.number, None) is not None or self.table.of(big.number):
+                for row in self.table.of(big.number):
+                    self._change(row.room, row.name, row.user, row.session_id, is_in=False)
+                self.overlaps_no_more(big.number, big.rooms)
+        self.joined(record.version + 1)
+        if self._bigs_timer is not None:
+            self._bigs_timer.cancel()
+        if due:
+            self._bigs_timer = self._scheduler.after(max(min(due), 1), self._bigs_changed)
+
+    def _told_of(self, message: RoomFrame) -> RoomFrame:
+        """Counts of a slice become those of its room, before sessions see them."""
+        fans = message.frame.fans
+        if not any(is_slice(fan.room) and not fan.message_id for fan in fans):
+            return message
+        return RoomFrame(message.frame._replace(fans=[self._whole_counts(fan) for fan in fans]))
+
+    def _whole_counts(self, fan: Fan) -> Fan:
+        if not is_slice(fan.room) or fan.message_id:
+            return fan
+        try:
+            told = msgspec.json.decode(fan.body)
+            if told.get("push") != "presence" or "members" not in told:
+                return fan
+            room = room_number(str(told["room"]))
+            self._told.setdefault(room, {})[fan.room] = int(told["members"])
+            scale = int(told["members"]) / max(int(told.get("users", 0)), 1)
+            members = self._count_of(room)
+        except (msgspec.MsgspecError, AttributeError, KeyError, TypeError, ValueError):
+            return fan
+        return fan._replace(body=_encode({**told, "members": members, "users": round(members / scale)}))
 
     # News to routers.
 
     def _change(self, room: int, name: str, user: int, session_id: int, *, is_in: bool) -> None:
-        self._version += 1
-        row = RouteRow(room, name, user, session_id, self._endpoint.boot, self._version, is_in)
-        self.table.apply(row)
-        if not self.table.of(room):
+        row = RouteRow(room, name, user, session_id, self._endpoint.boot, self._news.next_version(), is_in)
+        count = self.table.count(room) + (1 if is_in else -1)
+        self._news.tell(row, is_hedged=count < FEW)
+        if not self.table.count(room):
             self._members.pop(room, None)
-        self._tell(row, is_hedged=len(self.table.of(room)) < FEW)
 
-    def _tell(self, row: RouteRow, *, is_hedged: bool) -> None:
-        for key, stream in self._streams.items():
-            if owns(key.partition, row.room, key.partitions):
-                stream.tell(row)
-                if is_hedged:
-                    number = stream.position
-                    for pause_ms in AGAIN_MS:
-                        self._scheduler.after(pause_ms, partial(self._again, key, number))
-        if not self._is_near:
-            self._is_near = True
-            self._scheduler.soon(self._flush)
+    def _came(self, user: int, session_id: int) -> None:
+        """A session is in its first room: relays learn where it is."""
+        version = self._here_news.next_version()
+        row = RouteRow(user, "", user, session_id, self._endpoint.boot, version, is_in=True)
+        self._users[session_id] = user
+        self._here_news.tell(row, is_hedged=True)
 
-    def _flush(self) -> None:
-        self._is_near = False
-        for boot, news in flushed(self._streams.values(), self._clock.monotonic_us() // 1000):
-            self._endpoint.send(boot, news)
-
-    def _again(self, key: StreamKey, number: int) -> None:
-        stream = self._streams.get(key)
-        news = stream.numbered(number) if stream is not None else None
-        if stream is not None and news is not None:
-            for boot in stream.sinks(self._clock.monotonic_us() // 1000):
-                self._endpoint.send(boot, news)
-
-    def _want(self, boot: int, want: Want) -> None:
-        if want.key.kind == FROM_GATEWAY:
-            self._flush()
-            digest = self.table.digest(want.key.partition, want.key.partitions)
-            for message in self._stream(want.key).wanted(boot, want, digest, self._clock.monotonic_us() // 1000):
-                self._endpoint.send(boot, message)
-
-    def _ask(self, boot: int, ask: AskRoutes) -> None:
-        if ask.key.kind == FROM_GATEWAY:
-            self._flush()
-            rows = list(self.table.rows(ask.key.partition, ask.key.partitions))
-            for page in self._stream(ask.key).pages(ask, rows, [(self._endpoint.boot, self._version)]):
-                self._endpoint.send(boot, page)
-
-    def _stream(self, key: StreamKey) -> NewsSource:
-        stream = self._streams.get(key)
-        if stream is None:
-            now_ms = self._clock.monotonic_us() // 1000
-            self._streams = {each: source for each, source in self._streams.items() if source.sinks(now_ms)}
-            stream = self._streams[key] = NewsSource(key, self._new_life(), self._rules)
-        return stream
+    def _went(self, session_id: int) -> None:
+        user = self._users.pop(session_id, None)
+        if user is not None:
+            version = self._here_news.next_version()
+            row = RouteRow(user, "", user, session_id, self._endpoint.boot, version, is_in=False)
+            self._here_news.tell(row, is_hedged=False)
 
     def _offer(self) -> None:
-        """Routers that are known here and have not asked may not know of this gateway yet."""
-        now_ms = self._clock.monotonic_us() // 1000
-        asked = {boot for stream in self._streams.values() for boot in stream.sinks(now_ms)}
-        count = self._routers.counts.count
-        for boot, info in self._routers.peers.items():
-            if boot not in asked:
-                key = StreamKey(FROM_GATEWAY, info.partition % count, count)
-                self._endpoint.send(boot, self._stream(key).reach(self.table.digest(key.partition, count)))
+        self._news.offer()
+        self._here_news.offer()
         self._timer = self._scheduler.after(OFFER_MS, self._offer)
+
+    def _want(self, boot: int, want: Want) -> None:
+        telling = self._tellings.get(want.key.kind)
+        if telling is not None:
+            telling.want(boot, want)
+
+    def _ask(self, boot: int, ask: AskRoutes) -> None:
+        telling = self._tellings.get(ask.key.kind)
+        if telling is not None:
+            telling.ask(boot, ask)
 
     # What brokers send.
 
     def _frame(self, boot: int, message: RoomFrame) -> None:
+        message = self._told_of(message)
         ack = self.receive(f"{boot:x}", message.frame)
         if ack is not None:
             self._endpoint.send(boot, RoomAck(ack), Priority.CONTROL)
         for fan in message.frame.fans:
             if not self.sessions_in(fan.room):
                 self._nobody(fan.room)
-            elif not fan.message_id:
+            elif not fan.message_id and not is_slice(fan.room):
                 self._note_members(fan.room, fan.body)
 
     def _nobody(self, room: int) -> None:
@@ -286,10 +367,7 @@ class ClusterRooms:
         if len(self._told_back) > FEEDBACK_MAX:
             self._told_back.popitem(last=False)
         self.feedback += 1
-        self._version += 1
-        row = nobody(room, "", self._endpoint.boot, self._version)
-        self.table.apply(row)
-        self._tell(row, is_hedged=False)
+        self._news.tell(nobody(room, "", self._endpoint.boot, self._news.next_version()), is_hedged=False)
 
     def _note_members(self, room: int, body: bytes) -> None:
         """What a broker says of the room itself."""

@@ -5,16 +5,18 @@ What is said in a room at a time is encoded once for all listeners, and is one p
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pixiu.machines.listeners import Listeners
 from pixiu.machines.rooms import room_number
 from pixiu.model.errors import PixiuError
+from pixiu.model.partitions import is_slice
 from pixiu.roles.gateway.outlet import Talk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pixiu.config.rooms import RoomSettings
     from pixiu.im.draft import Actor, Answer, Params
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
     from pixiu.roles.gateway.needs import Done
 
 __all__ = ["RoomListening"]
+
+SESSIONS_PER_TURN = 256
+"""Sessions of big rooms that are written to in one turn of the loop."""
+LARGE_MAX = 4_096
+"""Deliveries of big rooms that wait; beyond it all of them are written at once."""
 
 
 class RoomListening:
@@ -38,8 +45,12 @@ class RoomListening:
         *,
         act: Callable[[Actor, str, Params, Done], object],
         session_gone: Callable[[int], object],
+        soon: Callable[[Callable[[], object]], object] | None = None,
     ) -> None:
-        """``act`` does these actions at the broker; ``session_gone`` tells it of a connection that ended."""
+        """``act`` does these actions at the broker; ``session_gone`` tells it of a connection that ended.
+
+        ``soon``: what is for many is written in parts, with a turn of the loop between them; None: all at once.
+        """
         self.listeners = Listeners(settings)
         self._clock = clock
         self._act = act
@@ -50,6 +61,9 @@ class RoomListening:
             gateway.actions[action] = partial(self._perform, action)
         gateway.when_left.append(self._left)
         gateway.when_rejoined.append(self._rejoined)
+        self._large: deque[tuple[Talk, tuple[int, ...], int]] = deque()
+        self._is_near = False
+        self._soon = soon
 
     def receive(self, source: str, frame: Frame) -> Ack | None:
         """What the broker called ``source`` sends. Returns what to answer it, if it wants an answer."""
@@ -57,11 +71,42 @@ class RoomListening:
         for delivery in deliveries:
             room = self._names.get(delivery.room, str(delivery.room))
             talk = Talk(room, delivery.bodies, is_reliable=delivery.is_reliable)
-            for session_id in delivery.sessions:
-                connection = self._connections.get(session_id)
-                if connection is not None and not connection.is_closed:
-                    connection.outlet.talk(talk)
+            if self._soon is None or not (is_slice(delivery.room) or self.listeners.is_big(delivery.room)):
+                self._write(talk, delivery.sessions)
+            else:
+                self._write_later(talk, delivery.sessions)
         return ack
+
+    def join(self, room: int, piece: int, name: str, session_id: int, overlaps: bool) -> None:
+        """A session of a big room listens in its slice, too."""
+        self._names[piece] = name
+        self.listeners.join(room, piece, session_id, overlaps=overlaps)
+
+    def _write(self, talk: Talk, sessions: Sequence[int]) -> None:
+        for session_id in sessions:
+            connection = self._connections.get(session_id)
+            if connection is not None and not connection.is_closed:
+                connection.outlet.talk(talk)
+
+    def _write_later(self, talk: Talk, sessions: tuple[int, ...]) -> None:
+        """Of big rooms so many in each turn: what is said in small ones does not wait for all of them (X24)."""
+        self._large.append((talk, sessions, 0))
+        if not self._is_near and self._soon is not None:
+            self._is_near = True
+            self._soon(self._write_some)
+
+    def _write_some(self) -> None:
+        left = SESSIONS_PER_TURN if len(self._large) <= LARGE_MAX else sum(len(each[1]) for each in self._large)
+        while self._large and left > 0:
+            talk, sessions, begin = self._large.popleft()
+            some = sessions[begin : begin + left]
+            self._write(talk, some)
+            left -= len(some)
+            if begin + len(some) < len(sessions):
+                self._large.appendleft((talk, sessions, begin + len(some)))
+        self._is_near = bool(self._large)
+        if self._is_near and self._soon is not None:
+            self._soon(self._write_some)
 
     def _perform(self, action: str, connection: Connection, params: Params, done: Done) -> None:
         self._act(connection.actor, action, params, partial(self._performed, action, connection, done))
@@ -74,8 +119,9 @@ class RoomListening:
                 self._connections[session_id] = connection
                 self.listeners.enter(room_number(name), session_id)
             elif action == "leave":
+                rooms = [room_number(name), self.listeners.piece(room_number(name), session_id)]
                 self.listeners.leave(room_number(name), session_id)
-                self._forget([room_number(name)])
+                self._forget(rooms)
         done(answer)
 
     def _left(self, connection: Connection) -> None:
@@ -90,7 +136,7 @@ class RoomListening:
             return
         rooms = self.listeners.session_gone(before)
         self._session_gone(before)
-        names = [self._names[room] for room in rooms if room in self._names]
+        names = list(dict.fromkeys(self._names[room] for room in rooms if room in self._names))
         self._forget(rooms)
         for name in names:
             self._perform("enter", connection, {"room": name}, partial(self._reentered, connection, name))

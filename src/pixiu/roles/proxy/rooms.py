@@ -5,25 +5,29 @@ send (one batch per broker, one confirmation per publisher). The article gives e
 batch goes through all three, and a second core gets a second proxy.
 
 A message is passed on in the bytes in which it came. The proxy copies nothing and keeps nothing (X72): what has to be
-sent again is sent again by the publisher.
+sent again is sent again by the publisher. A big room is the exception: its message becomes one for each slice.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from typing import TYPE_CHECKING
 
+from pixiu.machines.bigrooms import SPLIT, SliceAcks
 from pixiu.machines.links.codec import TALK, TALK_HEAD
-from pixiu.machines.links.messages import Declined, Settled, Taken, Talk
+from pixiu.machines.links.messages import Declined, Settled, SliceSettled, Taken, Talk
 from pixiu.machines.scheduling import Priority
-from pixiu.model.partitions import ranked, replica_of
+from pixiu.model.partitions import PROBE_ROOMS_BEGIN, SLICES, ranked, replica_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from pixiu.links.bigrooms import BigRooms
     from pixiu.links.directory import Directory
     from pixiu.links.endpoint import Endpoint
+    from pixiu.machines.bigrooms import BigRoom
     from pixiu.machines.links.packing import Encoded
     from pixiu.ports.scheduler import Scheduler
 
@@ -35,6 +39,10 @@ CHOICES_MAX = 100_000
 """Rooms whose broker is remembered; then all are looked up again."""
 WEIGH_MS = 5_000
 RETRY_MS = 100
+SLICES_PER_TURN = 16
+"""Of a big room, in one turn of the loop."""
+SPREADING_MAX = 4_096
+"""Messages of big rooms that wait for their turns; more are declined as busy."""
 
 _PRIORITIES = tuple(Priority)
 
@@ -42,7 +50,10 @@ _PRIORITIES = tuple(Priority)
 class RoomProxy:
     """One proxy."""
 
-    def __init__(self, endpoint: Endpoint, directory: Directory, scheduler: Scheduler) -> None:
+    def __init__(
+        self, endpoint: Endpoint, directory: Directory, scheduler: Scheduler, bigs: BigRooms | None = None
+    ) -> None:
+        """``bigs``: the rooms that are big."""
         self.passed = 0
         self.declined = 0
         self.when_ready: Callable[[], object] = lambda: None
@@ -54,6 +65,14 @@ class RoomProxy:
         self._choices: dict[tuple[int, int], int] = {}
         self._weights: dict[int, dict[int, float]] = {}
         self._is_ready = False
+        self._bigs = bigs
+        self._split: dict[int, BigRoom] = {}
+        self._acks = SliceAcks()
+        self._spreading: deque[tuple[BigRoom, int, int, Any]] = deque()
+        self._is_spreading = False
+        if bigs is not None:
+            bigs.when_changed.append(self._bigs_changed)
+        endpoint.on(SliceSettled, self._slice_settled)
         directory.when_changed.append(self._changed)
         endpoint.on_talks(self.talks)
         endpoint.on(Settled, self._settled)
@@ -67,6 +86,8 @@ class RoomProxy:
     def is_complete(self) -> bool:
         """Is there a broker for every room?"""
         count = self._brokers.counts.count
+        if self._bigs is not None and not self._bigs.is_read:
+            return False
         return self._brokers.counts.version >= 0 and all(self._brokers.usable(each) for each in range(count))
 
     def talks(self, talks: list[tuple[int, Encoded | Talk]]) -> None:
@@ -87,6 +108,15 @@ class RoomProxy:
             else:
                 room, message_id, publisher, copy = talk.room, talk.message_id, talk.publisher, talk.copy
                 passed, chosen = talk._replace(count_version=version), talk.priority
+            if room >= PROBE_ROOMS_BEGIN:
+                passed = self._stamped(passed)
+            elif room in self._split:
+                if self._spread(self._split[room], talk, (message_id, publisher, copy)):
+                    taken.setdefault(boot, []).append(message_id)
+                else:
+                    self.declined += 1
+                    self._endpoint.send(boot, Declined(publisher, message_id, "busy", RETRY_MS, 0, 0))
+                continue
             broker = choices.get((room, copy)) or self._choose(room, copy)
             if not broker:
                 self.declined += 1
@@ -101,6 +131,60 @@ class RoomProxy:
                 send(broker, passed, chosen)
         for boot, ids in taken.items():
             send(boot, Taken(ids))
+
+    def _stamped(self, passed: Any) -> Any:
+        if isinstance(passed, Talk):
+            return passed._replace(body=self._endpoint.stamp("proxy", passed.body))
+        return (TALK, self._endpoint.stamp("proxy", passed[1]))  # the body is the last field
+
+    # Big rooms.
+
+    def _spread(self, room: BigRoom, talk: Encoded | Talk, head: tuple[int, int, int]) -> bool:
+        """One message becomes 64, some in each turn: what is said in other rooms meanwhile goes between them.
+
+        False if too many wait already.
+        """
+        if len(self._spreading) >= SPREADING_MAX:
+            return False
+        message_id, publisher, copy = head
+        self._acks.sent(publisher, message_id)
+        self._spreading.append((room, copy, 0, talk))
+        if not self._is_spreading:
+            self._is_spreading = True
+            self._scheduler.soon(self._spread_some)
+        return True
+
+    def _spread_some(self) -> None:
+        room, copy, begin, talk = self._spreading.popleft()
+        version = max(self._brokers.counts.version, 0)
+        for piece in room.rooms[begin : begin + SLICES_PER_TURN]:
+            broker = self._choices.get((piece, copy)) or self._choose(piece, copy)
+            if not broker:
+                self.declined += 1  # nobody has this slice: whoever waits for all of them sends it again
+                continue
+            passed: Any = (
+                talk._replace(count_version=version, room=piece)
+                if isinstance(talk, Talk)
+                else (TALK, version.to_bytes(4, "big") + piece.to_bytes(8, "big") + talk[1][12:])
+            )
+            self.passed += 1
+            self._endpoint.send(broker, passed, Priority.BULK)
+        if begin + SLICES_PER_TURN < SLICES:
+            # In front: what one publisher says stays in order in each slice.
+            self._spreading.appendleft((room, copy, begin + SLICES_PER_TURN, talk))
+        self._is_spreading = bool(self._spreading)
+        if self._is_spreading:
+            self._scheduler.soon(self._spread_some)
+
+    def _bigs_changed(self) -> None:
+        assert self._bigs is not None
+        self._split = {number: room for number, room in self._bigs.map.rooms.items() if room.phase == SPLIT}
+        self._changed()
+
+    def _slice_settled(self, _broker: int, settled: SliceSettled) -> None:
+        for message_id in settled.message_ids:
+            if self._acks.settled(settled.publisher, message_id, settled.room):
+                self._endpoint.send(settled.publisher, Settled(settled.publisher, (message_id,)))
 
     # Which broker.
 

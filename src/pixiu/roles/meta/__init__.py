@@ -1,0 +1,1 @@
+"""Meta: everything that the processes of a cluster say of themselves, in one place."""

@@ -1,0 +1,212 @@
+"""The map of a cluster: what the registry lists, what each process counts, and what they think of each other.
+
+Nothing is kept but the last two readings of each process, of which rates are made: any number of these can run, and
+none is on the way of a message. ``content`` is ``/cluster.json``; docs/cluster.md has its shape.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from pixiu.machines.bigrooms import BigMap
+from pixiu.model.metric import Metric
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pixiu.model.metric import Snapshot
+
+__all__ = ["METRICS", "ClusterMap", "samples_of"]
+
+HOT_ROOMS = 20
+LINKS_MAX = 20_000
+"""Links in the map; more are left out."""
+STALE_MS = 15_000
+"""What was not heard for this long is not shown as present."""
+
+RATES = {
+    "messages_in": 'pixiu_links_messages_total{direction="in"}',
+    "messages_out": 'pixiu_links_messages_total{direction="out"}',
+    "deliveries": "pixiu_broker_deliveries_total",
+    "refused": "pixiu_links_refused_total",
+    "dropped": "pixiu_links_dropped_total",
+}
+GAUGES = {
+    "rooms": "pixiu_broker_rooms",
+    "room_sessions": "pixiu_broker_sessions",
+    "unsettled": "pixiu_broker_unsettled",
+    "connections": "pixiu_gateway_connections",
+    "waiting": "pixiu_links_waiting",
+    "memory_bytes": "process_resident_memory_bytes",
+    "cpu_seconds": "process_cpu_seconds_total",
+}
+METRICS = (
+    Metric("pixiu_cluster_nodes", "gauge", "Processes of the cluster, by role and state.", ("role", "state")),
+    Metric("pixiu_cluster_partitions", "gauge", "Partitions that a role has.", ("role",)),
+    Metric("pixiu_cluster_silent", "gauge", "Processes that are listed and do not answer.", ("role",)),
+    Metric("pixiu_cluster_rate", "gauge", "What a role does per second, all its processes.", ("role", "what")),
+    Metric("pixiu_cluster_link_rtt_seconds", "gauge", "The slowest link between two roles.", ("source", "target")),
+    Metric("pixiu_cluster_link_success", "gauge", "The worst link between two roles.", ("source", "target")),
+    Metric("pixiu_cluster_alarms", "gauge", "What probes find broken."),
+    Metric("pixiu_cluster_path_success", "gauge", "The worst path of all probes."),
+)
+_SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(\{[^}]*\})? ([0-9.eE+-]+|NaN|\+Inf|-Inf)$")
+
+
+def samples_of(text: str) -> dict[str, float]:
+    """The values of an exposition: by name with labels, and summed by name alone."""
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        match = None if line.startswith("#") else _SAMPLE.match(line)
+        if match is not None:
+            name, labels, value = match.groups()
+            if labels:
+                found[name + labels] = float(value)
+            found[name] = found.get(name, 0.0) + float(value)
+    return found
+
+
+class _Reading:
+    """What one process said."""
+
+    __slots__ = ("at_ms", "before", "before_ms", "hot", "paths", "peers", "samples")
+
+    def __init__(self) -> None:
+        self.at_ms = 0
+        self.before_ms = 0
+        self.samples: dict[str, float] = {}
+        self.before: dict[str, float] = {}
+        self.peers: list[dict[str, Any]] = []
+        self.hot: list[dict[str, Any]] = []
+        self.paths: dict[str, Any] = {}
+
+
+class ClusterMap:
+    """All of it. Time is an argument, in milliseconds since 1970."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, dict[str, Any]] = {}
+        self._counts: dict[str, dict[str, int]] = {}
+        self._bigs = BigMap()
+        self._readings: dict[str, _Reading] = {}
+
+    def listed(self, folder: Mapping[str, tuple[Mapping[str, Any], int]]) -> dict[str, str]:
+        """What is below the registry's root: data and version of each node. Returns the admin address of each name."""
+        self._nodes, self._counts = {}, {}
+        for path, (data, version) in folder.items():
+            role, _, rest = path.partition("/")
+            place, _, number = rest.partition("/")
+            if rest == "partition_num" and isinstance(data.get("count"), int):
+                self._counts[role] = {"count": data["count"], "version": version}
+            elif path == "rooms/big":
+                self._bigs = BigMap(data, version)
+            elif role == "gateway" and data.get("probe"):
+                continue  # a probe's entry among the gateways; it has one of its own
+            elif place.startswith("partition") and number.isdecimal() and isinstance(data.get("name"), str):
+                self._nodes[path] = {
+                    "name": data["name"], "role": role, "partition": data.get("partition", 0),
+                    "replica": int(number), "state": data.get("state", ""), "address": data.get("address", ""),
+                    "admin": data.get("admin", ""), "boot": data.get("boot", ""),
+                }  # fmt: skip
+        self._readings = {path: self._readings.get(path) or _Reading() for path in self._nodes}
+        return {path: str(node["admin"]) for path, node in self._nodes.items() if node["admin"]}
+
+    def heard(
+        self,
+        path: str,
+        now_ms: int,
+        metrics: str,
+        peers: list[dict[str, Any]],
+        hot: list[dict[str, Any]],
+        paths: dict[str, Any],
+    ) -> None:
+        """What the process at a path of the registry says of itself."""
+        reading = self._readings.get(path)
+        if reading is None:
+            return
+        reading.before, reading.before_ms = reading.samples, reading.at_ms
+        reading.samples, reading.at_ms = samples_of(metrics), now_ms
+        reading.peers, reading.hot, reading.paths = peers, hot, paths
+
+    def content(self, now_ms: int) -> dict[str, Any]:
+        """``/cluster.json``."""
+        nodes = [self._node(path, now_ms) for path in sorted(self._nodes)]
+        fresh = {path: reading for path, reading in self._readings.items() if now_ms - reading.at_ms < STALE_MS}
+        links = [
+            {"from": self._nodes[path]["name"], "to": peer.get("name"), "role": peer.get("role"),
+             "rtt_ms": peer.get("rtt_ms"), "success": peer.get("success"), "standing": peer.get("standing")}
+            for path, reading in sorted(fresh.items()) for peer in reading.peers
+        ]  # fmt: skip
+        probes = [reading.paths for reading in fresh.values() if reading.paths]
+        return {
+            "at": now_ms,
+            "nodes": nodes,
+            "partitions": self._counts,
+            "links": links[:LINKS_MAX],
+            "links_left_out": max(len(links) - LINKS_MAX, 0),
+            "hot_rooms": self._hot(fresh),
+            "big_rooms": [{"room": room.name, "phase": room.phase} for room in self._bigs.rooms.values()],
+            "paths": [row for probe in probes for row in probe.get("paths", ())],
+            "alarms": sorted({text for probe in probes for text in probe.get("alarms", ())}),
+        }
+
+    def snapshot(self, now_ms: int) -> Snapshot:
+        """The same for Prometheus, by role."""
+        content = self.content(now_ms)
+        states: dict[tuple[str, ...], float] = {}
+        silent: dict[tuple[str, ...], float] = {}
+        rates: dict[tuple[str, ...], float] = {}
+        roles = {node["name"]: node["role"] for node in content["nodes"]}
+        for node in content["nodes"]:
+            key = (node["role"], node["state"])
+            states[key] = states.get(key, 0) + 1
+            silent[node["role"],] = silent.get((node["role"],), 0) + (not node["answers"])
+            for what, value in node["rates"].items():
+                rates[node["role"], what] = rates.get((node["role"], what), 0) + value
+        slowest: dict[tuple[str, ...], float] = {}
+        worst: dict[tuple[str, ...], float] = {}
+        for link in content["links"]:
+            ends = (roles[link["from"]], str(link["role"]))
+            slowest[ends] = max(slowest.get(ends, 0), float(link["rtt_ms"] or 0) / 1000)
+            worst[ends] = min(worst.get(ends, 1), float(link["success"] or 0))
+        success = [float(row["success"]) for row in content["paths"] if row.get("success") is not None]
+        return {
+            "pixiu_cluster_nodes": states,
+            "pixiu_cluster_partitions": {(role,): count["count"] for role, count in self._counts.items()},
+            "pixiu_cluster_silent": silent,
+            "pixiu_cluster_rate": rates,
+            "pixiu_cluster_link_rtt_seconds": slowest,
+            "pixiu_cluster_link_success": worst,
+            "pixiu_cluster_alarms": len(content["alarms"]),
+            "pixiu_cluster_path_success": min(success, default=1.0),
+        }
+
+    # Parts of it.
+
+    def _node(self, path: str, now_ms: int) -> dict[str, Any]:
+        reading = self._readings[path]
+        is_fresh = bool(reading.at_ms) and now_ms - reading.at_ms < STALE_MS
+        rates: dict[str, float] = {}
+        seconds = (reading.at_ms - reading.before_ms) / 1000
+        if is_fresh and reading.before and seconds > 0:
+            for name, key in RATES.items():
+                if key in reading.samples and key in reading.before:
+                    # A counter that is smaller has begun anew with its process.
+                    rates[name] = round(max(reading.samples[key] - reading.before[key], 0) / seconds, 2)
+        gauges = {name: reading.samples[key] for name, key in GAUGES.items() if is_fresh and key in reading.samples}
+        node = {key: value for key, value in self._nodes[path].items() if key != "boot"}
+        return {**node, "answers": is_fresh, "rates": rates, "gauges": gauges}
+
+    @staticmethod
+    def _hot(fresh: Mapping[str, _Reading]) -> list[dict[str, Any]]:
+        """The hottest rooms: of replicas and slices, what each has is added."""
+        rooms: dict[str, dict[str, Any]] = {}
+        for reading in fresh.values():
+            for row in reading.hot:
+                room = rooms.setdefault(str(row.get("room")), {"deliveries": 0.0, "messages": 0.0, "members": 0})
+                room["deliveries"] += float(row.get("deliveries", 0))
+                room["messages"] += float(row.get("messages", 0))
+                room["members"] = max(room["members"], int(row.get("members", 0)))
+        hottest = sorted(rooms.items(), key=lambda pair: (-pair[1]["deliveries"], pair[0]))[:HOT_ROOMS]
+        return [{"room": name, **{key: round(value, 2) for key, value in row.items()}} for name, row in hottest]

@@ -1,0 +1,1 @@
+"""The probe: pseudo-users over every path, and what is broken."""

@@ -1,0 +1,143 @@
+"""Errors of a cluster's rooms, put back one at a time: those of the article, and those that a change could bring."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+from pixiu.machines.bigrooms import JOINING, BigRoom, SliceAcks
+from pixiu.machines.dedup import Seen
+from pixiu.machines.lifecycle import Command, Lifecycle, Phase, SetRunning
+from pixiu.machines.listeners import Listeners
+from pixiu.machines.room_relay import RoomRelay
+from pixiu.machines.routes import RouteRow, RouteTable
+from pixiu.machines.split import Counts
+from pixiu.roles.proxy.rooms import RoomProxy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from pixiu.machines.room_link import Ack, Frame
+
+    Mutate = Callable[[], AbstractContextManager[object]]
+
+__all__ = ["MUTANTS", "mutated"]
+
+
+def _by_id_alone() -> AbstractContextManager[object]:
+    has, mark = Seen.has, Seen.mark
+    return patch.multiple(
+        Seen,
+        has=lambda self, message_id, key, now_ms: has(self, message_id, 0, now_ms),
+        mark=lambda self, message_id, key, now_ms: mark(self, message_id, 0, now_ms),
+    )
+
+
+def _register_and_hope() -> AbstractContextManager[object]:
+    def registered(self: Lifecycle[object], replica: int) -> list[Command[object]]:
+        self.replica, self.phase = replica, Phase.RUNNING
+        return [SetRunning()]
+
+    return patch.object(Lifecycle, "registered", registered)
+
+
+def _drop_what_is_smaller() -> AbstractContextManager[object]:
+    apply, largest = RouteTable.apply, {}  # type: ignore[var-annotated]
+
+    def literal(self: RouteTable, row: RouteRow) -> list[RouteRow]:
+        key = (id(self), row.gateway)
+        if row.version < largest.get(key, 0):
+            return []
+        largest[key] = row.version
+        return apply(self, row)
+
+    return patch.object(RouteTable, "apply", literal)
+
+
+def _routers_as_written() -> AbstractContextManager[object]:
+    return patch(
+        "pixiu.roles.broker.cluster.router_partitions",
+        lambda broker, brokers, routers: [each for each in range(routers) if each % brokers == broker % brokers],
+    )
+
+
+def _exact_partition() -> AbstractContextManager[object]:
+    return patch("pixiu.roles.broker.cluster.owns", lambda partition, key, count: key % count == partition)
+
+
+def _clean_at_once() -> AbstractContextManager[object]:
+    return patch.multiple(
+        Counts, kept_count=property(lambda self: self.count), cleans=lambda self, _now_ms: self._flipped_ms is not None
+    )
+
+
+def _leave_by_user() -> AbstractContextManager[object]:
+    apply = RouteTable.apply
+
+    def literal(self: RouteTable, row: RouteRow) -> list[RouteRow]:
+        before = self._rooms.get(row.room, {}).get(row.session_id)
+        changed = apply(self, row)
+        if before is not None and not row.is_in:
+            for each in [each for each in self.of(row.room) if each.user == before.user]:
+                self._remove(each)
+                changed.append(each._replace(is_in=False))
+        return changed
+
+    return patch.object(RouteTable, "apply", literal)
+
+
+def _shown_again() -> AbstractContextManager[object]:
+    return patch.object(Listeners, "_once", lambda _self, fan, _now_ms: fan)
+
+
+def _split_at_once() -> AbstractContextManager[object]:
+    def changed(self: RoomProxy) -> None:
+        assert self._bigs is not None
+        self._split = dict(self._bigs.map.rooms)
+        self._changed()
+
+    return patch.object(RoomProxy, "_bigs_changed", changed)
+
+
+def _left_at_once() -> AbstractContextManager[object]:
+    return patch.object(BigRoom, "has_whole", lambda self, _now_ms: self.phase == JOINING)
+
+
+def _settled_by_any() -> AbstractContextManager[object]:
+    return patch.object(
+        SliceAcks, "settled",
+        lambda self, publisher, message_id, _room: bool(self._left.pop((publisher, message_id), 0)),
+    )  # fmt: skip
+
+
+def _acked_on_receipt() -> AbstractContextManager[object]:
+    receive = RoomRelay.receive
+
+    def literal(self: RoomRelay, name: str, frame: Frame, now_ms: int) -> Ack | None:
+        ack = receive(self, name, frame, now_ms)
+        return None if ack is None else self._sources[name].incoming.ack
+
+    return patch.object(RoomRelay, "receive", literal)
+
+
+MUTANTS: dict[str, tuple[str, Mutate]] = {
+    "by-id-alone": ("E6: a repeat is known by its id alone, whomever it is for", _by_id_alone),
+    "register-and-hope": ("E8: registered is noticed, so a broker runs at once", _register_and_hope),
+    "drop-what-is-smaller": ("E11: a smaller number of a gateway is stale", _drop_what_is_smaller),
+    "routers-as-written": ("E17: brokers find routers modulo their own count", _routers_as_written),
+    "exact-partition": ("E18: a new partition keeps what has its number", _exact_partition),
+    "clean-at-once": ("E19: what has moved is dropped on the flip", _clean_at_once),
+    "leave-by-user": ("E43: who leaves at one gateway is out at all", _leave_by_user),
+    "shown-again": ("a room that becomes big is heard both ways", _shown_again),
+    "split-at-once": ("proxies send to slices that nobody has joined yet", _split_at_once),
+    "left-at-once": ("gateways tell of slices only as soon as a room is split", _left_at_once),
+    "settled-by-any": ("one slice speaks for all of a big room", _settled_by_any),
+    "acked-on-receipt": ("a relay confirms what gateways do not have yet", _acked_on_receipt),
+}
+
+
+def mutated(name: str) -> AbstractContextManager[object]:
+    """The world with this error in it; without a name, as it is."""
+    return MUTANTS[name][1]() if name else nullcontext()

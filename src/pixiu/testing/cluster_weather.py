@@ -1,0 +1,237 @@
+"""Whole clusters of rooms under everything at once: loss, repeats, reordering, crashes, freezes, cuts, doublings.
+
+A seed is a cluster, a script of blows, and people who come, go and talk. Rooms may go over relays, a room may become
+big, a role may double. Every seed ends with a calm in which nobody enters and nobody is restarted, and everything must
+come right by itself.
+
+| checked | |
+|---|---|
+| routes | all brokers run, and know of their rooms what the gateways say (I5, I7, I9) |
+| answers | every sender has an answer: nothing waits for ever (I8) |
+| once | nobody was shown anything twice |
+| all, in order | reliable talk that was accepted was shown, in order, to everyone who was there throughout |
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from pixiu.machines.bigrooms import JOINING
+from pixiu.model.errors import PixiuError
+from pixiu.testing.cluster_mutants import mutated
+from pixiu.testing.cluster_world import Cluster, Weather
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pixiu.testing.cluster_world import GatewayNode, Node
+
+__all__ = ["STEPS", "Blow", "Result", "churn", "run", "texts"]
+
+STEPS = 12
+KINDS = ("crash", "freeze", "cut", "session", "calm")
+
+
+class Blow(NamedTuple):
+    """One piece of trouble: what it hits is drawn from its own seed, whatever happened before."""
+
+    step: int
+    kind: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"step {self.step}: {self.kind} ({self.seed})"
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of a seed."""
+
+    failure: str = ""
+    script: tuple[Blow, ...] = ()
+    accepted: int = 0
+    datagrams: int = 0
+    lines: list[str] = field(default_factory=list)
+
+
+def texts(gateway: GatewayNode, session_id: int) -> list[str]:
+    """What a session was shown."""
+    return [json.loads(body)["message"]["text"] for body in gateway.shown[session_id]]
+
+
+def churn(cluster: Cluster, rng: random.Random, steps: int = 60) -> None:
+    """Sessions come and go at all gateways that live."""
+    for _ in range(steps):
+        gateways = [each for each in cluster.gateways if not each.is_dead]
+        gateway = rng.choice(gateways)
+        session_id = rng.randrange(1, 12) * 1000 + gateway.boot % 997
+        room = f"room {rng.randrange(4)}"
+        if rng.random() < 0.6:
+            gateway.enter(session_id, room)
+        else:
+            gateway.leave(session_id, room)
+        cluster.run(rng.random() * 100)
+
+
+def run(seed: int, mutant: str = "", *, keep: Sequence[int] | None = None, is_verbose: bool = False) -> Result:
+    """One world, to its end or to the first promise that is broken."""
+    with mutated(mutant):
+        world = _World(seed, keep, is_verbose=is_verbose)
+        try:
+            world.play()
+            world.result.failure = world.judge()
+        except (AssertionError, PixiuError) as error:
+            world.result.failure = f"{type(error).__name__}: {error}"
+        world.result.datagrams = world.cluster.datagrams
+        return world.result
+
+
+class _World:
+    def __init__(self, seed: int, keep: Sequence[int] | None, *, is_verbose: bool) -> None:
+        plan = random.Random(seed * 7 + 1)
+        self.rng = rng = random.Random(seed)
+        self.result = Result(script=tuple(
+            Blow(step, plan.choice(KINDS), plan.randrange(2**32)) for step in range(STEPS)
+        ))  # fmt: skip
+        self._kept = range(STEPS) if keep is None else keep
+        self._is_verbose = is_verbose
+        weather = Weather(
+            loss=plan.choice((0, 0.05, 0.2)), repeat=plan.choice((0, 0.1)), reorder=plan.choice((0, 0.2)),
+            delay_ms_max=plan.choice((1, 20, 200)), watch_loss=plan.choice((0, 0.5, 1.0)),
+        )  # fmt: skip
+        self.counts = {
+            "broker": plan.choice((1, 2, 4)), "router": plan.choice((1, 2)), "relay": plan.choice((0, 0, 1, 2)),
+        }  # fmt: skip
+        self.doubles = plan.choice(("", "broker", "router", "relay" if self.counts["relay"] else "broker"))
+        self.grows = plan.random() < 0.4
+        self.cluster = cluster = Cluster(
+            rng, weather=weather, brokers=self.counts["broker"], routers=self.counts["router"],
+            relays=self.counts["relay"],
+        )  # fmt: skip
+        self._say(f"{self.counts}, doubles {self.doubles or 'nothing'}, grows {self.grows}, {weather}")
+        for role, count in self.counts.items():
+            for partition in range(count):
+                for _ in range(2):
+                    self._start(role, partition)
+        for _ in range(3):
+            cluster.add_gateway()
+        for _ in range(2):
+            cluster.add_proxy()
+        self.answers: list[list[object]] = []
+        # These live to the end, with sessions that stay.
+        self.stays: list[tuple[GatewayNode, int]] = []
+        for number, gateway in enumerate(cluster.gateways[:2]):
+            for session_id in (number + 1, number + 11):
+                gateway.enter(session_id, "stay")
+                self.stays.append((gateway, session_id))
+        assert cluster.run_until(cluster.is_settled, within_ms=60_000), "routes: they never came right before any blow"
+
+    def play(self) -> None:
+        """Blows, people, talk."""
+        cluster, rng = self.cluster, self.rng
+        for step, blow in enumerate(self.result.script):
+            if step in self._kept:
+                self._strike(blow)
+            churn(cluster, rng, 8)
+            if step == 2 and self.grows:
+                cluster.gateways[0].bigs.propose("stay", lambda _error: None)
+            for _ in range(2):
+                text = f"text {len(self.answers)}"
+                self.answers.append(cluster.gateways[0].say(1, "stay", text, is_reliable=True))
+            cluster.run(rng.random() * 2_000)
+            if step == 8 and self.doubles:
+                self._calm()
+                self._double(self.doubles)
+        self._calm()
+
+    def judge(self) -> str:
+        """The first promise that is broken; nothing if all are kept."""
+        cluster = self.cluster
+        if not cluster.run_until(cluster.is_settled, within_ms=120_000):
+            return "routes: brokers do not know what the gateways say"
+        if not cluster.run_until(lambda: all(self.answers), within_ms=600_000):
+            return "answers: a sender waits for ever"
+        if self.grows and not cluster.run_until(self._has_grown, within_ms=120_000):
+            return "routes: a room that is to be big never is"
+        accepted = [f"text {number}" for number, answer in enumerate(self.answers) if isinstance(answer[0], dict)]
+        self.result.accepted = len(accepted)
+        for gateway, session_id in self.stays:
+            heard = texts(gateway, session_id)
+            if len(set(heard)) != len(heard):
+                return f"once: session {session_id} was shown something twice"
+            # Who is at a gateway that was taken for dead is not in the room throughout.
+            is_blessed = gateway.boot not in cluster.declared_dead
+            expected = accepted if is_blessed else [each for each in accepted if each in heard]
+            if [text for text in heard if text in accepted] != expected:
+                missing = sorted(set(expected) - set(heard))
+                return f"all, in order: session {session_id} lacks {missing or 'nothing, but the order'}"
+        return ""
+
+    # Steps.
+
+    def _say(self, line: str) -> None:
+        if self._is_verbose:
+            self.result.lines.append(line)
+
+    def _has_grown(self) -> bool:
+        rooms = [room for node in self.cluster.proxies if not node.is_dead for room in node.bigs.map.rooms.values()]
+        return all(room.phase != JOINING for room in rooms)
+
+    def _start(self, role: str, partition: int) -> None:
+        cluster = self.cluster
+        if role == "router":
+            cluster.add_router(partition)
+        elif role == "broker":
+            cluster.add_broker(partition)
+        elif role == "relay":
+            cluster.add_relay(partition)
+        elif role == "proxy":
+            cluster.add_proxy()
+        else:
+            cluster.add_gateway()
+
+    def _strike(self, blow: Blow) -> None:
+        rng, cluster = random.Random(blow.seed), self.cluster
+        nodes = [node for node in cluster.nodes_by_address.values() if node.role != "publisher"]
+        mortal = [node for node in nodes if node not in cluster.gateways[:2]]
+        target: Node | None = None
+        if blow.kind == "crash":
+            target = rng.choice(mortal)
+            if target.is_frozen:
+                target.thaw()
+            target.crash()
+            role, partition = target.role, target.partition
+            cluster.scheduler.after(rng.random() * 3_000, lambda: self._start(role, partition))
+        elif blow.kind == "freeze":
+            target = frozen = rng.choice(nodes)
+            frozen.freeze()
+            cluster.scheduler.after(rng.random() * 6_000, lambda: None if frozen.is_dead else frozen.thaw())
+        elif blow.kind == "cut":
+            half = set(rng.sample(nodes, len(nodes) // 2))
+            cuts = {(a.address, b.address) for a in nodes for b in nodes if (a in half) != (b in half)}
+            if rng.random() < 0.5:  # one way, some of them
+                cuts = set(rng.sample(sorted(cuts), len(cuts) // 3))
+            cluster.weather.cuts |= cuts
+            cluster.scheduler.after(rng.random() * 8_000, lambda: cluster.weather.cuts.difference_update(cuts))
+        elif blow.kind == "session":
+            target = rng.choice(nodes)
+            target.session.expire()
+        where = "" if target is None else f" {target.role} {target.partition} {target.address}"
+        self._say(f"{cluster.clock.now_us // 1000} ms: {blow.kind}{where}")
+
+    def _double(self, role: str) -> None:
+        """The new half is started; the flip comes when all of it runs, as the operator's tool has it."""
+        cluster, count = self.cluster, self.counts[role]
+        for partition in range(count, 2 * count):
+            self._start(role, partition)
+        if cluster.run_until(cluster.is_settled, within_ms=60_000):
+            self._say(f"{cluster.clock.now_us // 1000} ms: {role} doubles: {cluster.double(role)}")
+
+    def _calm(self) -> None:
+        cluster = self.cluster
+        cluster.run(10_000)
+        cluster.weather.cuts.clear()
+        cluster.weather.loss = min(cluster.weather.loss, 0.05)

@@ -1,0 +1,97 @@
+"""The map of a cluster, from what the registry lists and what processes say."""
+
+import pytest
+
+from pixiu.roles.meta.map import METRICS, STALE_MS, ClusterMap, samples_of
+
+NOW = 1_760_000_000_000
+PEER = {"name": "broker-0-3", "role": "broker", "rtt_ms": 0.4, "success": 0.98, "standing": "usable"}
+
+
+def entry(name: str, role: str, **more: object) -> tuple[dict[str, object], int]:
+    return {"name": name, "role": role, "partition": 0, "address": "127.0.0.1:1", "state": "Running", **more}, 0
+
+
+FOLDER: dict[str, tuple[dict[str, object], int]] = {
+    "broker/partition_num": ({"count": 2}, 1),
+    "broker/partition0/0000000003": entry("broker-0-3", "broker", admin="127.0.0.1:91"),
+    "proxy/partition0/0000000001": entry("proxy-0-1", "proxy", admin="127.0.0.1:92"),
+    "probe/partition0/0000000001": entry("probe-0-1", "probe", admin="127.0.0.1:93"),
+    "queue/partition0/0000000001": entry("queue-0-0", "queue"),
+    "gateway/partition0/0000000009": entry("gateway-0-9", "gateway", probe=True),
+    "queue/partition0/ctl": ({"epoch": 3, "leader": "queue-0-0"}, 7),
+    "rooms/big": ({"rooms": {"stadium": {"index": 0, "phase": "split", "clean_at": 1}}}, 2),
+    "slots/0000000001": ({}, 0),
+}
+
+
+def text(messages: int, deliveries: int) -> str:
+    return (
+        "# HELP pixiu_links_messages_total x\n"
+        f'pixiu_links_messages_total{{direction="in"}} {messages}.0\n'
+        f'pixiu_links_messages_total{{direction="out"}} {2 * messages}.0\n'
+        f"pixiu_broker_deliveries_total {deliveries}.0\npixiu_broker_rooms 3.0\nnonsense\n"
+    )
+
+
+def filled() -> ClusterMap:
+    cluster = ClusterMap()
+    assert cluster.listed(FOLDER) == {
+        "broker/partition0/0000000003": "127.0.0.1:91", "proxy/partition0/0000000001": "127.0.0.1:92",
+        "probe/partition0/0000000001": "127.0.0.1:93",
+    }  # fmt: skip
+    hot = [{"room": "lobby", "deliveries": 10.0, "messages": 2.0, "members": 5}]
+    paths = {"paths": [{"proxy": "proxy-0-1", "success": 0.5}], "alarms": ["broker-0-3: no probe comes back"]}
+    for at_ms, messages in ((NOW, 100), (NOW + 2_000, 300)):
+        cluster.heard("broker/partition0/0000000003", at_ms, text(messages, 10 * messages), [], hot, {})
+        cluster.heard("proxy/partition0/0000000001", at_ms, text(messages, 0), [PEER], [], {})
+        cluster.heard("probe/partition0/0000000001", at_ms, "", [], [], paths)
+    return cluster
+
+
+@pytest.mark.feature("X31")
+def test_nodes_links_rates_and_alarms_in_one_place() -> None:
+    cluster = filled()
+    content = cluster.content(NOW + 2_000)
+    by_name = {node["name"]: node for node in content["nodes"]}
+    assert set(by_name) == {"broker-0-3", "proxy-0-1", "probe-0-1", "queue-0-0"}
+    broker = by_name["broker-0-3"]
+    assert (broker["role"], broker["replica"], broker["state"], broker["answers"]) == ("broker", 3, "Running", True)
+    assert broker["rates"]["messages_in"] == 100.0
+    assert broker["rates"]["messages_out"] == 200.0
+    assert broker["rates"]["deliveries"] == 1_000.0
+    assert broker["gauges"] == {"rooms": 3.0}
+    assert not by_name["queue-0-0"]["answers"]
+    assert content["partitions"] == {"broker": {"count": 2, "version": 1}}
+    assert content["links"] == [
+        {"from": "proxy-0-1", "to": "broker-0-3", "role": "broker", "rtt_ms": 0.4, "success": 0.98,
+         "standing": "usable"},
+    ]  # fmt: skip
+    assert content["hot_rooms"] == [{"room": "lobby", "deliveries": 10.0, "messages": 2.0, "members": 5}]
+    assert content["big_rooms"] == [{"room": "stadium", "phase": "split"}]
+    assert content["alarms"] == ["broker-0-3: no probe comes back"]
+    values = cluster.snapshot(NOW + 2_000)
+    assert values.keys() == {metric.name for metric in METRICS}
+    assert values["pixiu_cluster_link_success"] == {("proxy", "broker"): 0.98}
+    assert values["pixiu_cluster_path_success"] == 0.5
+
+
+def test_who_is_silent_or_gone_is_not_shown_as_present() -> None:
+    cluster = filled()
+    content = cluster.content(NOW + 2_000 + STALE_MS)
+    assert not any(node["answers"] or node["rates"] for node in content["nodes"])
+    assert not content["links"] and not content["alarms"]
+    cluster.listed({path: each for path, each in FOLDER.items() if not path.startswith("proxy")})
+    assert "proxy-0-1" not in {node["name"] for node in cluster.content(NOW + 2_000)["nodes"]}
+    cluster.heard("proxy/partition0/0000000001", NOW, "", [], [], {})  # an answer that comes after it has gone
+    # A process that has begun anew has no negative rate.
+    cluster.heard("broker/partition0/0000000003", NOW + 4_000, text(5, 5), [], [], {})
+    (broker,) = [node for node in cluster.content(NOW + 4_000)["nodes"] if node["role"] == "broker"]
+    assert broker["rates"]["messages_in"] == 0.0
+
+
+def test_an_exposition_is_read() -> None:
+    found = samples_of('a{b="c",d="e"} 1.5\na{b="x"} 2\n# a 9\nz 1e3\nbad line here\nn NaN\n')
+    assert found['a{b="c",d="e"}'] == 1.5
+    assert found["a"] == 3.5
+    assert found["z"] == 1000.0
