@@ -13,8 +13,12 @@ from pixiu.backends.memory.stores import MemoryStores
 from pixiu.backends.mixed import MixedStores
 from pixiu.backends.redis.address import RedisAddress
 from pixiu.backends.redis.connection import RedisClient
+from pixiu.backends.redis.layout import Keys
+from pixiu.backends.redis.overlay import Overlay
+from pixiu.backends.redis.sendkeys import RedisSendKeys
 from pixiu.backends.redis.stores import RedisStores
 from pixiu.model.errors import Unavailable
+from pixiu.ports.sendkeys import Sent
 from tests.backends.test_stores_agree import Draw, Opened, Pair
 from tests.engines import ValkeyProcess
 
@@ -79,3 +83,24 @@ def test_stores_in_redis_answer_as_the_reference_does(seed: int, layout: str, va
     pair = RedisPair(random.Random(seed).randint(0, 10**6), address)
     pair.run(1200)
     pair.stores.close()
+
+
+def test_a_send_that_is_repeated_late_is_known_however_many_were_between(valkey: ValkeyProcess) -> None:
+    client = RedisClient(RedisAddress.parse(valkey.url))
+    client.ask([("FLUSHALL",)])
+    overlay = Overlay(client)
+    keys = RedisSendKeys(overlay, Keys("seed"), cached_max=8, names_max=20)
+    sent: dict[bytes, Sent] = {}
+    for number in range(60):
+        key = (7 + number % 2).to_bytes(8, "big") + b"%d" % number
+        assert keys.get(key) is None
+        sent[key] = Sent(number, number, number)
+        keys.put(key, sent[key])
+        if number % 3 == 0:
+            overlay.save()
+            client.ask(list(overlay.commands()))
+            overlay.written()
+    for key, first in sent.items():
+        keys.put(key, Sent(9, 9, 9))
+        assert keys.get(key) == first
+    client.close()

@@ -188,12 +188,12 @@ async def test_at_its_memory_limit_it_is_told_and_nothing_is_lost(tmp_path: Path
 
 async def test_a_sentinel_fails_over_and_the_lanes_go_back_to_what_the_replica_has(tmp_path: Path) -> None:
     with (
-        ValkeyProcess(tmp_path / "a") as master,
-        ValkeyProcess(tmp_path / "b", "--replicaof", "127.0.0.1", str(master.port)) as replica,
+        ValkeyProcess(tmp_path / "a") as leader,
+        ValkeyProcess(tmp_path / "b", "--replicaof", "127.0.0.1", str(leader.port)) as replica,
     ):
         config = tmp_path / "sentinel.conf"
         config.write_text(
-            f"sentinel monitor pixiu 127.0.0.1 {master.port} 1\n"
+            f"sentinel monitor pixiu 127.0.0.1 {leader.port} 1\n"
             "sentinel down-after-milliseconds pixiu 300\nsentinel failover-timeout pixiu 2000\n",
             encoding="ascii",
         )
@@ -203,7 +203,7 @@ async def test_a_sentinel_fails_over_and_the_lanes_go_back_to_what_the_replica_h
                 await until(lambda: redis.info("replication")["master_link_status"] == "up", "synced")
 
                 async def fault(load: Load) -> None:
-                    master.stop()
+                    leader.stop()
                     await until(load.node.messaging.problems, "told that it is down")
                     await until(lambda: redis.execute_command("ROLE")[0] == b"master", "failed over")
                     await load.grow()

@@ -70,7 +70,12 @@ def redis_findings(name: str, info: dict[str, str], found: dict[str, str]) -> It
     if numbers < REDIS_NEEDED:
         yield name, "fail", text, "6.2 is the oldest that works, and 7.0 the oldest with functions: upgrade"
     elif numbers < REDIS_GOOD:
-        yield name, "warn", text, "it has no functions: scripts are used, which a restart forgets; 7.0 or newer is better"
+        yield (
+            name,
+            "warn",
+            text,
+            "it has no functions: scripts are used, which a restart forgets; 7.0 or newer is better",
+        )
     else:
         yield name, "ok", text, ""
     policy = found["maxmemory-policy"]

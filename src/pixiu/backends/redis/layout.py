@@ -27,7 +27,7 @@ of a user are in one slot, all of a group, and both of a message.
     pixiu:gw:<gateway>             set     <room>:<session>
     bsgmsg_<group>                 list    the newest 1000 bodies, newest first
     pixiu:bsgmsg:<group>           hash    newest: message id; all: 1 if the oldest is the group's first
-    pixiu:k:<key>                  string  ``>QQq`` message, event, time of an accepted send
+    pixiu:k:<user>                 hash    key of a send: ``>QQq`` message, event, time of what was accepted
     pixiu:id:u:<public id>         string  user
     pixiu:id:g:<public id>         string  group
     pixiu:users, pixiu:inboxes     zset    users as 16 hex digits, to be read in order
@@ -78,7 +78,7 @@ class Keys:
         self.recent_state = of("pixiu:bsgmsg:%d")
         self.user_id = "pixiu:id:u:%s"
         self.group_id = "pixiu:id:g:%s"
-        self.send_key = b"pixiu:k:"
+        self.send_keys = of("pixiu:k:%d")
         self.all_users = single("users")
         self.all_inboxes = single("inboxes")
         self.left = single("left")

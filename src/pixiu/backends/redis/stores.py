@@ -78,7 +78,7 @@ class RedisStores:
         )
         groups = RedisGroups(overlay, keys, cached_max=cached_users_max, cached_members_max=8 * cached_users_max)
         unread = RedisUnread(overlay, keys, cached_max=4 * cached_users_max)
-        send_keys = RedisSendKeys(overlay, keys, cached_max=cached_users_max)
+        send_keys = RedisSendKeys(overlay, keys, cached_max=4 * cached_users_max)
         self.users: Users = RedisUsers(overlay, keys, cached_max=cached_users_max)
         self.contacts: Contacts = RedisContacts(overlay, keys, cached_max=cached_users_max)
         self.groups: Groups = groups
