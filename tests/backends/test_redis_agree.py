@@ -5,6 +5,7 @@ Timelines are not in Redis, so both sides leave them out.
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from pixiu.backends.redis.sendkeys import RedisSendKeys
 from pixiu.backends.redis.stores import RedisStores
 from pixiu.model.errors import Unavailable
 from pixiu.ports.sendkeys import Sent
+from pixiu.ports.stores import Lane
 from tests.backends.test_stores_agree import Draw, Opened, Pair
 from tests.engines import ValkeyProcess
 
@@ -104,3 +106,36 @@ def test_a_send_that_is_repeated_late_is_known_however_many_were_between(valkey:
         keys.put(key, Sent(9, 9, 9))
         assert keys.get(key) == first
     client.close()
+
+
+def test_a_server_without_functions_gets_scripts_and_may_forget_them(tmp_path: Path) -> None:
+    with ValkeyProcess(tmp_path, "--rename-command", "FUNCTION", "") as server:
+        pair = RedisPair(5, RedisAddress.parse(server.url))
+        for _ in range(3):
+            pair.run(100)
+            server.told("SCRIPT", "FLUSH")
+        pair.commit()
+        pair.stores.close()
+
+
+def test_a_library_that_was_removed_is_loaded_again(valkey: ValkeyProcess) -> None:
+    valkey.told("FLUSHALL")
+    stores = RedisStores(RedisAddress.parse(valkey.url), "n1")
+    valkey.told("FUNCTION", "FLUSH")
+    stores.commit({Lane.TASKS: 5})
+    assert stores.applied(Lane.TASKS) == 5
+    stores.close()
+
+
+def test_an_owner_whose_place_was_taken_writes_no_more(valkey: ValkeyProcess) -> None:
+    valkey.told("FLUSHALL")
+    address = RedisAddress.parse(valkey.url)
+    first, second = RedisStores(address, "n1"), RedisStores(address, "n1")
+    second.commit({Lane.TASKS: 5})
+    first.notes.put("x", b"y")
+    with pytest.raises(Unavailable, match="another process has taken over"):
+        first.commit({Lane.TASKS: 6})
+    assert valkey.told("HGET", "pixiu:meta", "lane:tasks") == b"5"
+    assert not valkey.told("EXISTS", "pixiu:notes")
+    for stores in (first, second):
+        stores.close()

@@ -1,6 +1,7 @@
 """A node whose stores are in Redis: the same life, and the seeds' keys as any Redis client reads them."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from pixiu.model.errors import ConfigError, Conflict
 from pixiu.model.pixiu_pb2 import MsgChat
 from pixiu.node import audit_stopped, rebuild_stores
 from pixiu.node.embedded import EmbeddedNode
+from pixiu.node.engines import open_redis
 from tests.engines import ValkeyProcess
 
 
@@ -241,3 +243,9 @@ async def test_many_sends_share_a_round_trip(tmp_path: Path, server: ValkeyProce
         calls = {name: stats["calls"] for name, stats in redis.info("commandstats").items()}
         commits = calls["cmdstat_fcall"] - before[0]["cmdstat_fcall"]["calls"]
         assert 1 <= commits <= 100, "many sends are one commit"
+
+
+def test_without_the_client_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pixiu.backends.redis.stores", None)
+    with pytest.raises(ConfigError, match=r"needs the package valkey .*pip install pixiu\[redis\]"):
+        open_redis(tmp_path, "redis://127.0.0.1")
