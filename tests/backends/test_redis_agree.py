@@ -139,3 +139,28 @@ def test_an_owner_whose_place_was_taken_writes_no_more(valkey: ValkeyProcess) ->
     assert not valkey.told("EXISTS", "pixiu:notes")
     for stores in (first, second):
         stores.close()
+
+
+def test_a_loss_is_told_once_and_nothing_is_answered_until_it_was_begun_again(valkey: ValkeyProcess) -> None:
+    valkey.told("FLUSHALL")
+    stores = RedisStores(RedisAddress.parse(valkey.url), "n1")
+    stores.notes.put("x", b"y")
+    stores.commit({Lane.TASKS: 5})
+    told: list[str] = []
+    stores.when_lost = lambda: told.append(stores.problem)
+    valkey.told("FLUSHALL")
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="has lost what came before"):
+            stores.commit({Lane.TASKS: 6})
+        with pytest.raises(Unavailable, match="has lost what came before"):
+            stores.notes.get("x")
+    assert len(told) == 1
+    stores.log_begins = lambda: 4
+    with pytest.raises(Unavailable, match="before event 4, with which the log begins"):
+        stores.begin_again()
+    assert stores.problem
+    stores.log_begins = lambda: 1
+    stores.begin_again()
+    assert (stores.problem, stores.applied(Lane.TASKS), stores.notes.get("x")) == ("", 0, None)
+    stores.commit({Lane.TASKS: 1})
+    stores.close()
