@@ -107,9 +107,9 @@ class ValkeyCluster:
     def __init__(self, folder: Path, *, has_replica: bool = False) -> None:
         self._buses = [free_port() for _ in range(4)]
         options = "--cluster-enabled", "yes", "--cluster-node-timeout", "500", "--cluster-port"
-        self.masters = [ValkeyProcess(folder / f"m{n}", *options, str(self._buses[n])) for n in range(3)]
+        self.leaders = [ValkeyProcess(folder / f"m{n}", *options, str(self._buses[n])) for n in range(3)]
         self.replica = ValkeyProcess(folder / "r", *options, str(self._buses[3])) if has_replica else None
-        self.url = "redis+cluster://" + ",".join(f"127.0.0.1:{master.port}" for master in self.masters)
+        self.url = "redis+cluster://" + ",".join(f"127.0.0.1:{leader.port}" for leader in self.leaders)
 
     def __enter__(self) -> Self:
         try:
@@ -123,13 +123,13 @@ class ValkeyCluster:
         for server in self.servers:
             server.start()
         share = 16384 // 3 + 1
-        for number, master in enumerate(self.masters):
-            master.told("CLUSTER", "ADDSLOTSRANGE", number * share, min((number + 1) * share, 16384) - 1)
+        for number, leader in enumerate(self.leaders):
+            leader.told("CLUSTER", "ADDSLOTSRANGE", number * share, min((number + 1) * share, 16384) - 1)
         for server in self.servers[1:]:
-            server.told("CLUSTER", "MEET", "127.0.0.1", self.masters[0].port, self._buses[0])
+            server.told("CLUSTER", "MEET", "127.0.0.1", self.leaders[0].port, self._buses[0])
         wait_for(self._is_whole, what="the cluster to be whole")
         if self.replica is not None:
-            self.replica.told("CLUSTER", "REPLICATE", self.masters[0].told("CLUSTER", "MYID"))
+            self.replica.told("CLUSTER", "REPLICATE", self.leaders[0].told("CLUSTER", "MYID"))
             replica = self.replica
             wait_for(lambda: replica.told("ROLE")[3] == b"connected", what="the replica to have all")
 
@@ -142,7 +142,7 @@ class ValkeyCluster:
     @property
     def servers(self) -> list[ValkeyProcess]:
         """All of them."""
-        return [*self.masters, *([self.replica] if self.replica else [])]
+        return [*self.leaders, *([self.replica] if self.replica else [])]
 
     def _is_whole(self) -> bool:
         known = f"cluster_known_nodes:{len(self.servers)}".encode()

@@ -1,6 +1,8 @@
 """Redis is killed, frozen, emptied, filled and failed over under load: nothing accepted is lost, and it is told."""
 
 import asyncio
+import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,8 +11,13 @@ import pytest
 from valkey import Valkey
 
 import pixiu
+from pixiu.backends.redis.address import RedisAddress
+from pixiu.backends.redis.connection import RedisClient
+from pixiu.backends.redis.layout import Keys
+from pixiu.backends.redis.sessions import RedisSessions
 from pixiu.config import CarrierSettings, EngineSettings, Settings
 from pixiu.model.errors import PixiuError
+from pixiu.model.session import Session
 from pixiu.node.embedded import EmbeddedNode
 from tests.engines import ValkeyProcess
 
@@ -186,14 +193,54 @@ async def test_at_its_memory_limit_it_is_told_and_nothing_is_lost(tmp_path: Path
         await through(tmp_path / "data", server.url, fault)
 
 
+def write_all(sessions: RedisSessions) -> None:
+    while sessions.unwritten:
+        sessions.write()
+
+
+@pytest.mark.feature("T5")
+def test_a_hundred_thousand_sessions_go_at_once_and_others_are_not_held_up(tmp_path: Path) -> None:
+    with ValkeyProcess(tmp_path / "valkey") as server:
+        client = RedisClient(RedisAddress.parse(server.url))
+        sessions = RedisSessions(client, Keys("seed"))
+        epoch = sessions.begin_epoch("g1")
+        for user in range(1, 100_001):
+            sessions.add(Session(user, user, "ios", "phone", sessions.next_number(user), "g1", epoch))
+        write_all(sessions)
+        assert server.told("SCARD", "pixiu:present") == 100_000
+        took: list[float] = []
+        done = threading.Event()
+
+        def others() -> None:
+            with Valkey(port=server.port) as redis:
+                while not done.is_set():
+                    began = time.perf_counter()
+                    redis.hget("msg/u:1/ss", "1")
+                    took.append(time.perf_counter() - began)
+
+        asking = threading.Thread(target=others)
+        asking.start()
+        began = time.perf_counter()
+        sessions.end_epoch("g1")
+        assert sessions.of(1) == [], "one new epoch, and none of them counts"
+        write_all(sessions)
+        all_gone = time.perf_counter() - began
+        done.set()
+        asking.join()
+        assert server.told("DBSIZE") == 0
+        assert all_gone < 30
+        assert sorted(took)[len(took) * 99 // 100] < 0.05
+        client.close()
+
+
 async def test_a_sentinel_fails_over_and_the_lanes_go_back_to_what_the_replica_has(tmp_path: Path) -> None:
     with (
-        ValkeyProcess(tmp_path / "a") as master,
-        ValkeyProcess(tmp_path / "b", "--replicaof", "127.0.0.1", str(master.port)) as replica,
+        ValkeyProcess(tmp_path / "a") as leader,
+        ValkeyProcess(tmp_path / "b", "--replicaof", "127.0.0.1", str(leader.port)) as replica,
     ):
         config = tmp_path / "sentinel.conf"
         config.write_text(
-            f"sentinel monitor pixiu 127.0.0.1 {master.port} 1\n"
+            f"sentinel monitor pixiu 127.0.0.1 {leader.port} 1\n"
             "sentinel down-after-milliseconds pixiu 300\nsentinel failover-timeout pixiu 2000\n",
             encoding="ascii",
         )
@@ -203,7 +250,7 @@ async def test_a_sentinel_fails_over_and_the_lanes_go_back_to_what_the_replica_h
                 await until(lambda: redis.info("replication")["master_link_status"] == "up", "synced")
 
                 async def fault(load: Load) -> None:
-                    master.stop()
+                    leader.stop()
                     await until(load.node.messaging.problems, "told that it is down")
                     await until(lambda: redis.execute_command("ROLE")[0] == b"master", "failed over")
                     await load.grow()

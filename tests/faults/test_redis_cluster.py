@@ -1,4 +1,4 @@
-"""The contracts and a life on three masters, and a failover of one of them under load."""
+"""The contracts and a life on three leaders, and a failover of one of them under load."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,8 +39,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyCluster]
 
 
 def emptied(cluster: ValkeyCluster) -> RedisAddress:
-    for master in cluster.masters:
-        master.told("FLUSHALL")
+    for leader in cluster.leaders:
+        leader.told("FLUSHALL")
     return RedisAddress.parse(cluster.url)
 
 
@@ -166,12 +166,12 @@ def test_all_keys_of_one_owner_are_in_one_slot() -> None:
     assert len({slot_of(name) for name in single}) == 1
 
 
-async def test_a_master_fails_over_and_all_is_made_again(tmp_path: Path) -> None:
+async def test_a_leader_fails_over_and_all_is_made_again(tmp_path: Path) -> None:
     with ValkeyCluster(tmp_path / "cluster", has_replica=True) as cluster:
 
         async def fault(load: Load) -> None:
             assert cluster.replica is not None
-            cluster.masters[0].stop()
+            cluster.leaders[0].stop()
             await until(load.node.messaging.problems, "told that it is down")
             await until(lambda: cluster.replica and cluster.replica.told("ROLE")[0] == b"master", "failed over")
             await load.grow()

@@ -1,13 +1,14 @@
 """A node whose stores are in Redis: the same life, and the seeds' keys as any Redis client reads them."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from valkey import Valkey
+from valkey import Valkey as Client
 
 import pixiu
 from pixiu.config import EngineSettings, InboxSettings, Settings
@@ -15,6 +16,7 @@ from pixiu.model.errors import ConfigError, Conflict
 from pixiu.model.pixiu_pb2 import MsgChat
 from pixiu.node import audit_stopped, rebuild_stores
 from pixiu.node.embedded import EmbeddedNode
+from pixiu.node.engines import open_redis
 from tests.engines import ValkeyProcess
 
 
@@ -24,8 +26,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyProcess]:
         yield server
 
 
+Valkey: Any = Client
+"""Its answers have no types of their own."""
+
+
 @pytest.fixture
-def redis(server: ValkeyProcess) -> Iterator[Valkey]:
+def redis(server: ValkeyProcess) -> Iterator[Any]:
     with Valkey(port=server.port, decode_responses=True) as client:
         client.flushall()
         yield client
@@ -39,7 +45,7 @@ async def opened(root: Path, server: ValkeyProcess, **settings: Any) -> AsyncIte
 
 
 @pytest.mark.feature("P04", "P25", "R15")
-async def test_a_life_with_a_restart_a_rebuild_and_audits(tmp_path: Path, server: ValkeyProcess, redis: Valkey) -> None:
+async def test_a_life_with_a_restart_a_rebuild_and_audits(tmp_path: Path, server: ValkeyProcess, redis: Any) -> None:
     async with opened(tmp_path, server) as node:
         await node.create_group("1", "9", members=["2", "3"])
         for number in range(5):
@@ -66,7 +72,7 @@ async def test_a_life_with_a_restart_a_rebuild_and_audits(tmp_path: Path, server
     assert audit_stopped(tmp_path).as_json()["balanced"]
 
 
-def _all_of(redis: Valkey) -> dict[str, object]:
+def _all_of(redis: Any) -> dict[str, object]:
     """Every key that says something, as Redis has it."""
     with Valkey(port=redis.connection_pool.connection_kwargs["port"]) as raw:
         found: dict[str, object] = {}
@@ -87,9 +93,7 @@ def _all_of(redis: Valkey) -> dict[str, object]:
 
 
 @pytest.mark.feature("P05")
-async def test_sessions_are_a_hash_of_platform_and_gateway(
-    tmp_path: Path, server: ValkeyProcess, redis: Valkey
-) -> None:
+async def test_sessions_are_a_hash_of_platform_and_gateway(tmp_path: Path, server: ValkeyProcess, redis: Any) -> None:
     redis.sadd("pixiu:present", 77)
     redis.hset("msg/u:77/ss", "5", "ios-dead")
     async with opened(tmp_path, server) as node:
@@ -117,7 +121,7 @@ async def _until(is_so: Any) -> None:
 
 @pytest.mark.feature("P18", "P20")
 async def test_what_waits_is_a_sorted_set_and_bodies_are_counted(
-    tmp_path: Path, server: ValkeyProcess, redis: Valkey
+    tmp_path: Path, server: ValkeyProcess, redis: Any
 ) -> None:
     async with opened(tmp_path, server, inbox=InboxSettings(offline_max=80)) as node:
         for platform in ("ios", "web"):
@@ -142,15 +146,13 @@ async def test_what_waits_is_a_sorted_set_and_bodies_are_counted(
         assert redis.get(f"msg/om:{ids[-1]}/n") == "4"
 
 
-def _chat(redis: Valkey, key: str) -> MsgChat:
+def _chat(redis: Any, key: str) -> MsgChat:
     with Valkey(port=redis.connection_pool.connection_kwargs["port"]) as raw:
         return MsgChat.FromString(raw.get(key))
 
 
 @pytest.mark.feature("R01", "R02", "R05", "R11")
-async def test_rosters_and_counts_are_the_keys_of_the_seed(
-    tmp_path: Path, server: ValkeyProcess, redis: Valkey
-) -> None:
+async def test_rosters_and_counts_are_the_keys_of_the_seed(tmp_path: Path, server: ValkeyProcess, redis: Any) -> None:
     async with opened(tmp_path, server) as node:
         await node.create_user("1", "Ada", avatar="a.png", city="Turin")
         await node.act("1", "contact", user="2")
@@ -184,7 +186,7 @@ async def test_rosters_and_counts_are_the_keys_of_the_seed(
 
 @pytest.mark.feature("B10", "B11", "B21")
 async def test_the_newest_of_a_group_are_a_list_that_survives_a_restart(
-    tmp_path: Path, server: ValkeyProcess, redis: Valkey
+    tmp_path: Path, server: ValkeyProcess, redis: Any
 ) -> None:
     async with opened(tmp_path, server) as node:
         await node.create_group("1", "9", members=["2"])
@@ -203,10 +205,10 @@ async def test_the_newest_of_a_group_are_a_list_that_survives_a_restart(
         assert [message["text"] for message in page["messages"]] == ["after", "2"]
 
 
-async def test_a_second_node_on_the_same_redis_is_refused(tmp_path: Path, server: ValkeyProcess, redis: Valkey) -> None:
+async def test_a_second_node_on_the_same_redis_is_refused(tmp_path: Path, server: ValkeyProcess, redis: Any) -> None:
     async with opened(tmp_path / "a", server) as node:
         await node.send("1", to="2", text="x")
-        with pytest.raises(Conflict, match="belong to node .* delete the key pixiu:owner"):
+        with pytest.raises(Conflict, match=r"belong to node .* delete the key pixiu:owner"):
             async with opened(tmp_path / "b", server):
                 raise AssertionError("it was let in")
         await node.send("1", to="2", text="y")
@@ -228,7 +230,7 @@ async def test_a_wrong_address_is_refused_with_what_is_wrong(tmp_path: Path) -> 
                 raise AssertionError("it started")
 
 
-async def test_a_send_costs_at_most_two_round_trips(tmp_path: Path, server: ValkeyProcess, redis: Valkey) -> None:
+async def test_many_sends_share_a_round_trip(tmp_path: Path, server: ValkeyProcess, redis: Any) -> None:
     async with opened(tmp_path, server) as node:
         await asyncio.gather(*(node.send("1", to="2", text="warm") for _ in range(20)))
         await node.host.settled()
@@ -237,7 +239,13 @@ async def test_a_send_costs_at_most_two_round_trips(tmp_path: Path, server: Valk
             await node.send("1", to="2", text="x", send_id=str(number))
         await node.host.settled()
         trips = node.host.redis_round_trips - before[1]
-        assert trips <= 2 * 200, "a look at the key of the send, and its share of a commit"
+        assert trips <= 200, "a share of a commit, and nothing to look up"
         calls = {name: stats["calls"] for name, stats in redis.info("commandstats").items()}
         commits = calls["cmdstat_fcall"] - before[0]["cmdstat_fcall"]["calls"]
         assert 1 <= commits <= 100, "many sends are one commit"
+
+
+def test_without_the_client_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pixiu.backends.redis.stores", None)
+    with pytest.raises(ConfigError, match=r"needs the package valkey .*pip install pixiu\[redis\]"):
+        open_redis(tmp_path, "redis://127.0.0.1")

@@ -40,7 +40,7 @@ class RedisAddress:
     username: str | None = None
     password: str | None = None
     database: int = 0
-    master: str = ""
+    watched: str = ""
     """The name that sentinels know the master by."""
     timeout_ms: int = 1000
     """How long an answer may take: for so long the node stands still, once; then Redis counts as down."""
@@ -53,7 +53,7 @@ class RedisAddress:
     def where(self) -> str:
         """For people: without a password."""
         hosts = ",".join(f"{host}:{port}" for host, port in self.hosts)
-        return f"{hosts}/{self.master}" if self.master else hosts
+        return f"{hosts}/{self.watched}" if self.watched else hosts
 
     @classmethod
     def parse(cls, url: str) -> "RedisAddress":
@@ -91,7 +91,7 @@ class RedisAddress:
             username=unquote(username) or None,
             password=unquote(password) or None,
             database=int(path) if path and kind != "sentinel" else 0,
-            master=path if kind == "sentinel" else "",
+            watched=path if kind == "sentinel" else "",
             timeout_ms=_number(options, "timeout_ms", 1000, url),
             probe_ms=_number(options, "probe_ms", 200, url),
             ca=options.get("ca"),

@@ -328,7 +328,7 @@ class RedisClient:
     def _connected(self) -> Topology:
         """Connections to every master, with the functions loaded."""
         kind = self._address.kind
-        topology = self._cluster() if kind == "cluster" else Topology([self._master()])
+        topology = self._cluster() if kind == "cluster" else Topology([self._leader()])
         try:
             for server in topology.servers:
                 if server.ask("ROLE")[0] != b"master":
@@ -340,15 +340,15 @@ class RedisClient:
             raise
         return topology
 
-    def _master(self) -> Server:
+    def _leader(self) -> Server:
         address = self._address
         if address.kind == "single":
             return Server(address, *address.hosts[0])
-        problem: Exception = ReadOnlyError(f"no sentinel knows a master {address.master!r}")
+        problem: Exception = ReadOnlyError(f"no sentinel knows a master {address.watched!r}")
         for host, port in address.hosts:
             sentinel = Server(address, host, port, is_sentinel=True)
             try:
-                found = sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", address.master)
+                found = sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", address.watched)
             except (ValkeyError, OSError) as error:
                 problem = error
                 continue
@@ -373,8 +373,8 @@ class RedisClient:
                 node.close()
             servers: dict[str, Server] = {}
             owners: list[Server | None] = [None] * SLOTS
-            for first, last, master, *_ in ranges:
-                place = (master[0].decode() or host, int(master[1]))
+            for first, last, leader, *_ in ranges:
+                place = (leader[0].decode() or host, int(leader[1]))
                 server = servers.setdefault(f"{place[0]}:{place[1]}", Server(self._address, *place))
                 owners[first : last + 1] = [server] * (last + 1 - first)
             whole = [server for server in owners if server is not None]

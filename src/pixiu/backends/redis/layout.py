@@ -27,7 +27,7 @@ of a user are in one slot, all of a group, and both of a message.
     pixiu:gw:<gateway>             set     <room>:<session>
     bsgmsg_<group>                 list    the newest 1000 bodies, newest first
     pixiu:bsgmsg:<group>           hash    newest: message id; all: 1 if the oldest is the group's first
-    pixiu:k:<key>                  string  ``>QQq`` message, event, time of an accepted send
+    pixiu:k:<user>                 hash    key of a send: ``>QQq`` message, event, time of what was accepted
     pixiu:id:u:<public id>         string  user
     pixiu:id:g:<public id>         string  group
     pixiu:push:<user>              string  JSON: platform, device, provider, token, topic, time, event of each phone
@@ -82,7 +82,7 @@ class Keys:
         self.push_holder = "pixiu:phone:%s"
         self.user_id = "pixiu:id:u:%s"
         self.group_id = "pixiu:id:g:%s"
-        self.send_key = b"pixiu:k:"
+        self.send_keys = of("pixiu:k:%d")
         self.all_users = single("users")
         self.all_inboxes = single("inboxes")
         self.left = single("left")

@@ -1,4 +1,8 @@
-"""``SendKeys``: a value per key. Most questions are about keys that were never used."""
+"""``SendKeys``: a hash per user, of keys that begin with the user's number.
+
+Most questions are about keys that were never used, and none of them may cost a round trip: of a user who sends, all
+keys that were ever used are known by name, up to a bound. Whoever has used more is asked about, one key at a time.
+"""
 
 from __future__ import annotations
 
@@ -12,45 +16,46 @@ if TYPE_CHECKING:
     from pixiu.backends.redis.layout import Keys
     from pixiu.backends.redis.overlay import Overlay
 
-__all__ = ["RedisSendKeys"]
+__all__ = ["NAMES_MAX", "RedisSendKeys"]
 
-UNUSED_MAX = 20_000
-"""Unused keys remembered."""
+NAMES_MAX = 5_000
+"""Keys of one user that are held by name."""
 
 _row = Struct(">QQq")
 
 
-class RedisSendKeys:
-    """A value per key; the newest are held, since a repeat mostly comes soon."""
+def _weight(names: set[bytes]) -> int:
+    return 1 + len(names)
 
-    def __init__(self, overlay: Overlay, keys: Keys, *, cached_max: int = 40_000) -> None:
+
+class RedisSendKeys:
+    """``cached_max`` names are held, of all users, and as many of the newest sends."""
+
+    def __init__(self, overlay: Overlay, keys: Keys, *, cached_max: int = 160_000, names_max: int = NAMES_MAX) -> None:
         self._overlay = overlay
-        self._prefix = keys.send_key
+        self._pattern = keys.send_keys
         self._fresh: dict[bytes, Sent] = {}
-        self._known: Cache[bytes, Sent] = Cache(cached_max)
-        self._unused: set[bytes] = set()
-        """Keys that were asked for and not there: they are put next, without a second look."""
+        self._unwritten: dict[bytes, Sent] = {}
+        """What waits for a commit that was refused."""
+        self._known: Cache[bytes, Sent] = Cache(cached_max // 4)
+        self._names: Cache[int, set[bytes]] = Cache(cached_max, _weight)
+        self._names_max = names_max
         overlay.attach(self)
 
     def get(self, key: bytes) -> Sent | None:
         """The first send with this key."""
-        sent = self._fresh.get(key) or self._known.find(key)
-        if sent is None and key not in self._unused:
-            value = self._overlay.get(self._prefix + key)
+        sent = self._fresh.get(key) or self._unwritten.get(key) or self._known.find(key)
+        if sent is None and self._may_be(key):
+            value = self._overlay.client.ask([("HGET", self._pattern % _user(key), key)])[0]
             if value is not None:
                 sent = Sent(*_row.unpack(value))
                 self._known.keep(key, sent)
-            elif len(self._unused) < UNUSED_MAX:
-                self._unused.add(key)
         return sent
 
     def put(self, key: bytes, sent: Sent) -> None:
         """Note a send; the first one under a key stays."""
-        if key in self._unused:
-            self._unused.remove(key)
-        elif self.get(key) is not None:
+        if self.get(key) is not None:
             return
-        self._unused.discard(key)
         self._fresh[key] = sent
 
     @property
@@ -59,20 +64,48 @@ class RedisSendKeys:
         return len(self._fresh) * 80
 
     def save(self) -> None:
-        """New keys are values."""
-        put, prefix, pack = self._overlay.put, self._prefix, _row.pack
+        """New keys are fields."""
+        users: dict[int, list[bytes]] = {}
         for key, sent in self._fresh.items():
-            put(prefix + key, pack(*sent))
-        self._known.keep_all(self._fresh, len(self._fresh))
+            users.setdefault(_user(key), []).extend((key, _row.pack(*sent)))
+        for user, fields in users.items():
+            for at in range(0, len(fields), 1000):
+                self._overlay.step("HSET", self._pattern % user, *fields[at : at + 1000])
+        self._unwritten |= self._fresh
         self._fresh = {}
 
     def written(self) -> None:
-        """A key that was asked for and never put, as of a send that was refused, is forgotten in the end."""
-        if len(self._unused) >= UNUSED_MAX:
-            self._unused.clear()
+        """Redis has them; the newest are held, since a repeat mostly comes soon."""
+        self._known.keep_all(self._unwritten, len(self._unwritten))
+        for key in self._unwritten:
+            names = self._names.find(_user(key))
+            if names is not None:
+                names.add(key)
+                self._names.weigh(1)
+        self._unwritten = {}
 
     def forget(self) -> None:
         """Begin anew."""
         self._fresh = {}
+        self._unwritten = {}
         self._known.clear()
-        self._unused.clear()
+        self._names.clear()
+
+    def _may_be(self, key: bytes) -> bool:
+        """Is it among the names that Redis has, or are these too many to know?"""
+        user = _user(key)
+        names = self._names.find(user)
+        if names is None:
+            client, name = self._overlay.client, self._pattern % user
+            if client.ask([("HLEN", name)])[0] > self._names_max:
+                return True
+            names = set(client.ask([("HKEYS", name)])[0])
+            self._names.keep(user, names)
+        elif len(names) > self._names_max:
+            self._names.drop(user)
+            return True
+        return key in names
+
+
+def _user(key: bytes) -> int:
+    return int.from_bytes(key[:8], "big")

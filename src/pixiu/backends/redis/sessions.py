@@ -7,6 +7,7 @@ a field that somebody else put there goes with the next login or logout.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from pixiu.backends.memory.sessions import MemorySessions
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WRITE_MAX", "RedisSessions"]
 
-WRITE_MAX = 2000
+WRITE_MAX = 1000
 """Users written in one round trip: a hundred thousand who leave at once do not hold up others."""
 
 
@@ -64,9 +65,9 @@ class RedisSessions(MemorySessions):
         try:
             if not self._is_swept:
                 self._sweep()
-            users = list(self._unwritten)[:WRITE_MAX]
+            users = list(islice(self._unwritten, WRITE_MAX))
             if users:
-                self._client.ask([command for user in users for command in self._commands(user)])
+                self._client.ask(self._commands(users))
         except Unavailable:
             return
         for user in users:
@@ -95,17 +96,31 @@ class RedisSessions(MemorySessions):
         self._unwritten |= dict.fromkeys(map(int, members))
         self._is_swept = True
 
-    def _commands(self, user: int) -> list[Command]:
-        key, live = self._keys.sessions % user, self.of(user)
-        if not live:
-            return [("DEL", key), ("SREM", self._keys.present, user)]
-        # The seed takes a value apart at its only dash.
-        fields = [
-            part
-            for session in live
-            for part in (session.session_id, f"{_word(session.platform)}-{_word(session.gateway)}")
-        ]
-        return [("SADD", self._keys.present, user), ("DEL", key), ("HSET", key, *fields)]
+    def _commands(self, users: list[int]) -> list[Command]:
+        keys = self._keys
+        commands: list[Command] = []
+        gone: list[int] = []
+        for user in users:
+            live = self.of(user)
+            if not live:
+                gone.append(user)
+                continue
+            # The seed takes a value apart at its only dash.
+            fields = [
+                part
+                for session in live
+                for part in (session.session_id, f"{_word(session.platform)}-{_word(session.gateway)}")
+            ]
+            key = keys.sessions % user
+            commands += ("SADD", keys.present, user), ("DEL", key), ("HSET", key, *fields)
+        if gone:
+            names = [keys.sessions % user for user in gone]
+            if self._client.is_cluster:
+                commands += [("DEL", name) for name in names]
+            else:
+                commands.append(("DEL", *names))
+            commands.append(("SREM", keys.present, *gone))
+        return commands
 
 
 def _word(name: str) -> str:

@@ -80,7 +80,7 @@ class RedisStores:
         )
         groups = RedisGroups(overlay, keys, cached_max=cached_users_max, cached_members_max=8 * cached_users_max)
         unread = RedisUnread(overlay, keys, cached_max=4 * cached_users_max)
-        send_keys = RedisSendKeys(overlay, keys, cached_max=cached_users_max)
+        send_keys = RedisSendKeys(overlay, keys, cached_max=4 * cached_users_max)
         self.users: Users = RedisUsers(overlay, keys, cached_max=cached_users_max)
         self.contacts: Contacts = RedisContacts(overlay, keys, cached_max=cached_users_max)
         self.groups: Groups = groups
@@ -135,11 +135,12 @@ class RedisStores:
         overlay.save()
         for lane, event_id in applied.items():
             overlay.put_field(self.keys_of.meta, f"lane:{lane.value}", event_id)
+        was_lost = self._commits.lost
         try:
             self._commits.commit(overlay.commands())
         except PixiuError as error:
             overlay.refused(error)
-            if self._commits.lost:
+            if self._commits.lost and not was_lost:
                 self.when_lost()
             raise
         overlay.written()
@@ -176,9 +177,13 @@ class RedisStores:
         self.begin_again()
 
     def _connected(self) -> None:
-        self._commits.check()
+        """See whether Redis is where it was; who was told of a loss is not told again before it was mended."""
+        was_lost = self._commits.lost
+        if not was_lost:
+            self._commits.check()
         if self._commits.lost:
-            self.when_lost()
+            if not was_lost:
+                self.when_lost()
             raise Unavailable(self._commits.lost)
 
     def _read_applied(self) -> dict[Lane, int]:
