@@ -302,6 +302,9 @@ async def test_a_topic_made_anew_is_refused_until_the_stores_are_rebuilt(kafka: 
     admin = AdminClient({"bootstrap.servers": kafka.hosts})
     for done in admin.delete_topics([f"{prefix}.main", f"{prefix}.state"], operation_timeout=20).values():
         done.result(20)
+    with pytest.raises(Unavailable, match="Bring it back"):
+        async with pixiu.Node.embedded(data, settings=settings):
+            pass
     fresh = tmp_path / "fresh"
     async with pixiu.Node.embedded(fresh, settings=settings) as node:  # makes the topics anew
         await node.create_user("bob")

@@ -151,10 +151,11 @@ class KafkaLog:
         known = self._known
         try:
             found = Topics(self.address, self._options).identity()
-        except NotFound:
+        except NotFound as error:
             if known is None:
                 return None
-            raise
+            text = f"{error}: the stores were made from it. Bring it back, or begin anew on another data directory"
+            raise Unavailable(text, retry_after_ms=1_000) from error
         if known is not None and known != found:
             what = "cluster" if known.cluster_id != found.cluster_id else "topic, made anew"
             raise CorruptData(

@@ -153,6 +153,8 @@ class Topics:
         try:
             return future.result(ADMIN_SECONDS)
         except driver.KafkaException as error:
+            if error_of(error).code() == driver.KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise NotFound(f"a broker of {self._address.hosts} does not know that topic") from error
             raise unavailable(self._address, error_of(error)) from error
         except TimeoutError as error:
             raise unavailable(self._address, "no answer in time") from error
