@@ -14,9 +14,13 @@ from pixiu.machines.wire import (
     FRAME_BYTES_MAX,
     VERSION,
     Acks,
+    Alive,
     Answer,
+    Call,
     End,
     Event,
+    Find,
+    Found,
     Heartbeat,
     Hello,
     Lives,
@@ -86,6 +90,10 @@ messages: st.SearchStrategy[Any] = st.one_of(
         RoomFrame, texts, st.builds(Frame, numbers, numbers, numbers, numbers, st.lists(fans, max_size=5))
     ),
     st.builds(RoomAck, texts, st.builds(Ack, numbers, numbers)),
+    st.builds(Alive),
+    st.builds(Find, numbers, texts),
+    st.builds(Found, numbers, numbers),
+    st.builds(Call, numbers, numbers, numbers, st.booleans(), texts, texts, texts, objects),
 )  # fmt: skip
 
 

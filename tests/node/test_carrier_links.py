@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -346,3 +347,70 @@ def test_a_gateway_that_reaches_nobody_sends_its_clients_away() -> None:
     world.run(2 * world.settings.gateway.lease_ms)
     assert is_gone(even) and is_gone(odd)
     assert not gateway.carriers.is_useful
+
+
+class Person:
+    """Somebody who comes back whenever the connection is closed, with the cursor."""
+
+    def __init__(self, world: ClusterWorld, user: str) -> None:
+        self.user = user
+        self.heard: set[str] = set()
+        self.promised: list[str] = []
+        self._world = world
+        self._client = world.gateways[0].connect(user)
+        self._number = 0
+
+    def say(self, to: Person, gateway: int) -> None:
+        """Write, and note what was accepted."""
+        self.look(gateway)
+        self._number += 1
+        text = f"{self.user} {self._number}"
+        self._client.say({"id": self._number, "action": "send", "params": {"to": to.user, "text": text}})
+        self._world.run(20)
+        answers = [frame for frame in self._client.transport.frames if frame.get("id") == self._number]
+        if answers and "result" in answers[0]:
+            to.promised.append(text)
+
+    def look(self, gateway: int) -> None:
+        """Take what has come; come back if need be."""
+        self.heard.update(self._client.texts)
+        if is_gone(self._client):
+            self._client = self._world.gateways[gateway].connect(self.user, cursor=self._client.cursor)
+
+
+@pytest.mark.sim
+@pytest.mark.feature("X73", "B18")
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_happens_to_carriers_and_gateways_what_was_accepted_arrives(seed: int) -> None:
+    chance = random.Random(seed)
+    world = ClusterWorld(resync_percent=25)
+    people = [Person(world, user) for user in (EVEN, ODD, ODD_TOO, "alice")]
+    for _ in range(40):
+        carrier = world.carriers[chance.randrange(2)]
+        blow = chance.random()
+        if blow < 0.1:
+            carrier.kill()
+            world.run(chance.randrange(200))
+            world.serve(carrier.partition, epoch=carrier.epoch + 1)
+        elif blow < 0.2:  # the one that stands still is replaced, and goes on later
+            carrier.is_frozen = True
+            world.run(chance.randrange(2_000))
+            if chance.random() < 0.5:
+                world.serve(carrier.partition, epoch=carrier.epoch + 1)
+                carrier.kill()  # its lease is over: it says nothing any more
+            carrier.is_frozen = False
+        elif blow < 0.25:
+            gateway = chance.choice(world.gateways)
+            gateway.is_frozen = True
+            world.run(chance.randrange(3_000))
+            gateway.is_frozen = False
+        sender, to = chance.sample(people, 2)
+        sender.say(to, chance.randrange(2))
+        world.run(chance.randrange(100))
+    for _ in range(10):
+        world.run(700)
+        for person in people:
+            person.look(0)
+    assert sum(len(person.promised) for person in people) > 20
+    for person in people:
+        assert set(person.promised) <= person.heard, (person.user, set(person.promised) - person.heard)
