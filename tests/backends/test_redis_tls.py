@@ -13,7 +13,7 @@ from pixiu.backends.redis.address import RedisAddress
 from pixiu.backends.redis.stores import RedisStores
 from pixiu.model.errors import Unavailable
 from pixiu.ports.stores import Lane
-from tests.api.test_tls import Authority
+from tests.certificates import Authority
 from tests.engines import ValkeyProcess
 
 

@@ -16,7 +16,7 @@ from pixiu.model.errors import ConfigError, Conflict
 from pixiu.model.pixiu_pb2 import MsgChat
 from pixiu.node import audit_stopped, rebuild_stores
 from pixiu.node.embedded import EmbeddedNode
-from pixiu.node.engines import open_redis
+from pixiu.node.remembered import open_redis
 from tests.engines import ValkeyProcess
 
 
