@@ -75,7 +75,7 @@ class Node:
             _Registry(cluster, self), self.scheduler, ROOT,
             role=role, partition=partition, boot=self.boot, address=self.address,
         )  # fmt: skip
-        self.bigs = BigRooms(_Registry(cluster, self), self.scheduler, ROOT, cluster.rules.poll_ms)
+        self.bigs = BigRooms(_Registry(cluster, self), self.clock, self.scheduler, ROOT, cluster.rules.poll_ms)
         self.lives = 0
         self.directory.when_gone.append(lambda info: cluster.declared_dead.add(info.boot))
         cluster.nodes_by_address[self.address] = self
