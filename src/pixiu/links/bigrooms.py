@@ -42,8 +42,9 @@ def big_rooms_path(root: str) -> str:
 class BigRooms:
     """The record, as one process knows it."""
 
-    def __init__(self, registry: Registry, scheduler: Scheduler, root: str, poll_ms: int) -> None:
+    def __init__(self, registry: Registry, clock: Clock, scheduler: Scheduler, root: str, poll_ms: int) -> None:
         self.map = BigMap()
+        self._clock = clock
         self.is_read = False
         self.when_changed: list[Callable[[], object]] = []
         """Told after the first reading, too."""
@@ -65,6 +66,10 @@ class BigRooms:
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
+
+    def has_whole(self, room: BigRoom) -> bool:
+        """Is a big room told of as a room, too?"""
+        return room.has_whole(self._clock.now_ms())
 
     def refresh(self) -> None:
         """Read it again."""

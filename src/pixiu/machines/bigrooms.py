@@ -10,11 +10,12 @@ A room becomes big while people talk in it, in three steps:
 | phase | gateways tell routers of | proxies send to |
 |---|---|---|
 | joining | the room and the slice of each session | the room |
-| split, until ``clean_at`` | both | the 64 slices; one that has not read it yet: the room |
+| split, until ``clean_at`` | both | the 64 slices and the room |
 | split, afterwards | the slice | the slices |
 
-So whichever way a message takes, everyone is on it; who hears of it both ways is shown it once (``Overlap``). A room
-that is big stays so, and an index is never given twice.
+Brokers may learn of a slice late, if the way from a gateway is cut: so the room itself is sent to as long as everyone
+is told of there. Who hears of something both ways is shown it once (``Overlap``). A room that is big stays so, and an
+index is never given twice.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pixiu.machines.rooms import room_number
 from pixiu.model.errors import Conflict, TooLarge
 from pixiu.model.ids import NODE_BITS, SEQUENCE_BITS
-from pixiu.model.partitions import SLICES, slice_of, slices
+from pixiu.model.partitions import SLICES, is_slice, slice_of, slices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +44,7 @@ Place = int | tuple[int, int]
 """A room, a slice, or one session in a room."""
 
 _ALL = 2**SLICES - 1
+_WHOLE = 1 << SLICES
 
 
 class BigRoom(NamedTuple):
@@ -134,19 +136,28 @@ class SliceAcks:
     def __len__(self) -> int:
         return len(self._left)
 
-    def sent(self, publisher: int, message_id: int) -> None:
-        """All slices of a message are on their way; what was settled of it before stays so."""
-        self._left.setdefault((publisher, message_id), _ALL)
+    def sent(self, publisher: int, message_id: int, *, has_whole: bool = False) -> None:
+        """All slices of a message are on their way, and ``has_whole``: so is the room itself.
+
+        What was settled of it before stays so.
+        """
+        key = (publisher, message_id)
+        left = self._left.get(key, _ALL | _WHOLE)
+        self._left[key] = left if has_whole else left & _ALL or _ALL
         if len(self._left) > self._count_max:
             self._left.popitem(last=False)
 
+    def has(self, publisher: int, message_id: int) -> bool:
+        """Is it waited for?"""
+        return (publisher, message_id) in self._left
+
     def settled(self, publisher: int, message_id: int, room: int) -> bool:
-        """One slice is settled. True if it was the last one."""
+        """One slice is settled, or the room itself. True if it was the last one."""
         key = (publisher, message_id)
         left = self._left.get(key)
         if left is None:
             return False
-        left &= ~(1 << room % SLICES)
+        left &= ~(1 << room % SLICES if is_slice(room) else _WHOLE)
         if left:
             self._left[key] = left
         else:

@@ -128,7 +128,7 @@ class ClusterEnd:
         )  # fmt: skip
         rules = DirectoryRules(view, settings.poll_ms, settings.grace_ms)
         self.directory = Directory(self.registry, self.endpoint, self.clock, self.scheduler, self.root, rules)
-        self.bigs = BigRooms(self.registry, self.scheduler, self.root, settings.poll_ms)
+        self.bigs = BigRooms(self.registry, self.clock, self.scheduler, self.root, settings.poll_ms)
         self._tcp: asyncio.Server | None = None
         self._secrets_timer: asyncio.TimerHandle | None = None
 

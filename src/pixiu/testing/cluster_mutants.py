@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
+from pixiu.links.bigrooms import BigRooms
 from pixiu.machines.bigrooms import JOINING, BigRoom, SliceAcks
 from pixiu.machines.dedup import Seen
 from pixiu.machines.lifecycle import Command, Lifecycle, Phase, SetRunning
@@ -98,7 +99,10 @@ def _split_at_once() -> AbstractContextManager[object]:
         self._split = dict(self._bigs.map.rooms)
         self._changed()
 
-    return patch.object(RoomProxy, "_bigs_changed", changed)
+    stack = ExitStack()
+    stack.enter_context(patch.object(RoomProxy, "_bigs_changed", changed))
+    stack.enter_context(patch.object(BigRooms, "has_whole", lambda _self, _room: False))
+    return stack
 
 
 def _left_at_once() -> AbstractContextManager[object]:
@@ -131,7 +135,7 @@ MUTANTS: dict[str, tuple[str, Mutate]] = {
     "clean-at-once": ("E19: what has moved is dropped on the flip", _clean_at_once),
     "leave-by-user": ("E43: who leaves at one gateway is out at all", _leave_by_user),
     "shown-again": ("a room that becomes big is heard both ways", _shown_again),
-    "split-at-once": ("proxies send to slices that nobody has joined yet", _split_at_once),
+    "split-at-once": ("proxies send to slices alone, which nobody has joined yet", _split_at_once),
     "left-at-once": ("gateways tell of slices only as soon as a room is split", _left_at_once),
     "settled-by-any": ("one slice speaks for all of a big room", _settled_by_any),
     "acked-on-receipt": ("a relay confirms what gateways do not have yet", _acked_on_receipt),

@@ -75,7 +75,7 @@ class Node:
             _Registry(cluster, self), self.scheduler, ROOT,
             role=role, partition=partition, boot=self.boot, address=self.address,
         )  # fmt: skip
-        self.bigs = BigRooms(_Registry(cluster, self), self.scheduler, ROOT, cluster.rules.poll_ms)
+        self.bigs = BigRooms(_Registry(cluster, self), self.clock, self.scheduler, ROOT, cluster.rules.poll_ms)
         self.lives = 0
         self.directory.when_gone.append(lambda info: cluster.declared_dead.add(info.boot))
         cluster.nodes_by_address[self.address] = self
@@ -196,7 +196,7 @@ class Cluster:
 
     def __init__(
         self, rng: random.Random, *, weather: Weather | None = None, brokers: int = 1, routers: int = 1,
-        poll_ms: int = 5_000, relays: int = 0,
+        poll_ms: int = 5_000, relays: int = 0, grace_ms: int = 12_000,
     ) -> None:  # fmt: skip
         """``brokers``, ``routers`` and ``relays`` are partition counts; without relays brokers send to gateways."""
         self.is_relayed = relays > 0
@@ -207,7 +207,7 @@ class Cluster:
         self.registry = MemoryRegistry(self.scheduler)
         self.settings = RoomSettings(says_per_second=0, resend_ms=100)
         self.rules = DirectoryRules(
-            ViewRules(heartbeat_ms=500, suspect_ms=1_500, dead_ms=2_500, grace_ms=3_000), poll_ms, 12_000
+            ViewRules(heartbeat_ms=500, suspect_ms=1_500, dead_ms=2_500, grace_ms=3_000), poll_ms, grace_ms
         )
         self.boots = 0
         self.nodes_by_address: dict[str, Node] = {}

@@ -243,6 +243,10 @@ def test_a_message_of_a_big_room_is_settled_when_all_slices_are() -> None:
     assert not acks.settled(8, 1, pieces[-1]), "of somebody else"
     assert acks.settled(7, 1, pieces[-1])
     assert not acks.settled(7, 1, pieces[-1]), "once"
+    acks.sent(7, 1, has_whole=True)
+    for piece in pieces:
+        assert not acks.settled(7, 1, piece), "the room itself is not"
+    assert acks.settled(7, 1, 0)
     for message_id in (2, 3, 4):
         acks.sent(7, message_id)
     assert len(acks) == 2

@@ -207,6 +207,51 @@ def test_doubling_under_load_misses_nothing(role: str) -> None:
         assert len(heard) == len(answers)
 
 
+@pytest.mark.long
+@pytest.mark.sim
+@pytest.mark.timeout(1_200)
+@pytest.mark.feature("X15", "X17")
+def test_doubling_to_eight_while_everyone_learns_of_it_up_to_a_minute_later() -> None:
+    # No hint of the registry ever comes: a new count is known at the next poll, of each at another time.
+    cluster = Cluster(random.Random(9), weather=Weather(watch_loss=1.0), poll_ms=60_000, grace_ms=125_000)
+    cluster.add_router()
+    cluster.run(500)
+    gateway = cluster.add_gateway()
+    cluster.run(7_000)
+    cluster.add_broker()
+    for _ in range(3):
+        cluster.run(11_000)
+        cluster.add_proxy()
+    rooms = [str(number) for number in range(1, 17)]
+    for session_id in (1, 2):
+        for room in rooms:
+            gateway.enter(session_id, room)
+    assert cluster.run_until(
+        lambda: cluster.is_settled() and len(gateway.publishing.proxies.usable()) == 3, within_ms=200_000
+    )
+    answers: list[list[object]] = []
+
+    def talk(seconds: int) -> None:
+        for _ in range(seconds):
+            for room in rooms[len(answers) % 4 :: 4]:
+                answers.append(gateway.say(1, room, str(len(answers)), is_reliable=True))
+            cluster.run(1_000)
+
+    for count in (1, 2, 4):
+        talk(5)
+        for partition in range(count, 2 * count):
+            cluster.add_broker(partition)
+        assert cluster.run_until(cluster.is_settled, within_ms=200_000)
+        assert isinstance(cluster.double("broker"), Stand)
+        talk(70)
+        cluster.run(130_000)
+        assert cluster.run_until(cluster.is_settled, within_ms=200_000)
+    assert cluster.run_until(lambda: all(answers), within_ms=60_000)
+    assert all(isinstance(answer[0], dict) for answer in answers)
+    for session_id in (1, 2):
+        assert sorted(texts(gateway, session_id), key=int) == [str(number) for number in range(len(answers))]
+
+
 @pytest.mark.feature("X37")
 def test_news_of_a_nearly_empty_room_goes_three_times() -> None:
     cluster = Cluster(random.Random(1))

@@ -39,6 +39,8 @@ CHOICES_MAX = 100_000
 """Rooms whose broker is remembered; then all are looked up again."""
 WEIGH_MS = 5_000
 RETRY_MS = 100
+WHOLE_ROOM = 0
+"""No slice: a big room as the room that it was."""
 SLICES_PER_TURN = 16
 """Of a big room, in one turn of the loop."""
 SPREADING_MAX = 4_096
@@ -111,12 +113,15 @@ class RoomProxy:
             if room >= PROBE_ROOMS_BEGIN:
                 passed = self._stamped(passed)
             elif room in self._split:
-                if self._spread(self._split[room], talk, (message_id, publisher, copy)):
-                    taken.setdefault(boot, []).append(message_id)
-                else:
+                big = self._split[room]
+                has_whole = self._bigs is not None and self._bigs.has_whole(big)
+                if not self._spread(big, talk, (message_id, publisher, copy), has_whole=has_whole):
                     self.declined += 1
                     self._endpoint.send(boot, Declined(publisher, message_id, "busy", RETRY_MS, 0, 0))
-                continue
+                    continue
+                if not has_whole:
+                    taken.setdefault(boot, []).append(message_id)
+                    continue
             broker = choices.get((room, copy)) or self._choose(room, copy)
             if not broker:
                 self.declined += 1
@@ -139,7 +144,7 @@ class RoomProxy:
 
     # Big rooms.
 
-    def _spread(self, room: BigRoom, talk: Encoded | Talk, head: tuple[int, int, int]) -> bool:
+    def _spread(self, room: BigRoom, talk: Encoded | Talk, head: tuple[int, int, int], *, has_whole: bool) -> bool:
         """One message becomes 64, some in each turn: what is said in other rooms meanwhile goes between them.
 
         False if too many wait already.
@@ -147,7 +152,7 @@ class RoomProxy:
         if len(self._spreading) >= SPREADING_MAX:
             return False
         message_id, publisher, copy = head
-        self._acks.sent(publisher, message_id)
+        self._acks.sent(publisher, message_id, has_whole=has_whole)
         self._spreading.append((room, copy, 0, talk))
         if not self._is_spreading:
             self._is_spreading = True
@@ -218,7 +223,16 @@ class RoomProxy:
     # Answers on their way back.
 
     def _settled(self, _broker: int, settled: Settled) -> None:
-        self._endpoint.send(settled.publisher, settled)
+        publisher, acks = settled.publisher, self._acks
+        if not len(acks):
+            self._endpoint.send(publisher, settled)
+            return
+        done = [
+            message_id for message_id in settled.message_ids
+            if not acks.has(publisher, message_id) or acks.settled(publisher, message_id, WHOLE_ROOM)
+        ]  # fmt: skip
+        if done:
+            self._endpoint.send(publisher, Settled(publisher, done))
 
     def _declined(self, _broker: int, declined: Declined) -> None:
         if declined.code == "not_owner" and declined.count_version > self._brokers.counts.version:
