@@ -144,8 +144,13 @@ async def test_a_plan_is_applied_once_and_what_is_so_already_is_left(tmp_path: P
     other = found._replace(doublings=(Doubling("broker", 4, 8), Doubling("relay", 1, 2)))
     with pytest.raises(Conflict, match="made for 4"):
         await splitting.apply_plan(supervisor, session, other)
-    only = await splitting.apply_plan(supervisor, session, SplitPlan((), (Doubling("relay", 1, 2),)))
-    assert only["lines"] == ["left as it is: relay is not split here"]
+    only = await splitting.apply_plan(
+        supervisor, session, SplitPlan((), (Doubling("relay", 1, 2), Doubling("pi", 1, 2)))
+    )
+    assert only["lines"] == [
+        "left as it is: the registry has no partition count of relay; start one of it first",
+        "left as it is: pi is not split here",
+    ]
     scheduler.close()
 
 

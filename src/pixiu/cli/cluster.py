@@ -15,7 +15,6 @@ from pixiu.cli.queue.asking import Json
 from pixiu.cli.queue.output import print_json, print_rows
 from pixiu.config.cluster import NODE_ROLE, ClusterFile, read_cluster_file
 from pixiu.config.registry import RegistryAddress
-from pixiu.links.splitting import SPLITTABLE
 from pixiu.model.errors import ConfigError, PixiuError, Unavailable
 from pixiu.node.cluster.door import ask_supervisor
 from pixiu.node.cluster.layout import read_state
@@ -206,7 +205,7 @@ def drain(name: Name, data: Data = None, json: Json = False) -> None:
 
 @app.command()
 def split(
-    role: Annotated[str, typer.Argument(metavar="[ROLE]", help=f"One of: {', '.join(SPLITTABLE)}.")] = "",
+    role: Annotated[str, typer.Argument(metavar="[ROLE]", help="One of: broker, router, relay, carrier.")] = "",
     plan: Annotated[
         Path | None, typer.Option("--plan", metavar="FILE", help="Do what pixiu pipeline plan has written there.")
     ] = None,

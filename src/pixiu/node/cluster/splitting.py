@@ -13,8 +13,12 @@ from pixiu.config.cluster import NODE_ROLE
 from pixiu.links.bigrooms import big_rooms_path
 from pixiu.links.splitting import SPLITTABLE, Stand, check_split, flip, stand_of
 from pixiu.machines.bigrooms import BigMap
-from pixiu.model.errors import Conflict, PixiuError, RequestError, Unavailable
+from pixiu.model.errors import Conflict, NotFound, PixiuError, RequestError, Unavailable
+from pixiu.node.cluster_end import queue_key
+from pixiu.node.doubling import double_carriers
 from pixiu.ports.registry import Write
+from pixiu.queue.client import Client
+from pixiu.roles.carrier.flips import CARRIER
 from pixiu.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -25,10 +29,12 @@ if TYPE_CHECKING:
     from pixiu.node.cluster.supervisor import Supervisor
     from pixiu.ports.registry import Folder, Registry
 
-__all__ = ["apply_plan", "flip_by_hand", "propose_room", "split_role"]
+__all__ = ["SPLIT_ROLES", "apply_plan", "flip_by_hand", "propose_room", "split_role"]
 
 T = TypeVar("T")
 
+SPLIT_ROLES = (*SPLITTABLE, CARRIER)
+"""Roles that double: those of rooms by a count in the registry, carriers by a record of the log."""
 READY_SECONDS = 120.0
 """How long the new half may take to load what it must know."""
 LOOK_SECONDS = 0.1
@@ -48,8 +54,14 @@ async def split_role(supervisor: Supervisor, registry: Registry, role: str, to: 
     supervisor.say(f"{role:<14} splits: partitions {stand.partitions} to {2 * stand.partitions - 1} start")
     try:
         await _wait_for_half(registry, root, role, stand.partitions, plan.replicas, fresh)
-        lasts_ms = lasts_of(layout.cluster)
-        await flip_role(registry, root, role, replicas=plan.replicas, to=to, lasts_ms=lasts_ms)
+        if role == CARRIER:
+            lasts_ms = 0  # the log says where the old count ends: nobody has to be waited for
+            text = layout.secret_file.read_text(encoding="utf-8")
+            async with Client(str(layout.registry), key=queue_key(text, plan.bind), pool=1) as client:
+                await double_carriers(registry, root, client, replicas=plan.replicas)
+        else:
+            lasts_ms = lasts_of(layout.cluster)
+            await flip_role(registry, root, role, replicas=plan.replicas, to=to, lasts_ms=lasts_ms)
     except PixiuError as error:
         supervisor.say(f"{role:<14} does not split: {error}")
         for child in fresh:
@@ -73,10 +85,14 @@ async def apply_plan(supervisor: Supervisor, registry: Registry, plan: SplitPlan
             lines.append(f"left as it is: {error}")
     clean_at = 0
     for role, before, after in plan.doublings:
-        if role not in SPLITTABLE:
+        if role not in SPLIT_ROLES:
             lines.append(f"left as it is: {role} is not split here")
             continue
-        stand = await read_stand(registry, root, role)
+        try:
+            stand = await read_stand(registry, root, role)
+        except NotFound as error:
+            lines.append(f"left as it is: {error}")
+            continue
         if stand.partitions >= after:
             lines.append(f"left as it is: {role} has {stand.partitions} partitions")
         elif stand.partitions != before:
@@ -114,7 +130,7 @@ async def flip_by_hand(address: RegistryAddress, role: str, *, replicas: int, to
     """Flip the count where somebody else has started the new half, on whatever machines."""
     from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
 
-    check_role(role)
+    check_role(role, SPLITTABLE)
     loop = asyncio.get_running_loop()
     registry = ZooKeeperRegistry(address.hosts, loop)
     await loop.run_in_executor(None, registry.connect)
@@ -127,10 +143,10 @@ async def flip_by_hand(address: RegistryAddress, role: str, *, replicas: int, to
     return report(stand, SystemClock().now_ms() + lasts_ms)
 
 
-def check_role(role: str) -> None:
+def check_role(role: str, roles: tuple[str, ...] = SPLIT_ROLES) -> None:
     """Raise ``RequestError`` for a role that has no partitions to double."""
-    if role not in SPLITTABLE:
-        raise RequestError(f"{role} is not split; these are: {', '.join(SPLITTABLE)}")
+    if role not in roles:
+        raise RequestError(f"{role} is not split; these are: {', '.join(roles)}")
 
 
 def lasts_of(cluster: ClusterFile) -> int:
