@@ -88,18 +88,25 @@ async def _run(folder: Path, cluster: ClusterFile, say: "Callable[[str], object]
 
 def _say_up(cluster: ClusterFile, supervisor: Supervisor, seconds: float) -> None:
     print(f"\nCluster {cluster.name} is up: {len(supervisor.children)} processes in {seconds:.1f} s", flush=True)
-    consoles = [child.plan.address for child in supervisor.children.values() if child.plan.role == NODE_ROLE]
-    for line in _hints(supervisor.folder, consoles, list(supervisor.children)):
+    for line in _hints(cluster, supervisor):
         print(line, flush=True)
 
 
-def _hints(folder: Path, consoles: list[str], names: list[str]) -> list[str]:
-    """What to try next."""
+def _hints(cluster: ClusterFile, supervisor: Supervisor) -> list[str]:
+    """Where to look, and what to try next."""
+    folder, names = supervisor.folder, list(supervisor.children)
     at = "" if folder == DEFAULT_DATA else f" --data {folder}"
-    lines = [f"console: http://{address}" for address in consoles]
+    addresses = {child.plan.role: child.plan.address for child in reversed(supervisor.children.values())}
+    lines = [f"console: http://{addresses[NODE_ROLE]}"] if NODE_ROLE in addresses else []
+    if "gateway" in addresses:
+        token = f"pixiu token alice --data {folder / 'nodes' / 'gateway'}"
+        lines.append(f"chat:    http://{addresses['gateway']}  (with what this prints: {token})")
+    metas = [plan for plan in cluster.roles if plan.role == "meta" and "links.admin_port" in plan.settings]
+    lines += [f"map:     http://{plan.bind}:{plan.settings['links.admin_port']}" for plan in metas]
+    victim = next((name for name in names if name.startswith("carrier")), names[-1])
     return [
-        *lines, "", "Try, in another terminal:", f"  pixiu cluster status{at}", f"  pixiu cluster kill {names[-1]}{at}",
-        f"  pixiu cluster freeze {names[-1]}{at}", f"  pixiu cluster down{at}",
+        *lines, "", "Try, in another terminal:", f"  pixiu cluster status{at}", f"  pixiu cluster kill {victim}{at}",
+        f"  pixiu cluster freeze {victim}{at}", f"  pixiu cluster down{at}",
     ]  # fmt: skip
 
 

@@ -36,6 +36,8 @@ ASK_SECONDS = 1.5
 AT_A_TIME = 16
 ALARM_MS = 15_000
 """An alarm is shown this long after it is over."""
+APART = ("carrier", "queue")
+"""Roles that are on no links, and so know nothing of their peers."""
 ANSWER_BYTES_MAX = 4 * 2**20
 
 PROBE_METRICS = (
@@ -187,7 +189,7 @@ class MetaPart:
         try:
             async with gate:
                 metrics = (await _get(admin, "/metrics")).decode(errors="replace")
-                peers = json.loads(await _get(admin, "/peers"))
+                peers = json.loads(await _get(admin, "/peers")) if role not in APART else []
                 hot = json.loads(await _get(admin, "/hot.json")) if role == "broker" else []
                 paths = json.loads(await _get(admin, "/paths.json")) if role == "probe" else {}
         except (PixiuError, ValueError) as error:

@@ -58,6 +58,7 @@ def test_nodes_links_rates_and_alarms_in_one_place() -> None:
     broker = by_name["broker-0-3"]
     assert (broker["role"], broker["replica"], broker["state"], broker["answers"]) == ("broker", 3, "Running", True)
     assert broker["rates"]["messages_in"] == 100.0
+    assert {name for name, node in by_name.items() if node["leads"]} == {"queue-0-0"}
     assert broker["rates"]["messages_out"] == 200.0
     assert broker["rates"]["deliveries"] == 1_000.0
     assert broker["gauges"] == {"rooms": 3.0}

@@ -94,6 +94,9 @@ class ClusterMap:
     def listed(self, folder: Mapping[str, tuple[Mapping[str, Any], int]]) -> dict[str, str]:
         """What is below the registry's root: data and version of each node. Returns the admin address of each name."""
         self._nodes, self._counts = {}, {}
+        leaders = {
+            path.removesuffix("/ctl"): data.get("leader") for path, (data, _) in folder.items() if path[-4:] == "/ctl"
+        }
         for path, (data, version) in folder.items():
             role, _, rest = path.partition("/")
             place, _, number = rest.partition("/")
@@ -108,6 +111,7 @@ class ClusterMap:
                     "name": data["name"], "role": role, "partition": data.get("partition", 0),
                     "replica": int(number), "state": data.get("state", ""), "address": data.get("address", ""),
                     "admin": data.get("admin", ""), "boot": data.get("boot", ""),
+                    "leads": leaders.get(f"{role}/{place}") == data["name"],
                 }  # fmt: skip
         self._readings = {path: self._readings.get(path) or _Reading() for path in self._nodes}
         return {path: str(node["admin"]) for path, node in self._nodes.items() if node["admin"]}
