@@ -1,17 +1,20 @@
 """One Cassandra for all tests of this folder. Each test gets a keyspace of its own, or empties one."""
 
 import os
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.policies import ConstantReconnectionPolicy, RoundRobinPolicy
 
 from tools.cassandra_server import CassandraServer
 from tools.jars import JarsMissing
+
+PATIENCE_S = 30.0
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +40,18 @@ def cql(cassandra: CassandraServer) -> Iterator[Callable[..., list[Any]]]:
         execution_profiles={EXEC_PROFILE_DEFAULT: near},
     )  # fmt: skip
     session = cluster.connect()
-    yield lambda text, *values: list(session.execute(text, values or None, timeout=30))
+
+    def ask(text: str, *values: object) -> list[Any]:
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return list(session.execute(text, values or None, timeout=30))
+            except NoHostAvailable:  # the server was killed a moment ago, and this connection with it
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.2)
+
+    yield ask
     cluster.shutdown()
 
 
