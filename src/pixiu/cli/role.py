@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pixiu.config.engines import EMBEDDED
 from pixiu.config.registry import RegistryAddress
 from pixiu.model.errors import ConfigError
 
@@ -113,8 +114,11 @@ ROLES: Mapping[str, Callable[[RoleOrders], int]] = {
 def role(
     name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of: {', '.join(ROLES)}.")],
     registry: Annotated[
-        str, typer.Option("--registry", metavar="zk://HOST:PORT[,…]/PATH", help="Where the cluster's registry is.")
-    ],
+        str | None,
+        typer.Option(
+            "--registry", metavar="zk://HOST:PORT[,…]/PATH", help="The cluster's registry (or engines.registry)."
+        ),
+    ] = None,
     partition: Annotated[int, typer.Option("--partition", metavar="K", min=0, help="The partition to serve.")] = 0,
     partitions: Annotated[
         int | None, typer.Option("--partitions", metavar="N", min=1, help="How many there are, if nobody has said yet.")
@@ -136,10 +140,24 @@ def role(
     if find_spec("kazoo") is None:
         raise ConfigError("the package kazoo, which speaks with ZooKeeper, is not installed; try: make setup")
     orders = RoleOrders(
-        name, RegistryAddress.parse(registry), partition, partitions, bind, port, data, secret_file,
+        name, _find_registry(registry, list(assignments or ())), partition, partitions, bind, port, data, secret_file,
         tuple(assignments or ()), as_json,
     )  # fmt: skip
     raise typer.Exit(ROLES[name](orders))
+
+
+def _find_registry(option: str | None, assignments: list[str]) -> RegistryAddress:
+    """Where the option or the settings say. What roles would not heed is refused."""
+    from pixiu.cli.serve import read_settings
+
+    engines = read_settings(None, {}, assignments).engines
+    for key in ("log", "store", "timelines"):
+        if getattr(engines, key) != EMBEDDED:
+            raise ConfigError(f"roles keep everything by themselves: leave engines.{key} out, or take pixiu serve")
+    place = option or engines.registry
+    if not place:
+        raise ConfigError("name the cluster's registry: --registry zk://HOST:PORT/PATH, or engines.registry")
+    return RegistryAddress.parse(place)
 
 
 def _read_secret(path: Path | None) -> str:

@@ -71,6 +71,8 @@ def serve(
         "pipeline.enabled": False if no_pipeline else None,
     }  # fmt: skip
     settings = read_settings(config, options, assignments or [])
+    if settings.engines.registry:
+        raise ConfigError("pixiu serve is a node of its own: leave engines.registry out, or run pixiu role … there")
     raise typer.Exit(run_server(settings, data=data, dev=dev, http=True, follow=follow, follow_event=event))
 
 

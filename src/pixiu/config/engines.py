@@ -24,4 +24,4 @@ class EngineSettings(Section):
     timelines: str = EMBEDDED
     """Where history is: ``embedded``, or ``cassandra://HOST[:PORT][,…][/KEYSPACE][?layout=…]`` (docs/engines.md)."""
     registry: str = ""
-    """Where a cluster's registry is: ``zk://HOST:PORT[,…]/PATH``. Empty: this node is alone."""
+    """Where a cluster's registry is, for ``pixiu role``: ``zk://HOST:PORT[,…]/PATH``. A node of its own has none."""

@@ -1,0 +1,32 @@
+"""``pixiu role`` and ``pixiu serve``, started with settings that they would not heed: refused in a line."""
+
+import pytest
+
+from pixiu.cli.main import main
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["role", "broker"], "name the cluster's registry: --registry zk://HOST:PORT/PATH, or engines.registry"),
+        (["role", "broker", "--set", "registry=http://a"], "a registry is zk://HOST:PORT"),
+        (
+            ["role", "carrier", "--set", "store=redis://a"],
+            "roles keep everything by themselves: leave engines.store out",
+        ),
+        (["role", "queue", "--set", "log=kafka://a"], "leave engines.log out"),
+        (["role", "pi", "--registry", "zk://127.0.0.1:1/x"], "there is no role 'pi'; there are: queue, carrier"),
+        (["serve", "--set", "registry=zk://127.0.0.1:1/x"], "pixiu serve is a node of its own"),
+        (["serve", "--set", "store=mysql://a", "--data", "{}"], "store must be embedded, or redis://HOST:PORT"),
+        (["serve", "--set", "timelines=mysql://a", "--data", "{}"], "timelines must be embedded or cassandra://"),
+        (["serve", "--set", "log=nats://a", "--data", "{}"], "engines.log is 'embedded' or kafka://HOST:PORT"),
+    ],
+)
+def test_what_would_not_be_heeded_is_refused(
+    words: list[str], complaint: str, tmp_path: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ports = ["--port", "0", "--queue-port", "0", "--no-pipeline"] if words[0] == "serve" else []
+    with pytest.raises(SystemExit) as ended:
+        main([word.format(tmp_path) for word in words] + ports)
+    assert ended.value.code == 2
+    assert complaint in capsys.readouterr().err
