@@ -11,7 +11,7 @@ import pytest
 from valkey import Valkey as Client
 
 import pixiu
-from pixiu.config import EngineSettings, InboxSettings, Settings
+from pixiu.config import EngineSettings, InboxSettings, MessagingSettings, Settings
 from pixiu.model.errors import ConfigError, Conflict
 from pixiu.model.pixiu_pb2 import MsgChat
 from pixiu.node import audit_stopped, rebuild_stores
@@ -39,7 +39,8 @@ def redis(server: ValkeyProcess) -> Iterator[Any]:
 
 @asynccontextmanager
 async def opened(root: Path, server: ValkeyProcess, **settings: Any) -> AsyncIterator[EmbeddedNode]:
-    chosen = Settings(engines=EngineSettings(store=server.url), **settings)
+    messaging = MessagingSettings(sends_per_second=100_000, send_burst=100_000)
+    chosen = Settings(engines=EngineSettings(store=server.url), messaging=messaging, **settings)
     async with pixiu.Node.embedded(root, settings=chosen, creates_users=True) as node:
         yield node
 
