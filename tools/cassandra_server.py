@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from pixiu.runtime.zookeeper import free_ports
 from tools.jars import JarsMissing, jars_of
 
 __all__ = ["CassandraServer"]
@@ -112,7 +113,7 @@ class CassandraServer:
         self._heap_mb = heap_mb
         self._starts_quickly = starts_quickly
         self._process: subprocess.Popen[bytes] | None = None
-        self.port, self._storage_port = _free_ports(2)
+        self.port, self._storage_port = free_ports(2)
         self.host = "127.0.0.1"
 
     @property
@@ -223,17 +224,6 @@ class CassandraServer:
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
         return 0
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def main(arguments: list[str]) -> int:

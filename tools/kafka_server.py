@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from pixiu.runtime.zookeeper import free_ports
 from tools.jars import JarsMissing, jars_of
 
 __all__ = ["KafkaServer"]
@@ -33,7 +34,7 @@ class KafkaServer:
         """``more`` are further lines of the brokers' configuration. Raises ``JarsMissing``."""
         self._jars = jars_of("kafka")
         self._folder = folder
-        ports = _free_ports(2 * nodes)
+        ports = free_ports(2 * nodes)
         self.ports = ports[:nodes]
         self._controllers = ports[nodes:]
         self._more = more or {}
@@ -169,17 +170,6 @@ def _listens(port: int) -> bool:
             return True
     except OSError:
         return False
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def main(words: list[str]) -> int:

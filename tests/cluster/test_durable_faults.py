@@ -70,7 +70,7 @@ def doors_of(cluster: Cluster) -> Doors:
 def serves(cluster: Cluster, partition: int) -> str:
     """Who serves a partition."""
     rows = cluster.nodes()
-    found = [name for name in rows if name.startswith(f"carrier-{partition}-") and "leads" in rows[name]["detail"]]
+    found = [name for name in rows if name.startswith(f"carrier-{partition}-") and "serves" in rows[name]["detail"]]
     assert len(found) == 1, rows
     return found[0]
 

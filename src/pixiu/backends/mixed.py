@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from pixiu.ports.unread import Unread
     from pixiu.ports.users import Users
 
-__all__ = ["Base", "MixedStores", "Part"]
+__all__ = ["Base", "MixedStores", "StorePart"]
 
 
-class Part(Protocol):
+class StorePart(Protocol):
     """One engine's share of the stores."""
 
     def applied(self, lane: Lane) -> int:
@@ -47,7 +47,7 @@ class Part(Protocol):
         ...
 
 
-class Base(Part, Protocol):
+class Base(StorePart, Protocol):
     """An engine that holds everything, but timelines perhaps."""
 
     users: "Users"
@@ -65,7 +65,7 @@ class Base(Part, Protocol):
 class MixedStores:
     """``base`` holds everything that no other engine holds."""
 
-    def __init__(self, base: Base, parts: Sequence[Part], *, timelines: Timelines) -> None:
+    def __init__(self, base: Base, parts: Sequence[StorePart], *, timelines: Timelines) -> None:
         """``parts`` are all engines with something of their own to commit, ``base`` first among them."""
         self.users: Users = base.users
         self.contacts: Contacts = base.contacts
@@ -94,7 +94,7 @@ class MixedStores:
         """The event id that a lane has durably reached where the bodies are: their references are counted to there."""
         return self.base.applied(lane)
 
-    def over(self, part: Part, timelines: Timelines) -> "MixedStores":
+    def over(self, part: StorePart, timelines: Timelines) -> "MixedStores":
         """The same, with timelines in one more engine."""
         return MixedStores(self.base, [*self.parts, part], timelines=timelines)
 

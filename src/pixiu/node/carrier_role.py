@@ -15,12 +15,9 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
-
-import uvloop
 
 from pixiu.backends.queue_log import RemoteLog
 from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
@@ -32,6 +29,7 @@ from pixiu.model.partitions import Share, check_count
 from pixiu.node.carrier_host import CarrierHost
 from pixiu.node.cluster_end import is_loopback, new_boot, queue_key, read_secrets, secrets_of
 from pixiu.node.hub_listener import HubListener
+from pixiu.node.role_running import run_until_stopped
 from pixiu.queue.client import Client
 from pixiu.queue.control import RegistryControl
 from pixiu.roles.carrier.metrics import METRICS as CARRIER
@@ -43,7 +41,6 @@ from pixiu.roles.relay.metrics import METRICS as RELAY
 from pixiu.runtime.admin import AdminServer, Request, Response, standard_routes
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datadir import DataDirectory
-from pixiu.runtime.logging import configure_logging
 from pixiu.runtime.metrics import Metrics
 from pixiu.runtime.scheduler import LoopScheduler
 
@@ -348,19 +345,11 @@ def _metrics_of(host: CarrierHost) -> Metrics:
 
 def run_carrier(options: RoleOptions) -> int:
     """Run a carrier until SIGTERM or SIGINT. Returns the exit code."""
-    try:
-        check_count(options.partitions)
-    except ValueError as error:
-        raise ConfigError(f"--partitions: {error}") from None
-    configure_logging(options.settings.log)
-    return uvloop.run(_run(options))
+    return run_until_stopped(options, _run)
 
 
-async def _run(options: RoleOptions) -> int:
+async def _run(options: RoleOptions, stop: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
     with DataDirectory.open(options.data):
         scheduler = LoopScheduler(loop)
         registry = ZooKeeperRegistry(options.registry.hosts, loop, session_ms=options.settings.links.session_ms)
@@ -374,4 +363,3 @@ async def _run(options: RoleOptions) -> int:
         finally:
             scheduler.close()
             await loop.run_in_executor(None, registry.close)
-    return 0

@@ -11,20 +11,16 @@ import asyncio
 import gc
 import logging
 import os
-import signal
 from typing import TYPE_CHECKING, Protocol
-
-import uvloop
 
 from pixiu.links.member import Member, ensure_count
 from pixiu.links.metrics import METRICS as LINKS
 from pixiu.links.metrics import snapshot as links_snapshot
 from pixiu.links.splitting import SPLITTABLE
 from pixiu.machines.view import PeerState
-from pixiu.model.errors import ConfigError
-from pixiu.model.partitions import check_count
 from pixiu.node.cluster_end import ClusterEnd, read_secrets, secrets_of
 from pixiu.node.gateway_role import GatewayPart
+from pixiu.node.role_running import run_until_stopped
 from pixiu.node.watching import MetaPart, ProbePart
 from pixiu.roles.broker.cluster import ClusterBroker
 from pixiu.roles.broker.hot import HotRooms
@@ -36,7 +32,6 @@ from pixiu.roles.relay.room_metrics import snapshot as relay_snapshot
 from pixiu.roles.relay.rooms import ClusterRelay
 from pixiu.roles.router.router import Router
 from pixiu.runtime.admin import AdminServer, Response, standard_routes
-from pixiu.runtime.logging import configure_logging
 from pixiu.runtime.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -302,19 +297,10 @@ PARTS: dict[str, Callable[[RoleProcess], RolePart]] = {
 
 def run_role(options: RoleOptions) -> int:
     """Run a role until SIGTERM or SIGINT. Returns the exit code."""
-    try:
-        check_count(options.partitions)
-    except ValueError as error:
-        raise ConfigError(f"--partitions: {error}") from None
-    configure_logging(options.settings.log)
-    return uvloop.run(_run(options))
+    return run_until_stopped(options, _run)
 
 
-async def _run(options: RoleOptions) -> int:
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+async def _run(options: RoleOptions, stop: asyncio.Event) -> None:
     secrets = secrets_of(read_secrets(options.secret_file), options.bind)
     links_port = 0 if options.role == "gateway" else options.port
     end = await ClusterEnd.open(options.registry, secrets, options.settings.links, bind=options.bind, port=links_port)
@@ -331,4 +317,3 @@ async def _run(options: RoleOptions) -> int:
     gc.freeze()
     await stop.wait()
     await process.stop()
-    return 0

@@ -251,9 +251,9 @@ class Supervisor:
 
 
 def _standing(name: str, control: Any) -> str:
-    if control.get("leader") == name:
-        return f", leads in epoch {control.get('epoch')}"
     in_sync = control.get("in_sync")
+    if control.get("leader") == name:
+        return f", {'leads' if in_sync else 'serves'} in epoch {control.get('epoch')}"
     if not in_sync:
         return ", stands by"
     return ", in sync" if isinstance(in_sync, list) and name in in_sync else ", catching up"
