@@ -1,9 +1,6 @@
 """A real Kafka for tests, and the log on it driven by hand."""
 
-import asyncio
 import os
-import time
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -14,6 +11,7 @@ from pixiu.backends.kafka.log import KafkaLog
 from pixiu.config import KafkaSettings
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.scheduler import LoopScheduler
+from tests.loops import DrivenLoop
 from tools.jars import JarsMissing
 from tools.kafka_server import KafkaServer
 
@@ -37,7 +35,7 @@ def new_prefix() -> str:
     return f"t{os.getpid()}-{next(_PREFIXES)}"
 
 
-class Driven:
+class Driven(DrivenLoop):
     """One log on a loop of its own that runs while a test waits."""
 
     def __init__(
@@ -50,7 +48,7 @@ class Driven:
         clock: SystemClock | None = None,
         keys_max: int = 1000,
     ) -> None:
-        self.loop = asyncio.new_event_loop()
+        super().__init__()
         self.scheduler, self.thread = LoopScheduler(self.loop), LoopScheduler(self.loop)
         self.clock = clock or SystemClock()
         self._is_closed = False
@@ -68,17 +66,6 @@ class Driven:
             raise opened[0]
         return self.log
 
-    def until(self, condition: Callable[[], bool], seconds: float = 60) -> None:
-        """Run the loop until it is so."""
-        end = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < end, "it never came"
-            self.pass_ms(2)
-
-    def pass_ms(self, milliseconds: float) -> None:
-        """Run the loop for a while."""
-        self.loop.run_until_complete(asyncio.sleep(milliseconds / 1000))
-
     def close(self) -> None:
         """As a process that ends: nothing is finished, nothing is flushed."""
         if self._is_closed:
@@ -87,5 +74,4 @@ class Driven:
         self.log.close()
         self.thread.close()
         self.scheduler.close()
-        self.loop.run_until_complete(asyncio.sleep(0))
-        self.loop.close()
+        super().close()

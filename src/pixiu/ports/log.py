@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from pixiu.model.errors import PixiuError
 
-__all__ = ["DEAD", "MAIN", "NOTIFY", "SCHEDULE", "TASKS", "Appended", "Log", "LogRecord", "Scheduled"]
+__all__ = ["DEAD", "MAIN", "NOTIFY", "SCHEDULE", "TASKS", "TOPICS", "Appended", "Log", "LogRecord", "Scheduled"]
 
 MAIN = "pixiu.main"
 """Messages, changes, ledger rows: what the stores are made of. Every payload is a ``Record``."""
@@ -19,6 +19,8 @@ TASKS = "pixiu.tasks"
 DEAD = "pixiu.dlq"
 SCHEDULE = "pixiu.schedule"
 """Scheduled sends whose time has come; payloads are ``Record``."""
+TOPICS = (MAIN, NOTIFY, TASKS, DEAD, SCHEDULE)
+"""All that a log has. What is written to another one is refused with ``NotFound``."""
 
 
 class Appended(NamedTuple):
@@ -52,7 +54,7 @@ class Scheduled(NamedTuple):
 
 
 class Log(Protocol):
-    """One log. ``done`` is called once, later, never within the call."""
+    """One log. ``done`` is called once, later, never within the call. A payload has a byte at least."""
 
     @property
     def committed(self) -> int:

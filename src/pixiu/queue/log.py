@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from pixiu.machines.queue_wire.messages import split_messages
 from pixiu.model.errors import CorruptData, Gone, NotFound, PixiuError, Unavailable
-from pixiu.ports.log import DEAD, MAIN, NOTIFY, SCHEDULE, TASKS, Appended, LogRecord, Scheduled
+from pixiu.ports.log import TOPICS, Appended, LogRecord, Scheduled
 from pixiu.queue.appends import AppendRun, refusal_text
 from pixiu.queue.delays import HEAD, Delayed
 from pixiu.queue.messages import body_of, is_numbered, number_and_key, plain
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["EngineLog", "TopicMessage", "topic_messages", "topic_records"]
 
-TOPICS = (MAIN, NOTIFY, TASKS, DEAD, SCHEDULE)
 _LIFETIME = _TIME = Struct("<q")
 
 

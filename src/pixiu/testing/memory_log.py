@@ -11,8 +11,9 @@ from bisect import bisect_right
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
+from pixiu.model.errors import NotFound
 from pixiu.model.ids import Snowflakes
-from pixiu.ports.log import Appended, LogRecord, Scheduled
+from pixiu.ports.log import TOPICS, Appended, LogRecord, Scheduled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +63,7 @@ class MemoryLog:
         unless_after: int = 0,
     ) -> None:
         """Append a numbered record, unless ``key`` was appended behind event ``unless_after``."""
-        if self._refuse(done):
+        if self._refuse(done, topic):
             return
         first = self._keys.get(key) if key else None
         if first is not None and first.event_id > unless_after:
@@ -76,7 +77,7 @@ class MemoryLog:
 
     def publish(self, topic: str, payload: bytes, done: Callable[[int | PixiuError], object] | None = None) -> None:
         """Append a record without a number."""
-        if self._refuse(done):
+        if self._refuse(done, topic):
             return
         event_id = self._write(topic, payload, 0, b"")
         self._answer(lambda: done(event_id) if done is not None else None)
@@ -85,7 +86,7 @@ class MemoryLog:
         self, topic: str, payload: bytes, due: int, done: Callable[[int | PixiuError], object] | None = None
     ) -> None:
         """Publish at ``due``."""
-        if self._refuse(done):
+        if self._refuse(done, topic):
             return
         self._last += 1
         schedule_id = self._last
@@ -141,8 +142,8 @@ class MemoryLog:
         if self._due:
             scheduler.after(max(self._due[0][0] - self._clock.now_ms(), 0), self._fire)
 
-    def _refuse(self, done: Callable[[PixiuError], object] | None) -> bool:
-        refusal = self.refusal
+    def _refuse(self, done: Callable[[PixiuError], object] | None, topic: str = TOPICS[0]) -> bool:
+        refusal = self.refusal if topic in TOPICS else NotFound(f"there is no topic {topic}")
         if refusal is None:
             return False
         if done is not None:

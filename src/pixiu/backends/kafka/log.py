@@ -22,7 +22,7 @@ from pixiu.backends.kafka.topics import MESSAGE_BYTES_MAX, Identity, Topics
 from pixiu.machines.queue_wire.commands import BEHIND
 from pixiu.model.errors import Conflict, CorruptData, Gone, NotFound, PixiuError, TooLarge, Unavailable
 from pixiu.model.ids import Snowflakes
-from pixiu.ports.log import Appended, LogRecord, Scheduled
+from pixiu.ports.log import SCHEDULE, TOPICS, Appended, LogRecord, Scheduled
 from pixiu.queue.keys import Numbers, RecentKeys
 from pixiu.queue.messages import key_digest
 
@@ -255,9 +255,7 @@ class KafkaLog:
         unless_after: int = 0,
     ) -> None:
         """Append a numbered record, unless ``key`` was appended behind event ``unless_after``."""
-        refusal = self._refusal(payload)
-        if refusal is not None:
-            self._scheduler.soon(lambda: done(refusal))
+        if self._refused(topic, payload, done):
             return
         digest = key_digest(key) if key else b""
         if key and self._is_repeat(digest, unless_after, done):
@@ -272,7 +270,7 @@ class KafkaLog:
 
     def publish(self, topic: str, payload: bytes, done: Callable[[int | PixiuError], object] | None = None) -> None:
         """Append a record without a number; ``done`` is told its event id."""
-        if self._refused(payload, done):
+        if self._refused(topic, payload, done):
             return
         batch = self.sending.batch()
         event_id = self._add(batch, topic, payload)
@@ -283,7 +281,7 @@ class KafkaLog:
         self, topic: str, payload: bytes, due: int, done: Callable[[int | PixiuError], object] | None = None
     ) -> None:
         """Publish at ``due``; ``done`` is told the schedule_id, which is the event id of this."""
-        if self._refused(payload, done):
+        if self._refused(topic, payload, done):
             return
         batch = self.sending.batch()
         schedule_id = self._add(batch, topic, payload, what=SET, due=due)
@@ -294,7 +292,7 @@ class KafkaLog:
 
     def unschedule(self, schedule_id: int, done: Callable[[bool | PixiuError], object]) -> None:
         """Drop a record that waits; ``done`` is told whether it did."""
-        if self._refused(b"", done):
+        if self._refused(SCHEDULE, b"", done):
             return
         scheduled = self._waiting.take(schedule_id)
         if scheduled is None:
@@ -318,8 +316,8 @@ class KafkaLog:
         if self.is_owner:
             self._waiting.add(scheduled)
 
-    def _refused(self, payload: bytes, done: Callable[..., object] | None) -> bool:
-        refusal = self._refusal(payload)
+    def _refused(self, topic: str, payload: bytes, done: Callable[..., object] | None) -> bool:
+        refusal = self._refusal(payload) if topic in TOPICS else NotFound(f"there is no topic {topic}")
         if refusal is not None and done is not None:
             self._scheduler.soon(lambda: done(refusal))
         return refusal is not None

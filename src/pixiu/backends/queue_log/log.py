@@ -27,7 +27,7 @@ from pixiu.machines.queue_wire import requests as wire
 from pixiu.machines.queue_wire.log_answers import decode_scheduled, decode_topic_rows
 from pixiu.machines.queue_wire.messages import split_messages
 from pixiu.model.errors import Conflict, Gone, NotFound, PixiuError, RemoteProtocolError, Unavailable
-from pixiu.ports.log import DEAD, MAIN, NOTIFY, SCHEDULE, TASKS, Appended, LogRecord, Scheduled
+from pixiu.ports.log import NOTIFY, SCHEDULE, TASKS, TOPICS, Appended, LogRecord, Scheduled
 from pixiu.queue.messages import body_of, is_numbered, number_and_key
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ __all__ = ["RemoteLog"]
 
 log = logging.getLogger(__name__)
 
-TOPICS = (MAIN, NOTIFY, TASKS, DEAD, SCHEDULE)
 PAGE = 2_000
 RETRY_MS = 500
 SCAN_BATCHES_MAX = 16

@@ -1,4 +1,4 @@
-"""The log in this process and the log over the network keep the same contract."""
+"""The log over the network beside what its contract says: servers that die, memory that is too small, wrong keys."""
 
 from __future__ import annotations
 
@@ -9,43 +9,18 @@ import pytest
 
 from pixiu.backends.queue_log import RemoteLog
 from pixiu.backends.queue_log import log as remote_module
-from pixiu.config import Settings
 from pixiu.model.errors import NotAllowed, Unavailable
-from pixiu.node.stopped import open_store
-from pixiu.ports.log import MAIN, NOTIFY
+from pixiu.ports.log import MAIN, NOTIFY, Appended
 from pixiu.queue.client import Client
-from pixiu.queue.engine import Engine
-from pixiu.queue.log import EngineLog
-from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datadir import read_node_key
-from pixiu.runtime.files import SystemFiles
-from pixiu.runtime.scheduler import LoopScheduler
-from tests.contracts.log_on_loop import LogContract, append, arrived, asked, read_all
 from tests.servers import QueueProcess
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from pixiu.model.errors import PixiuError
     from pixiu.ports.log import LogRecord
-
-
-class TestEngineLog(LogContract):
-    """In this process."""
-
-    @pytest.fixture
-    async def log(self, tmp_path: Path) -> AsyncIterator[EngineLog]:
-        scheduler = LoopScheduler(asyncio.get_running_loop())
-        engine = Engine(Settings(), SystemFiles(tmp_path), open_store(tmp_path), SystemClock(), scheduler)
-        engine.recover()
-        engine.start()
-        log = EngineLog(engine)
-        assert await asked(log.open) is None
-        log.follow(log.committed, lambda: None)
-        yield log
-        engine.background.stop()
-        scheduler.close()
-        engine.stop()
 
 
 @pytest.fixture(scope="module")
@@ -62,19 +37,35 @@ async def end_of(client: Client) -> int:
     return (await client.hello()).last_event_id
 
 
+async def arrived(log: RemoteLog, event_id: int) -> None:
+    """Wait until an event is committed, as this end of the log knows it."""
+    async with asyncio.timeout(10):
+        while log.committed < event_id:
+            await asyncio.sleep(0.002)
+
+
+def read_all(log: RemoteLog, after: int = 0) -> list[LogRecord]:
+    """Read as the carrier does."""
+    found: list[LogRecord] = []
+    while after < log.committed:
+        committed = log.committed
+        records = log.read(after, 100)
+        found += records
+        after = records[-1].event_id if records else committed
+    return found
+
+
+async def append(log: RemoteLog, payload: bytes, key: bytes) -> Appended:
+    waiting: asyncio.Future[Appended | PixiuError] = asyncio.get_running_loop().create_future()
+    log.append(MAIN, payload, waiting.set_result, key=key)
+    async with asyncio.timeout(10):
+        answer = await waiting
+    assert isinstance(answer, Appended), answer
+    return answer
+
+
 @pytest.mark.serial
-class TestRemoteLog(LogContract):
-    """Over the network, against a real queue in its own process."""
-
-    @pytest.fixture
-    async def log(self, queue: QueueProcess) -> AsyncIterator[RemoteLog]:
-        async with connected(queue) as client:
-            log = RemoteLog(client)
-            await log.open()
-            log.follow(await end_of(client), lambda: None)
-            yield log
-            await log.close()
-
+class TestRemoteLog:
     async def test_a_follower_begins_in_the_middle_of_a_record_of_many(self, queue: QueueProcess) -> None:
         async with connected(queue) as client:
             log = RemoteLog(client)
