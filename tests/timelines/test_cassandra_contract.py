@@ -43,7 +43,7 @@ class OnCassandra(TimelinesContract):
         return CassandraTimelines(self._address, self._base.bodies.get)
 
     def stores(self) -> Stores:
-        return MixedStores(self._base, [_Flushed(self._base), self._part], timelines=self._part)
+        return MixedStores(self._base, [self._base, self._part], timelines=self._part)
 
     def settle(self) -> None:
         if self._kind != "pending":
@@ -53,16 +53,6 @@ class OnCassandra(TimelinesContract):
         if self._kind == "reopened":
             self._part.close()
             self._part = self._opened()
-
-
-class _Flushed:
-    """Stores in memory as a part."""
-
-    def __init__(self, stores: MemoryStores) -> None:
-        self.applied, self.commit, self.close = stores.applied, stores.commit, stores.close
-
-    def flush(self) -> None:
-        """There is nothing to flush."""
 
 
 class TestTimelines(OnCassandra):

@@ -30,12 +30,25 @@ __all__ = ["Base", "MixedStores", "StorePart"]
 class StorePart(Protocol):
     """One engine's share of the stores."""
 
+    @property
+    def pending_bytes(self) -> int:
+        """About how much the next commit writes."""
+        ...
+
+    def problems(self) -> list[str]:
+        """Why it cannot be asked now; empty if all is well."""
+        ...
+
     def applied(self, lane: Lane) -> int:
         """The event id that a lane has durably reached here; a very high one for a lane that has nothing here."""
         ...
 
     def commit(self, applied: Mapping[Lane, int]) -> None:
         """Make what was written durable, with the event ids it brings the lanes to. Raises ``Unavailable``."""
+        ...
+
+    def begin_again(self) -> None:
+        """It has lost what it had: go on from what it has. Raises ``Unavailable``."""
         ...
 
     def flush(self) -> None:
@@ -83,12 +96,12 @@ class MixedStores:
 
     @property
     def pending_bytes(self) -> int:
-        """About how much the next commit writes, as far as the parts say."""
-        return sum(int(getattr(part, "pending_bytes", 0)) for part in self.parts)
+        """About how much the next commit writes."""
+        return sum(part.pending_bytes for part in self.parts)
 
     def problems(self) -> list[str]:
-        """Why some part cannot be asked, as far as they say."""
-        return [problem for part in self.parts if (problem := str(getattr(part, "problem", "")))]
+        """Why some part cannot be asked."""
+        return [problem for part in self.parts for problem in part.problems()]
 
     def bodies_applied(self, lane: Lane) -> int:
         """The event id that a lane has durably reached where the bodies are: their references are counted to there."""
@@ -110,7 +123,7 @@ class MixedStores:
     def begin_again(self) -> None:
         """Parts that have lost what they had go on from what they have. Raises ``Unavailable``."""
         for part in self.parts:
-            getattr(part, "begin_again", lambda: None)()
+            part.begin_again()
 
     def flush(self) -> None:
         """Return when every commit is safe."""

@@ -52,12 +52,29 @@ class Stores(Protocol):
     timelines: Timelines
     recent: Recent
 
+    @property
+    def pending_bytes(self) -> int:
+        """About how much the next commit writes."""
+        ...
+
+    def problems(self) -> list[str]:
+        """Why an engine of others cannot be asked now; empty if all is well."""
+        ...
+
     def applied(self, lane: Lane) -> int:
         """The event id that a lane has durably reached."""
         ...
 
     def commit(self, applied: Mapping[Lane, int]) -> None:
         """Make what was written durable, with the event ids it brings the lanes to. Raises ``Unavailable``."""
+        ...
+
+    def bodies_applied(self, lane: Lane) -> int:
+        """The event id that a lane has durably reached where the bodies are: their references are counted to there."""
+        ...
+
+    def begin_again(self) -> None:
+        """An engine has lost what it had: go on from what it has. Raises ``Unavailable``."""
         ...
 
     def close(self) -> None:

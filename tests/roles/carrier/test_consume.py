@@ -128,12 +128,11 @@ def test_the_stores_are_made_durable_every_so_often_and_at_the_end() -> None:
     assert [world.stores.applied(lane) for lane in Lane] == [done + 1] * 4
 
 
-def test_much_that_was_applied_is_made_durable_at_once() -> None:
+def test_much_that_was_applied_is_made_durable_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(CarrierSettings(commit_ms=10_000, commit_bytes=65536))
-    world.stores.pending_bytes = 0  # type: ignore[attr-defined]
     people(world)
     assert world.carrier.counters.commits == 0
-    world.stores.pending_bytes = 65536  # type: ignore[attr-defined]
+    monkeypatch.setattr(type(world.stores), "pending_bytes", 65536)
     for _ in range(32):  # it is not looked at behind each of them
         world.write(send(ANNA, BERT))
     assert world.carrier.counters.commits == 1

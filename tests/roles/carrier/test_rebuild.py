@@ -38,7 +38,7 @@ def test_a_rebuilt_store_is_the_same_and_nobody_is_woken() -> None:
 
 def test_an_interrupted_rebuild_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pixiu.roles.carrier.rebuild._BATCH", 10)
-    monkeypatch.setattr("pixiu.roles.carrier.rebuild._COMMIT_RECORDS", 20)
+    monkeypatch.setattr("pixiu.roles.carrier.rebuild._COMMIT_BYTES", 0)
     world = played()
     stores = MemoryStores()
 

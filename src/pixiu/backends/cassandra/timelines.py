@@ -90,10 +90,12 @@ class CassandraTimelines:
         """The event id that was acknowledged; of a lane that has nothing here, no bound."""
         return self.sender.position if lane is Lane.TIMELINES else FAR
 
-    @property
-    def problem(self) -> str:
-        """Why it is not asked now; empty if all is well. What is written behind has nobody else to tell."""
-        return f"{TIMELINES}: {self.link.problem}" if self.link.problem else ""
+    def problems(self) -> list[str]:
+        """Why it is not asked now. What is written behind has nobody else to tell."""
+        return [f"{TIMELINES}: {self.link.problem}"] if self.link.problem else []
+
+    def begin_again(self) -> None:
+        """What Cassandra has acknowledged it keeps."""
 
     @property
     def pending_bytes(self) -> int:

@@ -83,6 +83,10 @@ class EmbeddedStores:
         """About how much the next commit writes."""
         return self._overlay.pending_bytes + sum(part.pending_bytes for part in self._parts)
 
+    def problems(self) -> list[str]:
+        """They are a part of this process: none."""
+        return []
+
     def applied(self, lane: Lane) -> int:
         """The event id that a lane has durably reached."""
         return self._applied[lane]
@@ -95,6 +99,13 @@ class EmbeddedStores:
         rows = [(_key(lane), number.pack(event_id)) for lane, event_id in applied.items()]
         self._overlay.commit(rows)
         self._applied.update(applied)
+
+    def bodies_applied(self, lane: Lane) -> int:
+        """The bodies are here, with everything else."""
+        return self.applied(lane)
+
+    def begin_again(self) -> None:
+        """Nothing is lost here that is not lost with the process."""
 
     def flush(self) -> None:
         """Return when every commit is on the disk: before the log may forget what they hold."""

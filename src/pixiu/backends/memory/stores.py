@@ -49,6 +49,15 @@ class MemoryStores:
         self.recent: Recent = MemoryRecent()
         self._applied: dict[Lane, int] = {}
 
+    @property
+    def pending_bytes(self) -> int:
+        """Nothing is written."""
+        return 0
+
+    def problems(self) -> list[str]:
+        """They are a part of this process: none."""
+        return []
+
     def applied(self, lane: Lane) -> int:
         """The event id that a lane has reached with a commit."""
         return self._applied.get(lane, 0)
@@ -56,6 +65,13 @@ class MemoryStores:
     def commit(self, applied: Mapping[Lane, int]) -> None:
         """Note the event ids. There is nothing to make durable."""
         self._applied.update(applied)
+
+    def bodies_applied(self, lane: Lane) -> int:
+        """The bodies are here, with everything else."""
+        return self.applied(lane)
+
+    def begin_again(self) -> None:
+        """Nothing is lost here that is not lost with the process."""
 
     def flush(self) -> None:
         """Nothing is on a disk."""

@@ -116,6 +116,10 @@ class RedisStores:
         """Why nothing can be asked; empty if all is well."""
         return self.client.problem or self._commits.lost
 
+    def problems(self) -> list[str]:
+        """The same, as all stores say it."""
+        return [self.problem] if self.problem else []
+
     @property
     def layout(self) -> int:
         """The layout that these were made with; 0 if they are empty."""
@@ -145,6 +149,10 @@ class RedisStores:
             raise
         overlay.written()
         self._applied.update(applied)
+
+    def bodies_applied(self, lane: Lane) -> int:
+        """The bodies are here, with everything else."""
+        return self.applied(lane)
 
     def begin_again(self) -> None:
         """Redis has lost something: forget what was cached, and go on from what it has. Raises ``Unavailable``."""

@@ -40,7 +40,7 @@ class TimelineErasure:
         self._bodies = stores.bodies
         self._reached = reached
         # Timelines may be of another engine that is behind: what it drops once more was released long ago.
-        self._released_through = getattr(stores, "bodies_applied", stores.applied)(Lane.TIMELINES)
+        self._released_through = stores.bodies_applied(Lane.TIMELINES)
         self._unreleased: list[int] = []
 
     @property

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pixiu.config.messaging import CarrierSettings
-    from pixiu.ports.stores import Stores
 
-__all__ = ["COMMIT_US", "CommitPace", "pending_bytes"]
+__all__ = ["COMMIT_US", "CommitPace"]
 
 COMMIT_US = 10_000
 """How long a commit should hold the loop at most."""
@@ -50,8 +49,3 @@ class CommitPace:
         if pending_bytes >= _BYTES_MIN:
             fitting = pending_bytes * COMMIT_US // max(microseconds, 1)
             self.bytes = min(max((self.bytes + fitting) // 2, _BYTES_MIN), self._bytes_max)
-
-
-def pending_bytes(stores: Stores) -> int:
-    """About how much a commit writes; 0 for stores that do not say."""
-    return int(getattr(stores, "pending_bytes", 0))

@@ -24,7 +24,7 @@ from pixiu.ports.log import MAIN
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.appliers import Appliers, parse
 from pixiu.roles.carrier.arrivals import receipt_of, wakes_of
-from pixiu.roles.carrier.commit_pace import CommitPace, pending_bytes
+from pixiu.roles.carrier.commit_pace import CommitPace
 from pixiu.roles.carrier.dead_letters import DeadLetters
 from pixiu.roles.carrier.flush_times import FlushTimes
 from pixiu.roles.carrier.lane_state import LaneState
@@ -216,7 +216,7 @@ class Carrier:
             problems.append(f"log: {self._log_problem}")
         if self._commit_problem:
             problems.append(f"commit: {self._commit_problem}")
-        for problem in getattr(self._stores, "problems", list)():  # of engines of others
+        for problem in self._stores.problems():
             if not any(problem in known for known in problems):
                 problems.append(f"stores: {problem}")
         return [*problems, self._bug] if self._bug else problems
@@ -230,7 +230,7 @@ class Carrier:
             return
         self._quiet_through = max(self._quiet_through, self.applied_all)
         try:
-            getattr(self._stores, "begin_again", lambda: None)()
+            self._stores.begin_again()
             self._appliers = Appliers(self._stores, owns=self._part.owns)
         except PixiuError as error:
             self._commit_problem = str(error)
@@ -453,7 +453,7 @@ class Carrier:
         if not self._is_running:
             return
         pace = self._pace
-        if pace.is_look_due(events) and pending_bytes(self._stores) >= pace.bound(is_behind=self.is_behind):
+        if pace.is_look_due(events) and self._stores.pending_bytes >= pace.bound(is_behind=self.is_behind):
             self.commit()
         elif self._commit_timer is None:
             self._commit_timer = self._scheduler.after(self._settings.commit_ms, self.commit)
@@ -473,7 +473,7 @@ class Carrier:
             applied[Lane.TASKS] = self.tasks.finished_through
         if all(self._stores.applied(lane) == position for lane, position in applied.items()):
             return
-        pending, began_us = pending_bytes(self._stores), self._clock.monotonic_us()
+        pending, began_us = self._stores.pending_bytes, self._clock.monotonic_us()
         try:
             self._forget_left()
             self._stores.commit(applied)

@@ -23,8 +23,6 @@ log = logging.getLogger(__name__)
 
 _BATCH = 2000
 _COMMIT_BYTES = 16 * 2**20
-_COMMIT_RECORDS = 50_000
-"""Where the stores do not say how much they hold back."""
 
 
 def rebuild(
@@ -42,7 +40,7 @@ def rebuild(
     appliers = Appliers(stores, owns=owns)
     last = queue.committed
     after = min(stores.applied(lane) for lane in LANES)
-    skipped = uncommitted = 0
+    skipped = 0
     while after < last:
         records = queue.read(after, _BATCH)
         for record in records:
@@ -56,11 +54,8 @@ def rebuild(
                     log.warning("record skipped", extra={"event_id": record.event_id, "reason": str(error)})
         after = min(records[-1].event_id, last) if records else last
         appliers.forget_news()
-        uncommitted += len(records)
-        pending_bytes = getattr(stores, "pending_bytes", None)
-        if uncommitted >= _COMMIT_RECORDS if pending_bytes is None else pending_bytes >= _COMMIT_BYTES:
+        if stores.pending_bytes >= _COMMIT_BYTES:
             stores.commit({lane: max(after, stores.applied(lane)) for lane in LANES})
-            uncommitted = 0
         if progress is not None:
             progress(after, last)
     stores.commit({lane: max(after, stores.applied(lane)) for lane in LANES})
