@@ -113,6 +113,16 @@ def test_the_list_has_a_bound() -> None:
     world.do("alice", "contact", user="bob")
 
 
+def test_so_have_blocks() -> None:
+    world = World(unlimited(contacts_max=2))
+    for name in ("bob", "carol", "bob"):
+        world.do("alice", "block", user=name)
+    with pytest.raises(TooLarge, match="block 2 others"):
+        world.do("alice", "block", user="dave")
+    world.do("alice", "unblock", user="bob")
+    world.do("alice", "block", user="dave")
+
+
 @pytest.mark.feature("R20")
 def test_a_refused_action_leaves_nothing_behind() -> None:
     world = World(unlimited(contacts_max=1))

@@ -30,7 +30,7 @@ class MessagingSettings(Section):
     """A group with more members than this becomes large: its messages enter no inboxes."""
 
     contacts_max: Positive = 10_000
-    """Contacts of one user."""
+    """Contacts of one user, and how many others a user may block."""
 
     recall_ms: Annotated[int, Bounds(0)] = 24 * 3_600_000
     """How long after a message was said it may be recalled; 0 is no limit."""

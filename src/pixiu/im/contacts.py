@@ -67,6 +67,9 @@ def _block(context: Context, actor: Actor, params: Params, *, is_blocked: bool) 
     peer = _peer(context, actor, params)
     if context.stores.contacts.is_blocked(actor.user, peer) == is_blocked:
         return contacts_of(context, actor.user)
+    most = context.settings.contacts_max
+    if is_blocked and len(context.stores.contacts.blocked_by(actor.user)) >= most:
+        raise TooLarge(f"a user may block {most} others; unblock one first")
     changed = BlockChanged(user=actor.user, peer=peer, is_blocked=is_blocked)
     record = Record(at=context.clock.now_ms(), actor=actor.user, session=actor.session_id, block=changed)
     return drafted(record, lambda accepted: contacts_of(context, actor.user))
