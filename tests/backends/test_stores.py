@@ -108,6 +108,14 @@ class TestGroups(EveryBackend, GroupsContract):
     pass
 
 
+class TestLargeGroups(EveryBackend, GroupsContract):
+    """Members that are not held in memory: they are read and counted where they lie."""
+
+    @pytest.fixture(autouse=True)
+    def large(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("pixiu.backends.embedded.groups.CACHED_MEMBERS_MAX", 1)
+
+
 class TestUnread(EveryBackend, UnreadContract):
     pass
 

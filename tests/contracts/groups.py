@@ -52,6 +52,29 @@ class GroupsContract(StoresCase):
         assert self.stores().users.number_of("amy") is None
         assert self.stores().users.get(5) is None
 
+    def test_members_are_counted_and_shown_in_pages(self) -> None:
+        assert self.groups.count(1) == 0 and self.groups.page(1, 0, 5) == []
+        for user in range(1, 8):
+            self.groups.put_member(1, member(user, user))
+        self.groups.put_member(2, member(1, 8))
+        assert self.groups.count(1) == 7
+        self.groups.put_member(1, member(3, 3, left=9))
+        self.groups.put_member(1, member(3, 3, left=9))
+        assert self.groups.count(1) == 6
+        self.settle()
+        assert self.groups.count(1) == 6
+        self.groups.put_member(1, member(3, 10))
+        self.groups.put_member(1, member(4, 4, role=Role.ADMIN))
+        assert self.groups.count(1) == 7 and self.groups.count(2) == 1
+        self.groups.put_member(1, member(7, 7, left=11))
+        self.groups.forget_left(20)
+        assert self.groups.count(1) == 6
+        assert [each.user for each in self.groups.page(1, 0, 4)] == [1, 2, 3, 4]
+        assert self.groups.page(1, 4, 4) == self.groups.members(1)[4:]
+        assert self.groups.page(1, 6, 4) == []
+        self.settle()
+        assert self.groups.count(1) == 6
+
     def test_members_are_listed_by_number_and_are_gone_when_they_left(self) -> None:
         for user in (300, 2, 2**60, 70):
             self.groups.put_member(1, member(user, 10))

@@ -99,7 +99,8 @@ def group(context: Context, actor: Actor, params: Params) -> Answer:
 
 def group_view(context: Context, actor: Actor, shown: Group, *, offset: int = 0) -> Answer:
     """The answer to whatever is about a group."""
-    members = context.stores.groups.members(shown.number)
+    groups = context.stores.groups
+    count = groups.count(shown.number)
     view: Answer = {
         "group": shown.public_id,
         "name": shown.name,
@@ -110,15 +111,15 @@ def group_view(context: Context, actor: Actor, shown: Group, *, offset: int = 0)
         "is_large": shown.is_large,
         "history": "since_join" if shown.is_since_join else "all",
         "fields": dict(shown.fields),
-        "member_count": len(members),
+        "member_count": count,
     }
-    own = context.stores.groups.member(shown.number, actor.user)
+    own = groups.member(shown.number, actor.user)
     if own is not None or actor.is_admin:
-        page = members[offset : offset + MEMBERS_SHOWN_MAX]
+        page = groups.page(shown.number, offset, MEMBERS_SHOWN_MAX)
         view["members"] = [_member_view(context, each) for each in page]
-        view["has_more"] = offset + len(page) < len(members)
+        view["has_more"] = offset + len(page) < count
     if own is not None and own.role >= Role.ADMIN:
-        requests = context.stores.groups.requests(shown.number)[:MEMBERS_SHOWN_MAX]
+        requests = groups.requests(shown.number)[:MEMBERS_SHOWN_MAX]
         view["requests"] = [
             {"user": context.directory.user_name(user), "at": at}
             for user, at in requests
@@ -179,7 +180,7 @@ def check_room(context: Context, found: Group) -> int:
     """How many members there are, with those who join at this moment; raises if there can be no more."""
     groups, most = context.stores.groups, context.settings.group_members_max
     arriving = [user for user in context.joining.of(found.number) if groups.member(found.number, user) is None]
-    count = len(groups.members(found.number)) + len(arriving)
+    count = groups.count(found.number) + len(arriving)
     if count >= most:
         raise TooLarge(f"group {found.public_id!r} has {count} members; it may have {most}")
     return count
@@ -227,6 +228,6 @@ def quit(context: Context, actor: Actor, params: Params) -> Draft | Answer:  # n
     if any(user == actor.user for user, _ in groups.requests(found.number)):
         return member_changed(context, actor, found, actor.user, MemberChanged.REFUSE)
     member = member_of(context, found.number, actor.user)
-    if member.role == Role.OWNER and len(groups.members(found.number)) > 1:
+    if member.role == Role.OWNER and groups.count(found.number) > 1:
         raise NotAllowed(f"you own group {found.public_id!r}; transfer it to another member first")
     return member_changed(context, actor, found, actor.user, MemberChanged.QUIT, "quit")

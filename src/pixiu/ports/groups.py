@@ -42,6 +42,14 @@ class Groups(Protocol):
         """Who is a member (``at``: was one at that event id), by user number."""
         ...
 
+    def count(self, group: int) -> int:
+        """How many members there are; asked at every join."""
+        ...
+
+    def page(self, group: int, offset: int, limit: int) -> list[Member]:
+        """Some of the members, by user number, behind the first ``offset``."""
+        ...
+
     def groups_of(self, user: int) -> list[int]:
         """The groups that a user is in now, by number."""
         ...

@@ -6,7 +6,7 @@ their messages enter no inboxes, so nobody asks often.
 """
 
 from collections.abc import Iterator
-from operator import attrgetter
+from itertools import islice
 from struct import Struct
 
 import msgspec
@@ -27,9 +27,10 @@ from pixiu.backends.embedded.layout import (
     number,
     range1,
 )
+from pixiu.backends.embedded.members import GroupMembers, decoded_stays, encoded_stays, weight_of
 from pixiu.backends.embedded.overlay import Overlay, Rows
 from pixiu.backends.memory.groups import stays_kept, with_stay
-from pixiu.model.group import Group, Member, Role
+from pixiu.model.group import Group, Member
 
 __all__ = ["EmbeddedGroups"]
 
@@ -42,40 +43,6 @@ _decode = msgspec.json.decode
 _NEEDS_APPROVAL = 1
 _IS_LARGE = 2
 _IS_SINCE_JOIN = 4
-_stay = Struct(">BBQqQQQ")
-_BY_USER = attrgetter("user")
-_ROLES = tuple(Role)
-
-
-class _Members:
-    """The members of one group, past ones included."""
-
-    __slots__ = ("changed", "present", "stays")
-
-    def __init__(self, stays: dict[int, tuple[Member, ...]]) -> None:
-        self.stays = stays
-        self.present: list[Member] | None = None
-        """Those of now, by number; None when it must be made."""
-        self.changed = 0
-        """Nobody joined or left after this event."""
-
-    def now(self) -> list[Member]:
-        if self.present is None:
-            self.present = sorted((stays[-1] for stays in self.stays.values() if stays[-1].left == 0), key=_BY_USER)
-            self.changed = max(
-                (max(stays[-1].joined, stays[-1].left) for stays in self.stays.values()), default=self.changed
-            )
-        return self.present
-
-    def then(self, at: int) -> list[Member]:
-        now = self.now()
-        if at >= self.changed:
-            return now
-        return _present_at(self.stays, at)
-
-
-def _weight(members: _Members) -> int:
-    return 1 + len(members.stays)
 
 
 class EmbeddedGroups:
@@ -86,7 +53,9 @@ class EmbeddedGroups:
         self._groups: Cache[int, Group] = Cache(cached_max)
         self._numbers: Cache[str, int] = Cache(cached_max)
         self._changed: dict[int, Group] = {}
-        self._members: Cache[int, _Members] = Cache(cached_members_max, _weight)
+        self._members: Cache[int, GroupMembers] = Cache(cached_members_max, weight_of)
+        self._counts: Cache[int, int] = Cache(cached_max)
+        """Of large groups: it takes a walk over all members to make one."""
         overlay.attach(self)
 
     def number_of(self, public_id: str) -> int | None:
@@ -135,12 +104,15 @@ class EmbeddedGroups:
         if stays == before:
             return
         overlay = self._overlay
-        overlay.put(key2(MEMBER, group, user), _encoded_stays(stays))
+        overlay.put(key2(MEMBER, group, user), encoded_stays(stays))
         was_member, is_member = bool(before) and before[-1].left == 0, stays[-1].left == 0
         if is_member and not was_member:
             overlay.put(key2(GROUP_OF, user, group), b"")
         elif was_member and not is_member:
             overlay.delete(key2(GROUP_OF, user, group))
+        count = self._counts.find(group)
+        if count is not None:
+            self._counts.keep(group, count + is_member - was_member)
         ends = {stay.left for stay in before}
         for stay in stays:
             if stay.left and stay.left not in ends:
@@ -148,8 +120,7 @@ class EmbeddedGroups:
                 overlay.put(key2(WAS_IN, user, group), b"")
         members = self._members.find(group)
         if members is not None:
-            members.stays[user] = stays
-            members.present = None
+            members.change(user, stays)
             if len(members.stays) > CACHED_MEMBERS_MAX:
                 self._members.drop(group)
             elif not before:
@@ -159,10 +130,28 @@ class EmbeddedGroups:
         """Who is a member (``at``: was one at that event id), by user number."""
         members = self._members.young.get(group) or self._members.find(group)
         if members is None:
-            members = _Members(dict(self._all_stays(group)))
+            members = GroupMembers(dict(self._all_stays(group)))
             if len(members.stays) <= CACHED_MEMBERS_MAX:
                 self._members.keep(group, members)
         return list(members.now() if at is None else members.then(at))
+
+    def count(self, group: int) -> int:
+        """How many members there are."""
+        members = self._members.find(group)
+        if members is not None:
+            return members.count
+        count = self._counts.find(group)
+        if count is None:
+            count = sum(1 for _ in self._present(group))
+            self._counts.keep(group, count)
+        return count
+
+    def page(self, group: int, offset: int, limit: int) -> list[Member]:
+        """Some of the members, by user number, behind the first ``offset``."""
+        members = self._members.find(group)
+        if members is not None:
+            return members.now()[offset : offset + limit]
+        return list(islice(self._present(group), offset, offset + limit))
 
     def groups_of(self, user: int) -> list[int]:
         """The groups that a user is in now, by number."""
@@ -215,12 +204,15 @@ class EmbeddedGroups:
         if members is not None:
             return members.stays.get(user, ())
         value = self._overlay.get(key2(MEMBER, group, user))
-        return () if value is None else _decoded_stays(user, value)
+        return () if value is None else decoded_stays(user, value)
+
+    def _present(self, group: int) -> Iterator[Member]:
+        return (stays[-1] for _, stays in self._all_stays(group) if stays[-1].left == 0)
 
     def _all_stays(self, group: int) -> Iterator[tuple[int, tuple[Member, ...]]]:
         for key, value in self._overlay.scan(*range1(MEMBER, group, -1, NUMBER_MAX)):
             user = int.from_bytes(key[9:], "big")
-            yield user, _decoded_stays(user, value)
+            yield user, decoded_stays(user, value)
 
     def _forget(self, group: int, user: int, through: int) -> tuple[Member, ...]:
         """Returns the stays that are left."""
@@ -229,21 +221,13 @@ class EmbeddedGroups:
         if kept == before:
             return kept
         members = self._members.find(group)
+        if members is not None:
+            members.change(user, kept)
         if kept:
-            self._overlay.put(key2(MEMBER, group, user), _encoded_stays(kept))
-            if members is not None:
-                members.stays[user] = kept
+            self._overlay.put(key2(MEMBER, group, user), encoded_stays(kept))
         else:
             self._overlay.delete(key2(MEMBER, group, user))
-            if members is not None:
-                members.stays.pop(user, None)
         return kept
-
-
-def _present_at(stays_by_user: dict[int, tuple[Member, ...]], at: int) -> list[Member]:
-    found = [stay for stays in stays_by_user.values() for stay in stays if stay.is_member_at(at)]
-    found.sort(key=_BY_USER)
-    return found
 
 
 def _encoded(group: Group) -> bytes:
@@ -275,19 +259,4 @@ def _decoded(group: int, value: bytes) -> Group:
         last_message_id=last_message_id,
         large_since=large_since,
         is_since_join=bool(flags & _IS_SINCE_JOIN),
-    )
-
-
-def _encoded_stays(stays: tuple[Member, ...]) -> bytes:
-    pack = _stay.pack
-    return b"".join(
-        pack(stay.role, stay.is_muted, stay.joined, stay.joined_at, stay.left, stay.count_at_read, stay.joined_message)
-        for stay in stays
-    )
-
-
-def _decoded_stays(user: int, value: bytes) -> tuple[Member, ...]:
-    return tuple(
-        Member(user, _ROLES[role], joined, joined_at, left, bool(is_muted), count_at_read, joined_message)
-        for role, is_muted, joined, joined_at, left, count_at_read, joined_message in _stay.iter_unpack(value)
     )

@@ -81,6 +81,14 @@ class MemoryGroups:
             if (stay.left == 0 if at is None else stay.is_member_at(at))
         ]
 
+    def count(self, group: int) -> int:
+        """How many members there are."""
+        return len(self.members(group))
+
+    def page(self, group: int, offset: int, limit: int) -> list[Member]:
+        """Some of the members, by user number, behind the first ``offset``."""
+        return self.members(group)[offset : offset + limit]
+
     def groups_of(self, user: int) -> list[int]:
         """The groups that a user is in now, by number."""
         return sorted(group for group in self._stays if self.member(group, user))

@@ -6,15 +6,14 @@ one: ``when_members`` lets these be fetched in one round trip.
 
 from __future__ import annotations
 
-from operator import attrgetter
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from pixiu.backends.embedded.cache import Cache
+from pixiu.backends.embedded.members import GroupMembers, decoded_stays, encoded_stays, weight_of
 from pixiu.backends.memory.groups import stays_kept, with_stay
 from pixiu.backends.redis.layout import Keys, group_member
 from pixiu.backends.redis.users import OWN, put_words, words_of
-from pixiu.model.group import Group, Member, Role
+from pixiu.model.group import Group, Member
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,43 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["RedisGroups"]
 
 _NAMED = frozenset({"name", "avatar", "master"})
-_stay = Struct(">BBQqQQQ")
-_BY_USER = attrgetter("user")
-_ROLES = tuple(Role)
-_Stays = dict[int, tuple[Member, ...]]
-
-
-class _Members:
-    """The members of one group, past ones included."""
-
-    __slots__ = ("changed", "present", "stays")
-
-    def __init__(self, stays: _Stays) -> None:
-        self.stays = stays
-        self.present: list[Member] | None = None
-        """Those of now, by number; None when it must be made."""
-        self.changed = 0
-        """Nobody joined or left after this event."""
-
-    def now(self) -> list[Member]:
-        if self.present is None:
-            self.present = sorted((stays[-1] for stays in self.stays.values() if stays[-1].left == 0), key=_BY_USER)
-            self.changed = max(
-                (max(stays[-1].joined, stays[-1].left) for stays in self.stays.values()), default=self.changed
-            )
-        return self.present
-
-    def then(self, at: int) -> list[Member]:
-        now = self.now()
-        if at >= self.changed:
-            return now
-        found = [stay for stays in self.stays.values() for stay in stays if stay.is_member_at(at)]
-        found.sort(key=_BY_USER)
-        return found
-
-
-def _weight(members: _Members) -> int:
-    return 1 + len(members.stays)
 
 
 class RedisGroups:
@@ -76,7 +38,7 @@ class RedisGroups:
         self._changed: dict[int, Group] = {}
         self._before: dict[int, Group] = {}
         """What the overlay or Redis has of those that have changed."""
-        self._members: Cache[int, _Members] = Cache(cached_members_max, _weight)
+        self._members: Cache[int, GroupMembers] = Cache(cached_members_max, weight_of)
         self.when_members: Callable[[list[int]], object] = lambda _users: None
         """Told who the members are of a group that is about to be talked to."""
         overlay.attach(self)
@@ -131,7 +93,7 @@ class RedisGroups:
             return
         overlay, keys = self._overlay, self._keys
         overlay.check_room()
-        overlay.put_field(keys.stays % group, str(user), _encoded(stays))
+        overlay.put_field(keys.stays % group, str(user), encoded_stays(stays))
         was_member, is_member = bool(before) and before[-1].left == 0, stays[-1].left == 0
         if is_member != was_member:
             overlay.put_member(keys.members % group, str(user), is_in=is_member)
@@ -141,8 +103,7 @@ class RedisGroups:
             if stay.left and stay.left not in ends:
                 overlay.put_score(keys.left, f"{stay.left}:{group}:{user}", stay.left)
                 overlay.put_member(keys.was_in % user, str(group), is_in=True)
-        members.stays[user] = stays
-        members.present = None
+        members.change(user, stays)
         if not before:
             self._members.weigh(1)
 
@@ -153,6 +114,14 @@ class RedisGroups:
         if len(found) > 1:
             self.when_members([member.user for member in found])
         return list(found)
+
+    def count(self, group: int) -> int:
+        """How many members there are."""
+        return self._of(group).count
+
+    def page(self, group: int, offset: int, limit: int) -> list[Member]:
+        """Some of the members, by user number, behind the first ``offset``."""
+        return self._of(group).now()[offset : offset + limit]
 
     def groups_of(self, user: int) -> list[int]:
         """The groups that a user is in now, by number."""
@@ -181,12 +150,8 @@ class RedisGroups:
             before = members.stays.get(user, ())
             kept = stays_kept(before, through)
             if kept != before:
-                overlay.put_field(keys.stays % group, str(user), _encoded(kept) if kept else None)
-                members.present = None
-                if kept:
-                    members.stays[user] = kept
-                else:
-                    members.stays.pop(user, None)
+                overlay.put_field(keys.stays % group, str(user), encoded_stays(kept) if kept else None)
+                members.change(user, kept)
             if all(stay.left != left for stay in kept):
                 overlay.put_score(keys.left, name, None)
 
@@ -220,13 +185,13 @@ class RedisGroups:
         if members is not None:
             return members.stays.get(user, ())
         value = self._overlay.field(self._keys.stays % group, str(user))
-        return () if value is None else _decoded_stays(user, value)
+        return () if value is None else decoded_stays(user, value)
 
-    def _of(self, group: int) -> _Members:
+    def _of(self, group: int) -> GroupMembers:
         members = self._members.young.get(group) or self._members.find(group)
         if members is None:
             fields = self._overlay.fields([self._keys.stays % group])[0]
-            members = _Members({int(user): _decoded_stays(int(user), value) for user, value in fields.items()})
+            members = GroupMembers({int(user): decoded_stays(int(user), value) for user, value in fields.items()})
             self._members.keep(group, members)
         return members
 
@@ -262,19 +227,4 @@ def _decoded(group: int, found: dict[str, bytes]) -> Group:
         last_message_id=int(found[OWN + "last"]),
         large_since=int(found[OWN + "large_since"]),
         is_since_join=found[OWN + "since_join"] == b"1",
-    )
-
-
-def _encoded(stays: tuple[Member, ...]) -> bytes:
-    pack = _stay.pack
-    return b"".join(
-        pack(stay.role, stay.is_muted, stay.joined, stay.joined_at, stay.left, stay.count_at_read, stay.joined_message)
-        for stay in stays
-    )
-
-
-def _decoded_stays(user: int, value: bytes) -> tuple[Member, ...]:
-    return tuple(
-        Member(user, _ROLES[role], joined, joined_at, left, bool(is_muted), count_at_read, joined_message)
-        for role, is_muted, joined, joined_at, left, count_at_read, joined_message in _stay.iter_unpack(value)
     )
