@@ -31,6 +31,7 @@ __all__ = ["body_of", "room_names"]
 TALK, TAKEN, DECLINED = 3, 4, 6
 STALLED_MS = 500
 """After this without a word what is on its way is taken for lost: datagrams may be."""
+BURST_MS = 20
 _HEAD = struct.Struct(">BH")
 _COUNT = struct.Struct(">I")
 _ID_AT = 12  # in a talk: behind the count version and the room
@@ -48,14 +49,13 @@ def body_of(room: str, size: int) -> bytes:
 
 
 class _Proxy:
-    def __init__(self, words: str, contents: list[bytearray], per_datagram: int) -> None:
+    def __init__(self, words: str, contents: list[bytearray]) -> None:
         address, _, boot = words.partition("/")
         host, _, port = address.rpartition(":")
         self.address = (host, int(port))
         self.boot = int(boot, 16)
         self.under_way = 0
         self.contents = contents
-        self.per_datagram = per_datagram
         self.next = 0
 
 
@@ -83,21 +83,41 @@ class Load:
         if min(map(len, talks)) + _HEAD.size < size:
             raise SystemExit("the rooms' names make messages of different sizes")
         self._per_datagram = min(options.per_datagram or 10_000, CONTENT_BYTES_MAX // size)
-        contents = _contents(talks, self._per_datagram)
-        self._proxies = [_Proxy(words, contents, self._per_datagram) for words in options.proxies]
-        for place, proxy in enumerate(self._proxies):
-            proxy.next = place * len(contents) // len(self._proxies)
+        ways = len(options.proxies)  # a room keeps its proxy, or else what is said in it may be overtaken
+        self._proxies = [
+            _Proxy(words, _contents(talks[place::ways] or talks, self._per_datagram))
+            for place, words in enumerate(options.proxies)
+        ]
         self._by_boot = {proxy.boot: proxy for proxy in self._proxies}
         self._window = options.window
 
-    def run(self, seconds: float, at_seconds: int) -> None:
-        """Say things for so long."""
+    def run(self, seconds: float, at_seconds: int, rate: float = 0.0) -> None:
+        """Say things for so long: as much as is taken, or so many a second over all proxies."""
+        if rate:
+            self._run_paced(seconds, at_seconds, rate)
+            return
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             for proxy in self._proxies:
                 while proxy.under_way < self._window:
                     self._send(proxy, at_seconds)
             self._hear()
+
+    def _run_paced(self, seconds: float, at_seconds: int, rate: float) -> None:
+        """In bursts, as a publisher sends that gathers what it has to say. What does not fit the window is left out."""
+        began, sent = time.monotonic(), self.sent
+        for burst in range(1, int(seconds * 1000 / BURST_MS) + 1):
+            due = sent + rate * burst * BURST_MS / 1000
+            while self.sent < due:
+                before = self.sent
+                for proxy in self._proxies:
+                    if proxy.under_way < self._window:
+                        self._send(proxy, at_seconds)
+                if self.sent == before:
+                    break
+            while (left := began + burst * BURST_MS / 1000 - time.monotonic()) > 0:
+                if self._poll.poll(left * 1000):
+                    self._hear()
 
     def _send(self, proxy: _Proxy, at_seconds: int) -> None:
         content = proxy.contents[proxy.next]
@@ -159,17 +179,18 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, default=100)
     parser.add_argument("--per-datagram", type=int, default=0)
     parser.add_argument("--window", type=int, default=2048)
+    parser.add_argument("--rate", type=float, default=0.0)
     parser.add_argument("--warmup", type=float, default=0.5)
     parser.add_argument("--seconds", type=float, default=2.0)
     options = parser.parse_args()
     load = Load(options)
     now = int(time.time())
-    load.run(options.warmup, now)
+    load.run(options.warmup, now, options.rate)
     print(json.dumps({"begins": True}), flush=True)
     taken, declined, lost, cpu, began = load.taken, load.declined, load.lost, time.process_time(), time.monotonic()
-    load.run(options.seconds, now)
+    load.run(options.seconds, now, options.rate)
     result = {
-        "taken": load.taken - taken, "declined": load.declined - declined, "lost": load.lost - lost,
+        "taken": load.taken - taken, "declined": load.declined - declined, "lost": load.lost - lost, "sent_all": load.sent,
         "seconds": time.monotonic() - began, "cpu_seconds": time.process_time() - cpu,
     }  # fmt: skip
     print(json.dumps(result), flush=True)

@@ -7,7 +7,9 @@ clock belongs to the machine; messages per second of a proxy's CPU time do not.
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import time
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,7 @@ from benchmarks.queue.bench import load_average
 from benchmarks.queue.section import Check, Section, at_least, faults_check, whole
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from benchmarks.cluster.bench import Bench
@@ -57,12 +60,16 @@ def load_words(roles: Roles, bench: Bench, **options: object) -> list[str]:
     return [*words, *(word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value)))]
 
 
-def run_load(roles: Roles, words: list[str]) -> tuple[dict[str, Any], dict[str, float]]:
-    """Run it: what it saw, and the CPU seconds of each role meanwhile."""
+def run_load(
+    roles: Roles, words: list[str], *, begins: Callable[[], object] = lambda: None, settle_seconds: float = 0.0
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """Run it: what it saw, and the CPU seconds of each role from when it counts until it is over and settled."""
     child = roles.beside(words)
     child.line()
     before = roles.cpu()
+    begins()
     seen = child.line()
+    time.sleep(settle_seconds)
     return seen, used(before, roles.cpu())
 
 
@@ -121,7 +128,8 @@ def _run(bench: Bench, kind: Kind, samples: Path | None = None) -> tuple[dict[st
         for _ in range(kind.proxies):
             roles.start("proxy", wrapper=[*VARIANTS, *words, "--"] if words else None)
         roles.wait_ready()
-        return run_load(roles, load_words(roles, bench, per_datagram=kind.per_datagram))
+        begin = (lambda: roles.all[0].process.send_signal(signal.SIGUSR1)) if samples is not None else (lambda: None)
+        return run_load(roles, load_words(roles, bench, per_datagram=kind.per_datagram), begins=begin)
 
 
 def _profile(bench: Bench) -> list[tuple[str, float]]:

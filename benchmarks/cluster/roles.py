@@ -111,6 +111,7 @@ class Role(Child):
 
     def __init__(self, role: str, words: list[str], log: Path) -> None:
         super().__init__(words, log)
+        self.words = words
         self.role = role
         self.about: dict[str, Any] = {}
 
@@ -125,7 +126,9 @@ class Role(Child):
         return int(self.about["boot"], 16)
 
     def is_ready(self) -> bool:
-        """Does it serve?"""
+        """Does it serve? One without an admin port does when it says where it listens."""
+        if "admin" not in self.about:
+            return True
         try:
             with urlopen(f"{self.about['admin']}/readyz", timeout=5) as answer:
                 return bool(answer.status == 200)

@@ -10,7 +10,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from benchmarks.cluster import path, proxies
+from benchmarks.cluster import durable, failover, flat, mesh, path, proxies, small_rooms
 from benchmarks.cluster.bench import Bench
 from benchmarks.gateway import crowd
 from benchmarks.queue import frame, machine
@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 QUESTIONS: dict[str, Callable[[Bench], Section]] = {
     "path": path.measure,
     "proxy": proxies.measure,
+    "publish": durable.measure,
+    "failover": failover.measure,
+    "mesh": mesh.measure,
+    "small-rooms": small_rooms.measure,
+    "flat": flat.measure,
 }
 MARKERS = "bench-cluster"
 

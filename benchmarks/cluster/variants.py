@@ -1,8 +1,8 @@
 """``pixiu`` with a change for a measurement: ``python -m benchmarks.cluster.variants [--single-stage] [--samples F] -- role …``.
 
 ``--single-stage``: whatever comes is read, routed and sent on by itself, one message after the other, as a process does
-it that has no stages. ``--samples``: where the CPU time goes, by function, sampled a thousand times per CPU second and
-written to a file at the end.
+it that has no stages. ``--samples``: where the CPU time goes, by function, sampled a thousand times per CPU second
+from SIGUSR1 on and written to a file at the end.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ class Samples:
         self._path = path
         self._found: Counter[str] = Counter()
         signal.signal(signal.SIGPROF, self._sample)
+        signal.signal(signal.SIGUSR1, self._begin)
+
+    def _begin(self, _number: int, _frame: FrameType | None) -> None:
         signal.setitimer(signal.ITIMER_PROF, INTERVAL, INTERVAL)
 
     def _sample(self, _number: int, frame: FrameType | None) -> None:
