@@ -233,7 +233,12 @@ async def _answer(crowd: Crowd, order: dict[str, Any]) -> dict[str, Any]:
     if "talk" in order:
         names = [f"{order.get('prefix', 'small')}-{number}" for number in range(order["rooms"])]
         return await crowd.talk(order["talk"], order["rate"], names, order.get("big", ""))
-    return {"writes": crowd.writes, "bytes": crowd.written, "events": crowd.rules.counters.events, "cpu": time.process_time()}
+    return {
+        "writes": crowd.writes,
+        "bytes": crowd.written,
+        "events": crowd.rules.counters.events,
+        "cpu": time.process_time(),
+    }
 
 
 if __name__ == "__main__":

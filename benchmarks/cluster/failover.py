@@ -1,4 +1,4 @@
-"""How long the end of a leader is felt: the queue's, and that of the carrier which serves a partition (the article's Pi and Xiu).
+"""How long the end of a leader is felt: the queue's, and that of the carrier which serves a partition (Pi and Xiu).
 
 Writers never stop. Each repetition kills or freezes whoever leads, and looks for the longest time in which nothing was
 accepted; then it waits until everything is whole again.
@@ -87,7 +87,9 @@ class Writers:
 
 def measure(bench: Bench) -> Section:
     """Both, killed and frozen."""
-    section = Section("failover", "The end of a leader: how long no write is accepted", ["", "times", "median s", "worst s"])
+    section = Section(
+        "failover", "The end of a leader: how long no write is accepted", ["", "times", "median s", "worst s"]
+    )
     before = load_average()
     found = {**_queue(bench), **_carrier(bench)}
     for what, seconds in found.items():
@@ -96,8 +98,10 @@ def measure(bench: Bench) -> Section:
         section.runs.append({"what": what, "seconds": seconds})
     section.notes = [
         f"Load average before: {before:.2f}.",
-        f"{WRITERS} writers, one write under way each. Lease 1.2 s, then compare-and-set; ZooKeeper's session timeout "
-        "(10 s) plays no part.",
+        (
+            f"{WRITERS} writers, one write under way each. Lease 1.2 s, then compare-and-set; ZooKeeper's session timeout "
+            "(10 s) plays no part."
+        ),
     ]
     return section
 

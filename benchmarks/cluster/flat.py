@@ -7,11 +7,13 @@ so a message is one delivery. Routers handle no messages but news of who comes a
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from benchmarks.cluster.proxies import load_words, run_load
+from benchmarks.cluster.proxies import load_words
+from benchmarks.cluster.roles import used
 from benchmarks.cluster.small_rooms import crowded, tell
 from benchmarks.queue.bench import load_average
 from benchmarks.queue.section import Check, Section, at_least
@@ -81,7 +83,12 @@ def measure(bench: Bench) -> Section:
     for role in ROLES:
         worst = max(costs[role] / base[role] for costs in costs_of.values())
         section.checks.append(
-            Check(f"{role}: CPU per message, worst shape over one", f"≤ {FLAT_MAX:g} x", f"{worst:.2f} x", worst <= FLAT_MAX)
+            Check(
+                f"{role}: CPU per message, worst shape over one",
+                f"≤ {FLAT_MAX:g} x",
+                f"{worst:.2f} x",
+                worst <= FLAT_MAX,
+            )
         )
     heard = min(costs["heard"] for costs in costs_of.values())
     section.checks.append(at_least("of what was said, heard", heard, 0.99, ""))
@@ -90,9 +97,11 @@ def measure(bench: Bench) -> Section:
     bench.figures["router_news"] = 1e6 / base["router"]
     section.notes = [
         f"Load average before the rounds: {min(averages):.2f} – {max(averages):.2f}.",
-        f"{RATE:,} messages/s for each of them, in bursts of 20 ms. A router replica hears all news, so the news that it "
-        "handles are what counts. Queue and carriers are replicated for safety, not for speed: each replica writes and "
-        "applies everything that is its partition's.",
+        (
+            f"{RATE:,} messages/s for each of them, in bursts of 20 ms. A router replica hears all news, so the news that "
+            "it handles are what counts. Queue and carriers are replicated for safety, not for speed: each replica "
+            "writes and applies everything that is its partition's."
+        ),
     ]
     return section
 
@@ -111,19 +120,34 @@ def _run(bench: Bench, shape: Shape) -> dict[str, float]:
         for place, gateway in enumerate(gateways):
             tell(gateway, enter="load", first=place * share, rooms=share, people=1)
         router = _news(roles, gateways, shape, share)
-        before = sum(gateway.cpu for gateway in gateways)
-        writes = sum(tell(gateway)["events"] for gateway in gateways)
-        words = load_words(roles, bench, rate=RATE * shape.ways, rooms=ROOMS)
-        seen, cpu = run_load(roles, words, settle_seconds=0.5)
-        spent = sum(gateway.cpu for gateway in gateways) - before
-        heard = sum(tell(gateway)["events"] for gateway in gateways) - writes
-    messages = max(seen["taken"], 1)
-    # Gateways are looked at before the warm-up: they are counted by what they have written since.
-    return {
-        "rate": messages / seen["seconds"], "proxy": cpu["proxy"] / messages * 1e6,
-        "broker": cpu["broker"] / messages * 1e6, "gateway": spent / max(heard, 1) * 1e6, "router": router,
-        "heard": min(heard / max(seen["sent_all"], 1), 1.0),
-    }  # fmt: skip
+        before, had = roles.cpu(), _written(gateways)
+        had_cpu = sum(gateway.cpu for gateway in gateways)
+        child = roles.beside(load_words(roles, bench, rate=RATE * shape.ways, rooms=ROOMS))
+        child.line()
+        seen = child.line()
+        heard = _settled(gateways, had, seen["sent_all"])
+        cpu = used(before, roles.cpu())
+        cpu["gateway"] = sum(gateway.cpu for gateway in gateways) - had_cpu
+    sent = max(seen["sent_all"], 1)
+    found = {role: cpu[role] / sent * 1e6 for role in ("proxy", "broker", "gateway")}
+    return {"rate": seen["taken"] / seen["seconds"], **found, "router": router, "heard": min(heard / sent, 1.0)}
+
+
+def _written(gateways: list[Child]) -> int:
+    return sum(tell(gateway)["events"] for gateway in gateways)
+
+
+def _settled(gateways: list[Child], had: int, sent: int) -> int:
+    """Wait until all of it is heard, or nothing more comes. Returns how much was heard."""
+    heard, until = -1, time.monotonic() + SETTLE_SECONDS
+    while time.monotonic() < until:
+        now = _written(gateways) - had
+        if now >= sent:
+            return now
+        if now > heard:
+            heard, until = now, time.monotonic() + SETTLE_SECONDS
+        time.sleep(0.1)
+    return heard
 
 
 def _news(roles: Roles, gateways: list[Child], shape: Shape, rooms: int) -> float:

@@ -1,8 +1,8 @@
 """A publisher that is cheaper than what it measures: ``python -m benchmarks.cluster.load``.
 
-It speaks the datagrams of links (``pixiu.machines.links``) to given proxies, as many messages in each as fit or as it is
-told, and keeps a window of them on their way at each proxy: what a proxy has confirmed makes room for more. So nobody is
-flooded. Answers are counted and not checked, which a real publisher would do.
+It speaks the datagrams of links (``pixiu.machines.links``) to given proxies, as many messages in each as fit or as it
+is told, and keeps a window of them on their way at each proxy: what a proxy has confirmed makes room for more. So
+nobody is flooded. Answers are counted and not checked, which a real publisher would do.
 
 It says a line of JSON when the counted time begins, and one when it is over.
 """
@@ -190,7 +190,8 @@ def main() -> None:
     taken, declined, lost, cpu, began = load.taken, load.declined, load.lost, time.process_time(), time.monotonic()
     load.run(options.seconds, now, options.rate)
     result = {
-        "taken": load.taken - taken, "declined": load.declined - declined, "lost": load.lost - lost, "sent_all": load.sent,
+        "taken": load.taken - taken, "declined": load.declined - declined, "lost": load.lost - lost,
+        "sent_all": load.sent,
         "seconds": time.monotonic() - began, "cpu_seconds": time.process_time() - cpu,
     }  # fmt: skip
     print(json.dumps(result), flush=True)

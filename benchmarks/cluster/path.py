@@ -48,8 +48,17 @@ ROLES = ("proxy", "broker", "router", "gateway")
 
 def measure(bench: Bench) -> Section:
     """Saturated, then calm, each beside one process."""
-    columns = ["", "deliveries/s", "per CPU second of all roles", *(f"{role} CPU s" for role in ROLES), "p50 ms", "p99 ms"]
-    section = Section("path", f"A room of {SUBSCRIBERS:,} over publisher, proxy, broker, gateway; {BYTES} bytes", columns)
+    columns = [
+        "",
+        "deliveries/s",
+        "per CPU second of all roles",
+        *(f"{role} CPU s" for role in ROLES),
+        "p50 ms",
+        "p99 ms",
+    ]
+    section = Section(
+        "path", f"A room of {SUBSCRIBERS:,} over publisher, proxy, broker, gateway; {BYTES} bytes", columns
+    )
     full: list[tuple[Talk, dict[str, float]]] = []
     calm: dict[str, list[Talk]] = {"cluster": [], "one process": []}
     alone: list[Talk] = []
@@ -67,14 +76,17 @@ def measure(bench: Bench) -> Section:
         bench.say(f"  cluster {full[-1][0].per_second:,.0f}/s, one process {alone[-1].per_second:,.0f}/s")
     rates = [talk.deliveries / max(sum(cpu.values()), 1e-9) for talk, cpu in full]
     cpu_of = {role: median(cpu[role] for _, cpu in full) for role in ROLES}
+    blank = [""] * len(ROLES)
     section.rows = [
         ["cluster, saturated", whole(median(talk.per_second for talk, _ in full)), whole(median(rates)),
          *(f"{cpu_of[role]:.2f}" for role in ROLES), *_latency([talk for talk, _ in full])],
         ["one process, saturated", whole(median(talk.per_second for talk in alone)),
-         whole(median(1e6 / max(talk.cpu_per_million, 1e-9) for talk in alone)), *("" for _ in ROLES), *_latency(alone)],
-        *([f"{name}, {CALM_RATE} messages/s", "", "", *("" for _ in ROLES), *_latency(talks)] for name, talks in calm.items()),
+         whole(median(1e6 / max(talk.cpu_per_million, 1e-9) for talk in alone)), *blank, *_latency(alone)],
+        *([f"{name}, {CALM_RATE} messages/s", "", "", *blank, *_latency(talks)] for name, talks in calm.items()),
     ]  # fmt: skip
-    added = median(one.p50_us - two.p50_us for one, two in zip(calm["cluster"], calm["one process"], strict=True)) / 1000
+    added = (
+        median(one.p50_us - two.p50_us for one, two in zip(calm["cluster"], calm["one process"], strict=True)) / 1000
+    )
     section.checks = [
         at_least("deliveries per CPU second of all roles", median(rates), WANTED, ""),
         below("p50 that the cluster's way adds", added, ADDED_MS, " ms"),
@@ -82,7 +94,9 @@ def measure(bench: Bench) -> Section:
     ]
     section.notes = [f"Load average before the rounds: {min(averages):.2f} – {max(averages):.2f}."]
     section.runs = [{"way": "cluster", "cpu": cpu, **talk.as_json()} for talk, cpu in full]
-    section.runs += [{"way": name, "rate": CALM_RATE, **talk.as_json()} for name, talks in calm.items() for talk in talks]
+    section.runs += [
+        {"way": name, "rate": CALM_RATE, **talk.as_json()} for name, talks in calm.items() for talk in talks
+    ]
     section.runs += [{"way": "one process", **talk.as_json()} for talk in alone]
     _keep_figures(bench, full)
     return section
@@ -133,7 +147,9 @@ def _crowd(bench: Bench, roles: Roles, **options: float) -> tuple[Talk, dict[str
     for role, seconds in zip(roles.all, talk.watched, strict=True):
         spent[role.role] += seconds
     bench.figures["connection_kib"] = max(memory_mb(gateway.process.pid) - before_mb, 0.1) * 1e6 / 1024 / SUBSCRIBERS
-    bench.say(f"  {time.monotonic() - began:.1f} s, {talk.per_second:,.0f} deliveries/s, p50 {talk.p50_us / 1000:.2f} ms")
+    bench.say(
+        f"  {time.monotonic() - began:.1f} s, {talk.per_second:,.0f} deliveries/s, p50 {talk.p50_us / 1000:.2f} ms"
+    )
     return talk, dict(spent)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import signal
 import sys
-import time
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from benchmarks.cluster.bench import Bench
     from benchmarks.cluster.roles import Roles
 
-__all__ = ["load_words", "measure", "run_load", "summary"]
+__all__ = ["load_words", "measure", "summary"]
 
 BYTES = 100
 WANTED = 200_000
@@ -60,16 +59,15 @@ def load_words(roles: Roles, bench: Bench, **options: object) -> list[str]:
     return [*words, *(word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value)))]
 
 
-def run_load(
-    roles: Roles, words: list[str], *, begins: Callable[[], object] = lambda: None, settle_seconds: float = 0.0
+def _run_load(
+    roles: Roles, words: list[str], *, begins: Callable[[], object] = lambda: None
 ) -> tuple[dict[str, Any], dict[str, float]]:
-    """Run it: what it saw, and the CPU seconds of each role from when it counts until it is over and settled."""
+    """Run it: what it saw, and the CPU seconds of each role meanwhile. ``begins`` is told when it counts."""
     child = roles.beside(words)
     child.line()
     before = roles.cpu()
     begins()
     seen = child.line()
-    time.sleep(settle_seconds)
     return seen, used(before, roles.cpu())
 
 
@@ -129,7 +127,7 @@ def _run(bench: Bench, kind: Kind, samples: Path | None = None) -> tuple[dict[st
             roles.start("proxy", wrapper=[*VARIANTS, *words, "--"] if words else None)
         roles.wait_ready()
         begin = (lambda: roles.all[0].process.send_signal(signal.SIGUSR1)) if samples is not None else (lambda: None)
-        return run_load(roles, load_words(roles, bench, per_datagram=kind.per_datagram), begins=begin)
+        return _run_load(roles, load_words(roles, bench, per_datagram=kind.per_datagram), begins=begin)
 
 
 def _profile(bench: Bench) -> list[tuple[str, float]]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_LIMITS", "Child", "Roles", "child_environment", "cpu_seconds"]
 
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 STOP_SECONDS = 15.0
 ROOT = Path(__file__).parent.parent.parent
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -62,6 +62,7 @@ class Child:
     """A process that says one line of JSON when it is ready."""
 
     def __init__(self, words: list[str], log: Path, *, stdin: int = subprocess.DEVNULL) -> None:
+        self.words = words
         self._log = log
         self._output = log.open("wb")
         self.process = subprocess.Popen(
@@ -75,7 +76,7 @@ class Child:
             if text.startswith("{"):
                 found: dict[str, Any] = json.loads(text)
                 return found
-        raise ServerError(f"{' '.join(self.process.args[1:6])} ended:\n{self.told()}")  # type: ignore[index]
+        raise ServerError(f"{' '.join(self.words[1:6])} ended:\n{self.told()}")
 
     def told(self) -> str:
         """The end of what it has logged."""
@@ -111,7 +112,6 @@ class Role(Child):
 
     def __init__(self, role: str, words: list[str], log: Path) -> None:
         super().__init__(words, log)
-        self.words = words
         self.role = role
         self.about: dict[str, Any] = {}
 

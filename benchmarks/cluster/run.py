@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.cluster import durable, failover, flat, mesh, path, proxies, small_rooms
+from benchmarks.cluster import durable, failover, flat, mesh, path, proxies, scaling, small_rooms
 from benchmarks.cluster.bench import Bench
 from benchmarks.gateway import crowd
-from benchmarks.queue import frame, machine
+from benchmarks.queue import frame, machine, report
 from benchmarks.queue.frame import positive
 from benchmarks.queue.servers import ServerError
 from pixiu.model.errors import PixiuError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from rich.console import Console
 
@@ -34,6 +34,7 @@ QUESTIONS: dict[str, Callable[[Bench], Section]] = {
     "mesh": mesh.measure,
     "small-rooms": small_rooms.measure,
     "flat": flat.measure,
+    "scaling": scaling.measure,
 }
 MARKERS = "bench-cluster"
 
@@ -56,6 +57,8 @@ def _measure(options: argparse.Namespace, console: Console, root: Path) -> int:
         server_cores="",
         crowd_cores=str(cores[-1]) if len(cores) > 1 else "",
     )
+    if options.figures:
+        bench.figures.update(scaling.figures_from(options.figures))
     facts = machine.facts(root)
     for name, value in facts.items():
         console.print(f"  {name:<20} {value}", highlight=False)
@@ -64,6 +67,11 @@ def _measure(options: argparse.Namespace, console: Console, root: Path) -> int:
     finally:
         bench.close()
     words: dict[str, object] = {"rounds": bench.rounds, "seconds per round": bench.seconds}
+    if options.scaling:
+        computed = [section for section in sections if section.key == "scaling" and section.rows]
+        if computed:
+            report.write_markdown(options.scaling, facts, dict(words), computed, name="scaling")
+        sections = [section for section in sections if section.key != "scaling"] or sections
     return frame.tell(options, facts, words, sections, markers=MARKERS)
 
 
@@ -80,5 +88,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="counted seconds of each run (2)")
     parser.add_argument("--quick", action="store_true", help="1 round of 1 s, one failover of each kind, a small crowd")
     parser.add_argument("--only", nargs="+", choices=QUESTIONS, metavar="KEY", help=f"some of: {', '.join(QUESTIONS)}")
+    parser.add_argument("--figures", type=Path, metavar="FILE", help="what an earlier --json has found, for scaling")
+    parser.add_argument(
+        "--scaling", type=Path, metavar="FILE", help="write the table of scaling, between FILE's markers"
+    )
     frame.add_output_options(parser)
     return parser.parse_args()

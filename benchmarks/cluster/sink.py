@@ -29,7 +29,13 @@ class _Sink:
         end.endpoint.on_talks(self._talks)
         end.endpoint.state = PeerState.RUNNING
         self.member = Member(
-            end.registry, end.scheduler, end.root, role="broker", partition=partition, boot=end.boot, address=end.address
+            end.registry,
+            end.scheduler,
+            end.root,
+            role="broker",
+            partition=partition,
+            boot=end.boot,
+            address=end.address,
         )
         self.member.state = PeerState.RUNNING
 

@@ -73,7 +73,9 @@ def measure(bench: Bench) -> Section:
                 heard[name].append(found["latencies_ms"])
                 said[name] += found["said"]
                 big = max(big, found["big"] / (seconds + 1)) if name == "with" else big
-                section.runs.append({"phase": name, "said": found["said"], "big": found["big"], "heard": len(heard[name][-1])})
+                section.runs.append(
+                    {"phase": name, "said": found["said"], "big": found["big"], "heard": len(heard[name][-1])}
+                )
     p99 = {name: median(percentile(phase, 99) for phase in phases) for name, phases in heard.items()}
     for name, phases in heard.items():
         together = [each for phase in phases for each in phase]
@@ -89,7 +91,8 @@ def measure(bench: Bench) -> Section:
         Check("people of the big room who hear it", f"{people:,}", f"{people:,}", passed=True),
     ]
     section.notes = [
-        f"Load average before: {before:.2f}. Everyone heard the big room {entered['seconds']:.1f} s after the last one came in.",
+        f"Load average before: {before:.2f}.",
+        f"Everyone heard the big room {entered['seconds']:.1f} s after the last one came in.",
         "p99 is the median of the rounds' own. Live talk may be lost or overtaken; it is not repeated.",
     ]
     return section

@@ -1,4 +1,4 @@
-"""``pixiu`` with a change for a measurement: ``python -m benchmarks.cluster.variants [--single-stage] [--samples F] -- role …``.
+"""``pixiu`` with a change for a measurement: ``python -m benchmarks.cluster.variants [OPTIONS] -- role …``.
 
 ``--single-stage``: whatever comes is read, routed and sent on by itself, one message after the other, as a process does
 it that has no stages. ``--samples``: where the CPU time goes, by function, sampled a thousand times per CPU second
