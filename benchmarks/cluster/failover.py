@@ -99,8 +99,8 @@ def measure(bench: Bench) -> Section:
     section.notes = [
         f"Load average before: {before:.2f}.",
         (
-            f"{WRITERS} writers, one write under way each. Lease 1.2 s, then compare-and-set; ZooKeeper's session timeout "
-            "(10 s) plays no part."
+            f"{WRITERS} writers, one write under way each. Lease 1.2 s, then compare-and-set; ZooKeeper's session "
+            "timeout (10 s) plays no part."
         ),
     ]
     return section

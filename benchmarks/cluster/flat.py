@@ -98,8 +98,8 @@ def measure(bench: Bench) -> Section:
     section.notes = [
         f"Load average before the rounds: {min(averages):.2f} – {max(averages):.2f}.",
         (
-            f"{RATE:,} messages/s for each of them, in bursts of 20 ms. A router replica hears all news, so the news that "
-            "it handles are what counts. Queue and carriers are replicated for safety, not for speed: each replica "
+            f"{RATE:,} messages/s for each of them, in bursts of 20 ms. A router replica hears all news, so the news "
+            "that it handles are what counts. Queue and carriers are replicated for safety, not for speed: each replica "
             "writes and applies everything that is its partition's."
         ),
     ]

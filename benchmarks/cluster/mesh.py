@@ -99,7 +99,7 @@ def measure(bench: Bench) -> Section:
     section.checks = [below("CPU of a node among 1,000", largest.cpu_seconds * 100, CPU_PERCENT_MAX, " % of a core")]
     section.notes = [
         f"Load average before: {before:.2f}.",
-        f"Bytes with {HEADERS_BYTES} of IP and UDP for each datagram, {HEAD_BYTES} of it the seal; a beat is one datagram.",
+        f"A beat is a datagram, and so is its answer: {HEADERS_BYTES} bytes of IP and UDP, {HEAD_BYTES} of the seal.",
     ]
     return section
 
