@@ -91,7 +91,7 @@ bench-gateway: $(DEV) ## rooms, latency, idle connections, a storm: beside NATS 
 bench-pipeline: $(DEV) $(PIPELINE) ## the pipeline on five million records, beside Spark's own Parquet and DuckDB (ARGS=--quick)
 	@$(BIN)/python -m benchmarks.pipeline $(ARGS)
 
-bench-cluster: $(DEV) $(PIPELINE) ## three replicas beside JetStream R3, and how long a leader's end is felt
+bench-cluster: $(DEV) $(PIPELINE) ## roles as processes, three replicas beside JetStream R3, failovers, scaling (ARGS=--quick)
 	@$(BIN)/python -m benchmarks.cluster $(ARGS)
 
 docs: $(DEV) ## write the generated files: examples/pixiu.toml, tables in docs/, features, dashboard, alerts, compose

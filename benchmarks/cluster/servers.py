@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from benchmarks.queue.servers import HOST, JetStream, ServerError, connected, free_port, packaged_binary
+from pixiu.node.cluster.door import ask_supervisor
 from pixiu.queue.client import BlockingClient
 
 if TYPE_CHECKING:
@@ -48,11 +49,7 @@ class PixiuThree:
         file = self._folder / "cluster.toml"
         file.write_text(FILE, encoding="utf-8")
         self.registry = str(self.ask("up", str(file), "--detach")["registry"])
-        until = time.monotonic() + READY_SECONDS
-        while sum("leads" in row["detail"] or "in sync" in row["detail"] for row in self.queues()) < 3:
-            if time.monotonic() > until:
-                raise ServerError(f"the replicas are not in sync: {self.queues()}")
-            time.sleep(0.2)
+        self.wait_in_sync()
         leader = next(row for row in self.queues() if "leads" in row["detail"])
         self.port = int(leader["address"].rpartition(":")[2])
         self.pids = [row["pid"] for row in self.queues()]
@@ -69,9 +66,29 @@ class PixiuThree:
         found: dict[str, Any] = json.loads(done.stdout)
         return found
 
+    def tell(self, action: str, name: str = "") -> dict[str, Any]:
+        """As the commands do, without the time that starting one takes."""
+        return ask_supervisor(self._folder / "data", {"action": action, "name": name})
+
     def queues(self) -> list[dict[str, Any]]:
         """The replicas."""
-        return [row for row in self.ask("status")["nodes"] if row["role"] == "queue"]
+        return [row for row in self.tell("status")["nodes"] if row["role"] == "queue"]
+
+    def leader(self) -> str:
+        """The name of the one that leads."""
+        return str(next(row["name"] for row in self.queues() if "leads" in row["detail"]))
+
+    def wait_in_sync(self) -> None:
+        """Until all three hold everything, and one of them leads."""
+        until = time.monotonic() + READY_SECONDS
+        while True:
+            details = [row["detail"] for row in self.queues()]
+            is_led = any("leads" in detail for detail in details)
+            if is_led and sum("leads" in detail or "in sync" in detail for detail in details) == 3:
+                return
+            if time.monotonic() > until:
+                raise ServerError(f"the replicas are not in sync: {self.queues()}")
+            time.sleep(0.2)
 
     def __exit__(self, *_: object) -> None:
         self.ask("down")

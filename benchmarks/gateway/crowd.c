@@ -7,6 +7,8 @@
  *   --mode hold    connect everyone, say so, and keep the connections; "cut" on stdin breaks all of them at once and
  *                  lets them come back, while pairs go on talking
  *
+ * --pause is how long everyone is there before anybody talks: in a cluster, until all know who is in which room.
+ *
  * It speaks to Pixiu (--protocol pixiu: WebSocket, JSON; --class durable or live), NATS core (nats), Valkey's pub/sub
  * (resp) and a WebSocket server that hands what it gets to everyone (plain).
  *
@@ -79,7 +81,7 @@ static struct {
     enum mode mode;
     const char *host, *tokens, *path;
     int port, connections, pairs, window, bytes, concurrency, missed_every, spread_ms;
-    double seconds, warmup, rate;
+    double seconds, warmup, rate, pause;
     bool is_live;
     int watch_pids[WATCHED_MAX], watched;
 } opt = {
@@ -133,14 +135,16 @@ static double own_cpu_seconds(void) {
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+static double cpu_seconds_of(int pid) {
+    clockid_t clock;
+    struct timespec t;
+    if (clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &t) != 0) return 0;
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
 static double watched_cpu_seconds(void) {
     double seconds = 0;
-    for (int i = 0; i < opt.watched; i++) {
-        clockid_t clock;
-        struct timespec t;
-        if (clock_getcpuclockid(opt.watch_pids[i], &clock) == 0 && clock_gettime(clock, &t) == 0)
-            seconds += (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-    }
+    for (int i = 0; i < opt.watched; i++) seconds += cpu_seconds_of(opt.watch_pids[i]);
     return seconds;
 }
 
@@ -722,6 +726,8 @@ static void report_faults(void) {
 
 static void run_talk(void) {
     all_ready();
+    double each[WATCHED_MAX] = {0};
+    for (uint64_t ends = nanoseconds() + (uint64_t)(opt.pause * 1e9); nanoseconds() < ends;) turn(ends);
     bool is_room = opt.mode == ROOM;
     double gap = opt.rate > 0 ? 1e9 / opt.rate : 0;
     uint64_t began = nanoseconds(), due_at = began;
@@ -735,6 +741,7 @@ static void run_talk(void) {
             published_from = is_room ? published : sent_pairs;
             own = own_cpu_seconds();
             theirs = watched_cpu_seconds();
+            for (int i = 0; i < opt.watched; i++) each[i] = cpu_seconds_of(opt.watch_pids[i]);
         }
         if (is_room) publish(&all[0], now, &due_at, gap);
         else pass_notes(now, &due_at, gap);
@@ -744,6 +751,7 @@ static void run_talk(void) {
     ends = nanoseconds();
     own = own_cpu_seconds() - own;
     theirs = watched_cpu_seconds() - theirs;
+    for (int i = 0; i < opt.watched; i++) each[i] = cpu_seconds_of(opt.watch_pids[i]) - each[i];
     uint64_t counted = delivered, issued = (is_room ? published : sent_pairs) - published_from;
     counting = false;
     next_event_at = 0;
@@ -757,6 +765,9 @@ static void run_talk(void) {
            "\"cpu_seconds\":%.4f,\"server_cpu_seconds\":%.4f,\"missing\":%llu,",
            (unsigned long long)counted, (unsigned long long)issued, seconds, (double)counted / seconds,
            (double)issued / seconds, own, theirs, (unsigned long long)missing);
+    printf("\"watched\":[");
+    for (int i = 0; i < opt.watched; i++) printf("%s%.4f", i ? "," : "", each[i]);
+    printf("],");
     report_latency("", &latency);
     report_faults();
 }
@@ -882,7 +893,8 @@ static void read_options(int argc, char **argv) {
         {"port", 1, 0, 'P'}, {"tokens", 1, 0, 't'}, {"path", 1, 0, 'u'}, {"connections", 1, 0, 'c'},
         {"pairs", 1, 0, 'a'}, {"window", 1, 0, 'w'}, {"bytes", 1, 0, 'b'}, {"concurrency", 1, 0, 'o'},
         {"watch-pid", 1, 0, 'i'}, {"missed-every", 1, 0, 'e'}, {"spread-ms", 1, 0, 'd'},
-        {"seconds", 1, 0, 's'}, {"warmup", 1, 0, 'r'}, {"rate", 1, 0, 'R'}, {0, 0, 0, 0},
+        {"seconds", 1, 0, 's'}, {"warmup", 1, 0, 'r'}, {"rate", 1, 0, 'R'}, {"pause", 1, 0, 'S'},
+        {0, 0, 0, 0},
     };
     static const char *const protocols[] = {"pixiu", "nats", "resp", "plain", NULL};
     static const char *const modes[] = {"room", "pair", "hold", NULL};
@@ -909,6 +921,7 @@ static void read_options(int argc, char **argv) {
         case 's': opt.seconds = atof(optarg); break;
         case 'r': opt.warmup = atof(optarg); break;
         case 'R': opt.rate = atof(optarg); break;
+        case 'S': opt.pause = atof(optarg); break;
         default: exit(2);
         }
     }

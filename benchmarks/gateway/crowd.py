@@ -38,6 +38,7 @@ class Talk:
     errors: int
     closed: int
     first_error: str
+    watched: list[float]  # CPU seconds of each process of the server, in the order in which they were given
 
     @property
     def cpu_share(self) -> float:

@@ -14,6 +14,7 @@ lost is asked for or sent again by its own machine.
 from __future__ import annotations
 
 import logging
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pixiu.machines.links.codec import TALK, decode
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pixiu.ports.clock import Clock
     from pixiu.ports.scheduler import Scheduler
 
-__all__ = ["INBOX_MAX", "PEERS_MAX", "Endpoint", "EndpointCounters", "Way"]
+__all__ = ["INBOX_MAX", "PEERS_MAX", "Endpoint", "EndpointCounters", "Lanes", "Way"]
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,10 @@ FULL_BYTES = 64 * 1024
 """What leaves at a time while the way is full again and again."""
 MESSAGE_BYTES = 64
 """What a message counts beside its body when turns are given."""
+
+
+Lanes = tuple[list[Any], list[Any], list[Any], list[Any]]
+"""Messages for one process, by their priorities."""
 
 
 class Way(Protocol):
@@ -90,7 +95,7 @@ class Endpoint:
         self._known: dict[int, str] = {}
         self._inbox: list[tuple[int, Any]] = []
         self._is_working = False
-        self._out: dict[int, list[tuple[Priority, Any]]] = {}
+        self._out: dict[int, Lanes] = {}
         self._is_near = False
         self._turns: Turns[tuple[int, Any]] = Turns(TurnRules())
         self._is_stopped = False
@@ -126,8 +131,20 @@ class Endpoint:
         """Send to a process, at the end of this turn."""
         out = self._out.get(boot)
         if out is None:
-            out = self._out[boot] = []
-        out.append((priority, message))
+            out = self._out[boot] = ([], [], [], [])
+        out[priority].append(message)
+        if not self._is_near:
+            self._is_near = True
+            self._scheduler.soon(self.flush)
+
+    def send_all(self, boot: int, lanes: Lanes) -> None:
+        """The same for many messages at once, by their priorities. They are taken over: do not add to them."""
+        out = self._out.get(boot)
+        if out is None:
+            self._out[boot] = lanes
+        else:
+            for lane, messages in zip(out, lanes, strict=True):
+                lane += messages
         if not self._is_near:
             self._is_near = True
             self._scheduler.soon(self.flush)
@@ -139,19 +156,20 @@ class Endpoint:
             return
         out, self._out = self._out, {}
         now_ms = self._clock.monotonic_us() // 1000
-        for boot, gathered in out.items():
+        for boot, lanes in out.items():
             address = self._address(boot)
             if address is None:
-                self.counters.unknown_peer += len(gathered)
+                self.counters.unknown_peer += sum(map(len, lanes))
                 continue
             if self._way.is_full or len(self._turns):
-                for priority, message in gathered:
-                    if not self._turns.put(priority, (boot, message), _size(message), now_ms):
-                        self.counters.dropped += 1
+                for priority in Priority:
+                    for message in lanes[priority]:
+                        if not self._turns.put(priority, (boot, message), _size(message), now_ms):
+                            self.counters.dropped += 1
                 continue
-            gathered.sort(key=_priority)  # stable: order inside a class is kept
+            gathered = list(chain.from_iterable(lanes))  # first things first; order inside a class is kept
             self.counters.sent += len(gathered)
-            self._way.send(boot, address, [message for _, message in gathered])
+            self._way.send(boot, address, gathered)
         if len(self._turns) and not self._way.is_full:
             self._free()
 
@@ -210,10 +228,14 @@ class Endpoint:
         inbox, self._inbox = self._inbox, []
         self.counters.received += len(inbox)
         if self._talks is not None:
-            talks = [item for item in inbox if _is_talk(item[1])]
+            talks, others = [], []
+            for item in inbox:
+                message = item[1]
+                is_talk = message[0] == TALK if type(message) is tuple else type(message) is Talk
+                (talks if is_talk else others).append(item)
             if talks:
                 self._handle(self._talks, talks)
-                inbox = [item for item in inbox if not _is_talk(item[1])]
+                inbox = others
         for boot, item in inbox:
             try:
                 message = decode(*item) if type(item) is tuple else item
@@ -242,14 +264,6 @@ class Endpoint:
     def _beat(self, boot: int, beat: Beat) -> None:
         self.counters.beats += 1
         self.send(boot, BeatBack(beat.number, self.state, min(len(self._inbox), 2**32 - 1)))
-
-
-def _is_talk(item: Any) -> bool:
-    return item[0] == TALK if type(item) is tuple else type(item) is Talk
-
-
-def _priority(entry: tuple[Priority, Any]) -> Priority:
-    return entry[0]
 
 
 def _size(message: Any) -> int:

@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 BULK_MS = 2_000
 """How long after something large everything else takes the stream, too."""
 BULK_PEERS_MAX = 4_096
+_ENCODED = {tuple}
 
 
 class WireWay:
@@ -67,15 +68,7 @@ class WireWay:
 
     def send(self, boot: int, address: str, messages: Sequence[Any]) -> None:
         """Send messages, in order."""
-        sent: list[Encoded] = []
-        for message in messages:
-            if type(message) is tuple:
-                sent.append(message)
-            else:
-                try:
-                    sent += encoded(message)
-                except PixiuError as error:
-                    log.error("a message could not be passed on", extra={"reason": str(error)})
+        sent = messages if _are_encoded(messages) else _encoded(messages)
         if not address or (self._bulky and self._is_bulky(boot)):
             self._send_bulk(boot, address, sent)
             return
@@ -100,7 +93,7 @@ class WireWay:
         del self._bulky[boot]
         return False
 
-    def _send_bulk(self, boot: int, address: str, messages: list[Encoded]) -> None:
+    def _send_bulk(self, boot: int, address: str, messages: Sequence[Encoded]) -> None:
         has_large = bool(pack(messages)[1])
         if self._bulk is None or not self._bulk.send(boot, address, frame(messages)):
             self.lost += len(messages)
@@ -128,3 +121,21 @@ class WireWay:
     def _framed(self, boot: int, address: str, content: bytes) -> None:
         """A frame of a stream; where it comes from is no place to send datagrams to, unless we have called there."""
         self.receive(boot, address, unframe(content))
+
+
+def _are_encoded(messages: Sequence[Any]) -> bool:
+    """What a proxy passes on is as it came."""
+    return set(map(type, messages)) == _ENCODED
+
+
+def _encoded(messages: Sequence[Any]) -> list[Encoded]:
+    sent: list[Encoded] = []
+    for message in messages:
+        if type(message) is tuple:
+            sent.append(message)
+        else:
+            try:
+                sent += encoded(message)
+            except PixiuError as error:
+                log.error("a message could not be passed on", extra={"reason": str(error)})
+    return sent

@@ -1,12 +1,14 @@
 """The proxy's three stages: one in, one out, in order, to the broker that has the room."""
 
 import random
+from typing import Any
 
 import pytest
 
 from pixiu.machines.bigrooms import SPLIT
 from pixiu.machines.links.codec import TALK, decode, encode
 from pixiu.machines.links.messages import Declined, Taken, Talk
+from pixiu.machines.links.packing import MESSAGE_BYTES_MAX
 from pixiu.machines.rooms import room_number
 from pixiu.machines.scheduling import Priority
 from pixiu.model.partitions import SLICES, is_slice, partition_of
@@ -27,6 +29,15 @@ def proxy_of(partitions: int, replicas: int = 1) -> tuple[Cluster, Node]:
     return cluster, proxy
 
 
+def watched(proxy: Node) -> list[tuple[int, Any]]:
+    """What the proxy sends from now on, and to whom; nothing leaves."""
+    sent: list[tuple[int, Any]] = []
+    endpoint = proxy.endpoint
+    endpoint.send = lambda boot, message, priority=Priority.CONTROL: sent.append((boot, message))  # type: ignore[method-assign]
+    endpoint.send_all = lambda boot, lanes: sent.extend((boot, each) for lane in lanes for each in lane)  # type: ignore[method-assign]
+    return sent
+
+
 def talks_of(count: int, rooms: int, copy: int = 0) -> list[Talk]:
     return [
         Talk(0, number % rooms, number + 1, 99, copy, Priority.CHAT, is_reliable=False, body=b"body")
@@ -38,8 +49,7 @@ def talks_of(count: int, rooms: int, copy: int = 0) -> list[Talk]:
 @pytest.mark.parametrize("partitions", [1, 2, 4])
 def test_each_goes_to_its_broker_in_order(partitions: int) -> None:
     cluster, proxy = proxy_of(partitions)
-    sent: list[tuple[int, object]] = []
-    proxy.endpoint.send = lambda boot, message, priority=Priority.CONTROL: sent.append((boot, message))  # type: ignore[method-assign]
+    sent = watched(proxy)
     talks = talks_of(200, 16)
     handle = proxy.endpoint._talks
     assert handle is not None
@@ -53,27 +63,27 @@ def test_each_goes_to_its_broker_in_order(partitions: int) -> None:
     for room in range(16):
         numbers = [talk.message_id for _, talk in passed if isinstance(talk, Talk) and talk.room == room]
         assert numbers == sorted(numbers)
-    assert [message for _, message in sent if isinstance(message, Taken)] == [
-        Taken([each.message_id for each in talks])
-    ]
+    taken = [message.message_ids for _, message in sent if isinstance(message, Taken)]
+    assert [message_id for ids in taken for message_id in ids] == [each.message_id for each in talks]
+    assert all(len(encode(Taken(ids))) <= MESSAGE_BYTES_MAX for ids in taken), "each fits a datagram"
 
 
 def test_objects_pass_as_objects() -> None:
     cluster, proxy = proxy_of(1)
-    sent: list[object] = []
-    proxy.endpoint.send = lambda boot, message, priority=Priority.CONTROL: sent.append(message)  # type: ignore[method-assign]
+    sent = watched(proxy)
     (talk,) = talks_of(1, 1)
     handle = proxy.endpoint._talks
     assert handle is not None
     handle([(99, talk)])
-    assert talk._replace(count_version=cluster.brokers_by_node[cluster.brokers[0].boot]._brokers.counts.version) in sent
+    assert talk._replace(count_version=cluster.brokers_by_node[cluster.brokers[0].boot]._brokers.counts.version) in [
+        message for _, message in sent
+    ]  # fmt: skip
 
 
 @pytest.mark.feature("X27", "X09")
 def test_copies_take_different_replicas_and_rooms_use_all_of_them() -> None:
     _, proxy = proxy_of(1, replicas=3)
-    sent: list[tuple[int, object]] = []
-    proxy.endpoint.send = lambda boot, message, priority=Priority.CONTROL: sent.append((boot, message))  # type: ignore[method-assign]
+    sent = watched(proxy)
     handle = proxy.endpoint._talks
     assert handle is not None
     for copy in range(3):
@@ -95,12 +105,11 @@ def test_without_a_broker_it_says_so_and_rubbish_is_dropped() -> None:
     cluster, proxy = proxy_of(1)
     cluster.brokers[0].crash()
     cluster.run(10_000)
-    sent: list[object] = []
-    proxy.endpoint.send = lambda boot, message, priority=Priority.CONTROL: sent.append(message)  # type: ignore[method-assign]
+    sent = watched(proxy)
     handle = proxy.endpoint._talks
     assert handle is not None
     handle([(99, (TALK, b"short")), (99, (TALK, encode(talks_of(1, 1)[0])))])
-    assert sent == [Declined(99, 1, "unavailable", 100, 0, 0)]
+    assert [message for _, message in sent] == [Declined(99, 1, "unavailable", 100, 0, 0)]
 
 
 def big_talk(room: str, message_id: int) -> Talk:
@@ -117,6 +126,7 @@ def test_small_rooms_do_not_wait_for_all_slices_of_a_big_one() -> None:
     proxy.endpoint.send = (  # type: ignore[method-assign]
         lambda boot, message, priority=Priority.CONTROL: sent.append(message) if isinstance(message, Talk) else None
     )
+    proxy.endpoint.send_all = lambda boot, lanes: sent.extend(each for lane in lanes for each in lane)  # type: ignore[method-assign]
     soon = proxy.scheduler.soon
     proxy.scheduler.soon = lambda call: (turns.append(len(sent)), soon(call))[1]  # type: ignore[method-assign, func-returns-value]
     handle = proxy.endpoint._talks
@@ -136,10 +146,9 @@ def test_too_many_messages_of_big_rooms_are_declined() -> None:
     cluster, proxy = proxy_of(1)
     cluster.brokers[0].bigs.propose("stadium", lambda _error: None)
     assert cluster.run_until(lambda: any(room.phase == SPLIT for room in proxy.bigs.map.rooms.values()))
-    sent: list[object] = []
-    proxy.endpoint.send = lambda boot, message, priority=Priority.CONTROL: sent.append(message)  # type: ignore[method-assign]
+    sent = watched(proxy)
     handle = proxy.endpoint._talks
     assert handle is not None
     handle([(99, big_talk("stadium", number)) for number in range(1, SPREADING_MAX + 3)])
-    declined = [message for message in sent if isinstance(message, Declined)]
+    declined = [message for _, message in sent if isinstance(message, Declined)]
     assert [message.code for message in declined] == ["busy", "busy"]

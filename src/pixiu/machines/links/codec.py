@@ -8,6 +8,8 @@ one that cannot be divided goes over a stream.
 from __future__ import annotations
 
 import struct
+import sys
+from array import array
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -61,13 +63,14 @@ _ROUTES = Struct(">QQIII")
 _IS_RELIABLE, _IS_END, _HAS_SESSIONS = 1, 2, 4
 _STATES = (PeerState.INIT, PeerState.RUNNING, PeerState.DRAINING)
 _PRIORITIES = tuple(Priority)
+_IS_LITTLE = sys.byteorder == "little"
 
 
 def encode(message: ClusterMessage) -> bytes:
     """The fields of a message. Raises ``RequestError`` for a number that has no place in it."""
     try:
         return _WRITERS[type(message)][1](message)
-    except struct.error as error:
+    except (struct.error, OverflowError) as error:
         raise RequestError(f"a number cannot be passed on: {error}") from None
 
 
@@ -132,11 +135,17 @@ def _read_talk(reader: Reader) -> Talk:
 
 
 def _ids_bytes(ids: Sequence[int]) -> bytes:
-    return COUNT.pack(len(ids)) + b"".join(map(NUMBER.pack, ids))
+    numbers = array("Q", ids)
+    if _IS_LITTLE:
+        numbers.byteswap()
+    return COUNT.pack(len(ids)) + numbers.tobytes()
 
 
 def _read_ids(reader: Reader) -> tuple[int, ...]:
-    return tuple(number for (number,) in reader.rows(NUMBER))
+    numbers = array("Q", reader.data(NUMBER.size * reader.count(NUMBER.size)))
+    if _IS_LITTLE:
+        numbers.byteswap()
+    return tuple(numbers)
 
 
 def _write_taken(message: Taken) -> bytes:

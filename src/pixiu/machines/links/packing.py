@@ -48,17 +48,18 @@ def pack(messages: Iterable[Encoded]) -> tuple[list[bytes], list[Encoded]]:
     contents: list[bytes] = []
     large: list[Encoded] = []
     parts: list[bytes] = []
-    size = 0
+    size, head, head_bytes = 0, _SHORT.pack, _SHORT.size
     for kind, body in messages:
-        length = len(body) + _SHORT.size
-        if length > CONTENT_BYTES_MAX:
+        length = len(body)
+        if length > MESSAGE_BYTES_MAX:
             large.append((kind, body))
             continue
-        if size + length > CONTENT_BYTES_MAX:
+        size += length + head_bytes
+        if size > CONTENT_BYTES_MAX:
             contents.append(b"".join(parts))
-            parts, size = [], 0
-        parts += (_SHORT.pack(kind, len(body)), body)
-        size += length
+            parts, size = [], length + head_bytes
+        parts.append(head(kind, length))
+        parts.append(body)
     if parts:
         contents.append(b"".join(parts))
     return contents, large
@@ -81,14 +82,15 @@ def unframe(content: bytes) -> list[Encoded]:
 
 def _unpack(content: bytes, head: Struct) -> list[Encoded]:
     found: list[Encoded] = []
-    position, end = 0, len(content)
-    while position < end:
-        if end - position < head.size:
+    begin, end, read, head_bytes = 0, len(content), head.unpack_from, head.size
+    while begin < end:
+        if end - begin < head_bytes:
             raise RemoteProtocolError("a message ends before it has begun")
-        kind, size = head.unpack_from(content, position)
-        position += head.size
-        if end - position < size:
-            raise RemoteProtocolError(f"a message claims {size} bytes, and {end - position} are left")
-        found.append((kind, content[position : position + size]))
-        position += size
+        kind, size = read(content, begin)
+        begin += head_bytes
+        after = begin + size
+        if after > end:
+            raise RemoteProtocolError(f"a message claims {size} bytes, and {end - begin} are left")
+        found.append((kind, content[begin:after]))
+        begin = after
     return found

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pixiu.machines.bigrooms import SPLIT, SliceAcks
 from pixiu.machines.links.codec import TALK, TALK_HEAD
 from pixiu.machines.links.messages import Declined, Settled, SliceSettled, Taken, Talk
+from pixiu.machines.links.packing import MESSAGE_BYTES_MAX
 from pixiu.machines.scheduling import Priority
 from pixiu.model.partitions import PROBE_ROOMS_BEGIN, SLICES, ranked, replica_of
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from pixiu.links.bigrooms import BigRooms
     from pixiu.links.directory import Directory
-    from pixiu.links.endpoint import Endpoint
+    from pixiu.links.endpoint import Endpoint, Lanes
     from pixiu.machines.bigrooms import BigRoom
     from pixiu.machines.links.packing import Encoded
     from pixiu.ports.scheduler import Scheduler
@@ -45,8 +46,9 @@ SLICES_PER_TURN = 16
 """Of a big room, in one turn of the loop."""
 SPREADING_MAX = 4_096
 """Messages of big rooms that wait for their turns; more are declined as busy."""
-
-_PRIORITIES = tuple(Priority)
+LAST = int(Priority.BULK)
+IDS_MAX = (MESSAGE_BYTES_MAX - 4) // 8
+"""Ids of messages in one confirmation."""
 
 
 class RoomProxy:
@@ -94,26 +96,28 @@ class RoomProxy:
 
     def talks(self, talks: list[tuple[int, Encoded | Talk]]) -> None:
         """What has come in a turn: who sent it, and what."""
-        routed: dict[int, list[tuple[Priority, Any]]] = {}
+        routed: dict[int, Lanes] = {}
         taken: dict[int, list[int]] = {}
         version = max(self._brokers.counts.version, 0)
         stamp = version.to_bytes(4, "big")
-        choices = self._choices
+        choices, split, read = self._choices, self._split, TALK_HEAD.unpack_from
         for boot, talk in talks:
-            if not isinstance(talk, Talk):
+            if type(talk) is tuple:
                 body = talk[1]
                 if len(body) < TALK_HEAD.size:
                     continue
-                _, room, message_id, publisher, copy, priority, _ = TALK_HEAD.unpack_from(body)
-                passed: Any = (TALK, stamp + body[4:])
-                chosen = _PRIORITIES[min(priority, 3)]
+                _, room, message_id, publisher, copy, priority, _ = read(body)
+                passed: Any = talk if body.startswith(stamp) else (TALK, stamp + body[4:])
+                if priority > LAST:
+                    priority = LAST
             else:
-                room, message_id, publisher, copy = talk.room, talk.message_id, talk.publisher, talk.copy
-                passed, chosen = talk._replace(count_version=version), talk.priority
+                assert isinstance(talk, Talk)
+                _, room, message_id, publisher, copy, priority, _, _ = talk
+                passed = talk._replace(count_version=version)
             if room >= PROBE_ROOMS_BEGIN:
                 passed = self._stamped(passed)
-            elif room in self._split:
-                big = self._split[room]
+            elif room in split:
+                big = split[room]
                 has_whole = self._bigs is not None and self._bigs.has_whole(big)
                 if not self._spread(big, talk, (message_id, publisher, copy), has_whole=has_whole):
                     self.declined += 1
@@ -127,15 +131,24 @@ class RoomProxy:
                 self.declined += 1
                 self._endpoint.send(boot, Declined(publisher, message_id, "unavailable", RETRY_MS, 0, 0))
                 continue
-            routed.setdefault(broker, []).append((chosen, passed))
-            taken.setdefault(boot, []).append(message_id)
-        send = self._endpoint.send
-        for broker, messages in routed.items():
-            self.passed += len(messages)
-            for chosen, passed in messages:
-                send(broker, passed, chosen)
+            lanes = routed.get(broker)
+            if lanes is None:
+                lanes = routed[broker] = ([], [], [], [])
+            lanes[priority].append(passed)
+            ids = taken.get(boot)
+            if ids is None:
+                ids = taken[boot] = []
+            ids.append(message_id)
+        self._pass_on(routed, taken)
+
+    def _pass_on(self, routed: dict[int, Lanes], taken: dict[int, list[int]]) -> None:
+        """The last stage: one batch per broker, and confirmations that fill a datagram each."""
+        for broker, lanes in routed.items():
+            self.passed += sum(map(len, lanes))
+            self._endpoint.send_all(broker, lanes)
         for boot, ids in taken.items():
-            send(boot, Taken(ids))
+            for begin in range(0, len(ids), IDS_MAX):
+                self._endpoint.send(boot, Taken(ids[begin : begin + IDS_MAX]))
 
     def _stamped(self, passed: Any) -> Any:
         if isinstance(passed, Talk):

@@ -1,0 +1,160 @@
+"""More partitions and replicas: does a message cost the same?
+
+One, two and four of everything, with twice and four times the load, as one does it when there is more to do; and the
+same with replicas. Counted is the CPU time of each role for each message that it handled. Rooms have one person each,
+so a message is one delivery. Routers handle no messages but news of who comes and goes: that is what is counted there.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from benchmarks.cluster.proxies import load_words
+from benchmarks.cluster.roles import used
+from benchmarks.cluster.small_rooms import crowded, tell
+from benchmarks.queue.bench import load_average
+from benchmarks.queue.section import Check, Section, at_least
+
+if TYPE_CHECKING:
+    from benchmarks.cluster.bench import Bench
+    from benchmarks.cluster.roles import Child, Roles
+
+__all__ = ["Shape", "measure"]
+
+RATE = 6_000
+"""Messages a second for each proxy, broker and gateway; low enough that 4 of each fit two cores."""
+ROOMS = 64
+NEWS_PEOPLE = 40
+"""People of each of as many other rooms, at each gateway: their coming is the routers' work."""
+FLAT_MAX = 1.10
+SETTLE_SECONDS = 2.5
+ROLES = ("proxy", "broker", "gateway", "router")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How many of what."""
+
+    label: str
+    partitions: int = 1
+    replicas: int = 1
+
+    @property
+    def ways(self) -> int:
+        """How many times the load of one."""
+        return self.partitions * self.replicas
+
+    @property
+    def gateways(self) -> int:
+        """As many as partitions: replicas share what partitions have."""
+        return self.partitions
+
+
+SHAPES = (
+    Shape("1 of each"),
+    Shape("2 partitions, proxies, gateways", partitions=2),
+    Shape("4 partitions, proxies, gateways", partitions=4),
+    Shape("2 replicas", replicas=2),
+    Shape("4 replicas", replicas=4),
+)
+
+
+def measure(bench: Bench) -> Section:
+    """Each shape once per round; medians."""
+    columns = ["", "messages/s", *(f"{role} CPU s per 1M" for role in ROLES), "heard"]
+    section = Section("flat", "1, 2, 4 partitions and replicas: CPU seconds per million messages", columns)
+    found: dict[Shape, list[dict[str, float]]] = {shape: [] for shape in SHAPES}
+    averages = []
+    for number in range(bench.rounds):
+        averages.append(load_average())
+        for shape in SHAPES:
+            costs = _run(bench, shape)
+            found[shape].append(costs)
+            section.runs.append({"shape": shape.label, "round": number + 1, **costs})
+            bench.say(f"  {shape.label:<34} " + "  ".join(f"{role} {costs[role]:.2f}" for role in ROLES))
+    costs_of = {shape: {key: median(each[key] for each in found[shape]) for key in found[shape][0]} for shape in SHAPES}
+    base = costs_of[SHAPES[0]]
+    for shape, costs in costs_of.items():
+        cells = [f"{costs[role]:.2f} ({costs[role] / base[role]:.2f} x)" for role in ROLES]
+        section.rows.append([shape.label, f"{costs['rate']:,.0f}", *cells, f"{costs['heard']:.1%}"])
+    for role in ROLES:
+        worst = max(costs[role] / base[role] for costs in costs_of.values())
+        section.checks.append(
+            Check(
+                f"{role}: CPU per message, worst shape over one",
+                f"≤ {FLAT_MAX:g} x",
+                f"{worst:.2f} x",
+                worst <= FLAT_MAX,
+            )
+        )
+    heard = min(costs["heard"] for costs in costs_of.values())
+    section.checks.append(at_least("of what was said, heard", heard, 0.99, ""))
+    bench.figures["broker_messages"] = 1e6 / base["broker"]
+    bench.figures["gateway_frames"] = 1e6 / base["gateway"]
+    bench.figures["router_news"] = 1e6 / base["router"]
+    section.notes = [
+        f"Load average before the rounds: {min(averages):.2f} – {max(averages):.2f}.",
+        (
+            f"{RATE:,} messages/s for each of them, in bursts of 20 ms. A router replica hears all news, so the news "
+            "that it handles are what counts. Queue and carriers are replicated for safety, not for speed: each replica "
+            "writes and applies everything that is its partition's."
+        ),
+    ]
+    return section
+
+
+def _run(bench: Bench, shape: Shape) -> dict[str, float]:
+    with bench.roles("flat") as roles:
+        for partition in range(shape.partitions):
+            for _ in range(shape.replicas):
+                roles.start("router", partition=partition, partitions=shape.partitions)
+                roles.start("broker", partition=partition, partitions=shape.partitions)
+        for _ in range(shape.ways):
+            roles.start("proxy")
+        roles.wait_ready()
+        gateways = [crowded(roles) for _ in range(shape.gateways)]
+        share = ROOMS // shape.gateways
+        for place, gateway in enumerate(gateways):
+            tell(gateway, enter="load", first=place * share, rooms=share, people=1)
+        router = _news(roles, gateways, shape, share)
+        before, had = roles.cpu(), _written(gateways)
+        had_cpu = sum(gateway.cpu for gateway in gateways)
+        child = roles.beside(load_words(roles, bench, rate=RATE * shape.ways, rooms=ROOMS))
+        child.line()
+        seen = child.line()
+        heard = _settled(gateways, had, seen["sent_all"])
+        cpu = used(before, roles.cpu())
+        cpu["gateway"] = sum(gateway.cpu for gateway in gateways) - had_cpu
+    sent = max(seen["sent_all"], 1)
+    found = {role: cpu[role] / sent * 1e6 for role in ("proxy", "broker", "gateway")}
+    return {"rate": seen["taken"] / seen["seconds"], **found, "router": router, "heard": min(heard / sent, 1.0)}
+
+
+def _written(gateways: list[Child]) -> int:
+    return sum(tell(gateway)["events"] for gateway in gateways)
+
+
+def _settled(gateways: list[Child], had: int, sent: int) -> int:
+    """Wait until all of it is heard, or nothing more comes. Returns how much was heard."""
+    heard, until = -1, time.monotonic() + SETTLE_SECONDS
+    while time.monotonic() < until:
+        now = _written(gateways) - had
+        if now >= sent:
+            return now
+        if now > heard:
+            heard, until = now, time.monotonic() + SETTLE_SECONDS
+        time.sleep(0.1)
+    return heard
+
+
+def _news(roles: Roles, gateways: list[Child], shape: Shape, rooms: int) -> float:
+    """People come: CPU seconds of the routers per million news that one of them handled."""
+    before = sum(router.cpu for router in roles.of("router"))
+    for place, gateway in enumerate(gateways):
+        tell(gateway, enter="more", first=place * rooms, rooms=rooms, people=NEWS_PEOPLE)
+    tell(gateways[0], wait=SETTLE_SECONDS)
+    spent = sum(router.cpu for router in roles.of("router")) - before
+    return spent / (rooms * NEWS_PEOPLE * len(gateways) * shape.replicas) * 1e6

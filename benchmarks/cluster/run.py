@@ -1,0 +1,96 @@
+"""The cluster's benchmarks: `python -m benchmarks.cluster`.
+
+Real role processes on one machine, three replicas beside JetStream R3, failovers, and what a larger cluster would need.
+The exit code is 0 when every target was met, 1 when one was missed or a server failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.cluster import durable, failover, flat, mesh, path, proxies, scaling, small_rooms
+from benchmarks.cluster.bench import Bench
+from benchmarks.gateway import crowd
+from benchmarks.queue import frame, machine, report
+from benchmarks.queue.frame import positive
+from benchmarks.queue.servers import ServerError
+from pixiu.model.errors import PixiuError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+    from benchmarks.queue.section import Section
+
+QUESTIONS: dict[str, Callable[[Bench], Section]] = {
+    "path": path.measure,
+    "proxy": proxies.measure,
+    "publish": durable.measure,
+    "failover": failover.measure,
+    "mesh": mesh.measure,
+    "small-rooms": small_rooms.measure,
+    "flat": flat.measure,
+    "scaling": scaling.measure,
+}
+MARKERS = "bench-cluster"
+
+
+def main() -> int:
+    """Run what was asked for; the exit code says whether every target was met."""
+    return frame.run(_options(), _measure, source=crowd.SOURCE, markers=MARKERS)
+
+
+def _measure(options: argparse.Namespace, console: Console, root: Path) -> int:
+    cores = sorted(os.sched_getaffinity(0))
+    bench = Bench(
+        root=root,
+        console=console,
+        rounds=options.rounds or (1 if options.quick else 2),
+        seconds=options.seconds or (1.0 if options.quick else 2.0),
+        warmup=0.5 if options.quick else 1.0,
+        repetitions=1 if options.quick else 3,
+        scale=0.1 if options.quick else 1.0,
+        server_cores="",
+        crowd_cores=str(cores[-1]) if len(cores) > 1 else "",
+    )
+    if options.figures:
+        bench.figures.update(scaling.figures_from(options.figures))
+    facts = machine.facts(root)
+    for name, value in facts.items():
+        console.print(f"  {name:<20} {value}", highlight=False)
+    try:
+        sections = frame.sections_of(console, options.only or QUESTIONS, lambda key: _asked(bench, key))
+    finally:
+        bench.close()
+    words: dict[str, object] = {"rounds": bench.rounds, "seconds per round": bench.seconds}
+    if options.scaling:
+        computed = [section for section in sections if section.key == "scaling" and section.rows]
+        if computed:
+            report.write_markdown(options.scaling, facts, dict(words), computed, name="scaling")
+        sections = [section for section in sections if section.key != "scaling"] or sections
+    return frame.tell(options, facts, words, sections, markers=MARKERS)
+
+
+def _asked(bench: Bench, key: str) -> Section:
+    try:
+        return QUESTIONS[key](bench)
+    except PixiuError as error:
+        raise ServerError(str(error)) from error
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster", description=__doc__)
+    parser.add_argument("--rounds", type=positive, help="rounds of each comparison (2)")
+    parser.add_argument("--seconds", type=float, help="counted seconds of each run (2)")
+    parser.add_argument("--quick", action="store_true", help="1 round of 1 s, one failover of each kind, a small crowd")
+    parser.add_argument("--only", nargs="+", choices=QUESTIONS, metavar="KEY", help=f"some of: {', '.join(QUESTIONS)}")
+    parser.add_argument("--figures", type=Path, metavar="FILE", help="what an earlier --json has found, for scaling")
+    parser.add_argument(
+        "--scaling", type=Path, metavar="FILE", help="write the table of scaling, between FILE's markers"
+    )
+    frame.add_output_options(parser)
+    return parser.parse_args()
