@@ -262,14 +262,20 @@ class _driver:  # noqa: N801 - a namespace of what is imported late: the driver 
         try:
             from cassandra import DriverException
             from cassandra.cluster import NoHostAvailable
-            from cassandra.connection import ConnectionException
+            from cassandra.connection import ConnectionBusy, ConnectionException
+            from cassandra.pool import NoConnectionsAvailable
+            from cassandra.protocol import ErrorMessage
             from cassandra.query import BatchStatement
             from cassandra.timestamps import MonotonicTimestampGenerator
         except ImportError as error:
             raise ConfigError(
                 f"timelines are in Cassandra, and its driver is not installed ({error}): pip install pixiu[cassandra]"
             ) from error
-        self.errors = (DriverException, NoHostAvailable, ConnectionException, OSError)
+        self.errors = (
+            DriverException, NoHostAvailable, ConnectionException, ConnectionBusy, NoConnectionsAvailable,
+            ErrorMessage,  # what a server that starts or stops says has no other class
+            OSError,
+        )  # fmt: skip
         self.batch = BatchStatement
         self.timestamps = MonotonicTimestampGenerator
 
