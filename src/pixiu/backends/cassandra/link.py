@@ -48,6 +48,8 @@ class Link:
         """Why it is not asked now; empty if it is."""
         self.requests = 0
         """Statements and batches that were sent: a benchmark counts them."""
+        self.batches = 0
+        """The logged batches among them."""
         self._timeout = address.timeout_ms / 1000
         driver = _driver()
         self._errors: tuple[type[Exception], ...] = driver.errors
@@ -184,6 +186,7 @@ class Link:
                 for name, values in parts:
                     batch.add(self.statements[name], values)
                 asked = self._session.execute_async(batch, timeout=self._timeout)
+                self.batches += 1
             on_the_way.append(asked)
             self.requests += 1
         for asked in on_the_way:
