@@ -30,6 +30,10 @@ REDIS_MAX = 2.0
 BATCHES_MAX = 1.01
 SLOW_SHARE = 4
 """With Cassandra a round has a quarter of the messages: it writes hundreds a second where others do thousands."""
+RATES = ("accepted", "delivered", "stored")
+OTHERS = ("cpu_us", "catch_up_s", "pages")
+STORED = """Stored: until every store had them for good, history included. CPU: of Pixiu's process alone. The servers \
+share this machine with it."""
 
 Results = dict[str, list[Result]]
 
@@ -73,9 +77,7 @@ def _count(options: argparse.Namespace, mix: Mix) -> int:
     return max(options.messages // (SLOW_SHARE if mix.has_cassandra else 1), 1)
 
 
-def _rounds(
-    options: argparse.Namespace, console: Console, root: Path, engines: Engines, mixes: list[Mix]
-) -> Results:
+def _rounds(options: argparse.Namespace, console: Console, root: Path, engines: Engines, mixes: list[Mix]) -> Results:
     results: Results = {mix.key: [] for mix in mixes}
     for number in range(options.rounds):
         for mix in mixes:
@@ -90,9 +92,7 @@ def _rounds(
     return results
 
 
-def _rates(
-    options: argparse.Namespace, root: Path, engines: Engines, mixes: list[Mix], results: Results
-) -> Section:
+def _rates(options: argparse.Namespace, root: Path, engines: Engines, mixes: list[Mix], results: Results) -> Section:
     section = Section(
         "rates",
         f"The core's workloads by engine: medians; {BACKLOG:,} waiting messages; pages of {PAGE}",
@@ -100,16 +100,11 @@ def _rates(
     )
     for mix in mixes:
         found = results[mix.key]
-        section.rows.append([
-            mix.label, *(whole(median(getattr(each, what) for each in found)) for what in ("accepted", "delivered", "stored")),
-            f"{median(each.cpu_us for each in found):.0f} µs", f"{median(each.catch_up_s for each in found):.2f} s",
-            whole(median(each.pages for each in found)),
-        ])  # fmt: skip
+        rates = [whole(median(getattr(each, what) for each in found)) for what in RATES]
+        cpu_us, catch_up_s, pages = (median(getattr(each, what) for each in found) for what in OTHERS)
+        section.rows.append([mix.label, *rates, f"{cpu_us:.0f} µs", f"{catch_up_s:.2f} s", whole(pages)])
         section.runs.append({"engine": mix.key, "rounds": [each.as_json() for each in found]})
-    section.notes = [
-        "Stored: until every store had them for good, history included. CPU: of Pixiu's process alone. "
-        "Server and Pixiu share this machine."
-    ]
+    section.notes = [STORED]
     balanced = all(each.is_balanced for found in results.values() for each in found)
     section.checks = [Check("audits balanced", "yes", "yes" if balanced else "no", balanced)]
     if "redis" in results and "embedded" in results:
@@ -128,7 +123,9 @@ def _rates(
 
 def _trips(mixes: list[Mix], results: Results) -> Section:
     section = Section(
-        "trips", "Round trips per send, with the share of commits", ["engine", "what", "in bulk", f"one at a time ({ALONE})"]
+        "trips",
+        "Round trips per send, with the share of commits",
+        ["engine", "what", "in bulk", f"one at a time ({ALONE})"],
     )
     for mix in mixes:
         found = results[mix.key]
@@ -142,7 +139,9 @@ def _trips(mixes: list[Mix], results: Results) -> Section:
             elif what == "Cassandra: logged batches":
                 name = f"{mix.label}: logged batches per send"
                 section.checks.append(Check(name, "1", f"{bulk:.3f}", 1 <= bulk <= BATCHES_MAX))
-    section.notes = ["What came with acks is in it. A commit adds two requests to Cassandra: how high ids go, how far it is."]
+    section.notes = [
+        "What came with acks is in it. A commit adds two requests to Cassandra: how high ids go, how far it is."
+    ]
     return section
 
 

@@ -1,8 +1,8 @@
 """The cluster's scenario on the engines of others: embedded, all of them, mixed, and many processes with ZooKeeper.
 
-One node has its log in Kafka, its stores in Redis and its history in Cassandra, or some of these. Roles of a cluster keep
-their own stores and take ZooKeeper as their registry; they refuse the other engines. So ZooKeeper is where the product
-has it: under the cluster, which has to show the same as every single node.
+One node has its log in Kafka, its stores in Redis and its history in Cassandra, or some of these. Roles of a cluster
+keep their own stores and take ZooKeeper as their registry; they refuse the other engines. So ZooKeeper is where the
+product has it: under the cluster, which has to show the same as every single node.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from valkey import Valkey
-from valkey.exceptions import ConnectionError
+from valkey.exceptions import ConnectionError as ValkeyConnectionError
 
 import pixiu
 from pixiu.backends.redis.address import RedisAddress
@@ -238,7 +238,7 @@ def role(server: ValkeyProcess) -> bytes:
     """Leader or replica. Who becomes another one closes its connections."""
     try:
         return bytes(server.told("ROLE")[0])
-    except ConnectionError:
+    except ValkeyConnectionError:
         return b""
 
 
