@@ -25,7 +25,7 @@ PYTEST := $(BIN)/python -m pytest
 INSTALL_PIPELINE = $(MAKE) $(PIPELINE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check format test-long test-engines fuzz bench bench-queue bench-core bench-gateway bench-pipeline bench-cluster demo lock docs proto clean
+.PHONY: help setup serve test check format test-long test-engines fuzz bench bench-queue bench-core bench-gateway bench-pipeline bench-cluster bench-engines demo lock docs proto clean
 
 help: ## list the targets
 	@echo "Pixiu: make TARGET [ARGS='…']"
@@ -77,7 +77,7 @@ fuzz: $(FUZZ) ## fuzz the wire parser by coverage (ARGS='-max_total_time=600')
 demo: $(DEV) ## a few hundred simulated people talk, then the books are balanced (ARGS='--seconds 60 --people 300')
 	@$(BIN)/python -m examples.demo $(ARGS)
 
-bench: bench-queue bench-core bench-gateway bench-pipeline bench-cluster ## every benchmark
+bench: bench-queue bench-core bench-gateway bench-pipeline bench-cluster bench-engines ## every benchmark
 
 bench-queue: $(DEV) ## the queue beside Valkey Streams and NATS JetStream, with ratios
 	@$(BIN)/python -m benchmarks.queue $(ARGS)
@@ -93,6 +93,9 @@ bench-pipeline: $(DEV) $(PIPELINE) ## the pipeline on five million records, besi
 
 bench-cluster: $(DEV) $(PIPELINE) ## roles as processes, three replicas beside JetStream R3, failovers, scaling (ARGS=--quick)
 	@$(BIN)/python -m benchmarks.cluster $(ARGS)
+
+bench-engines: $(DEV) ## Redis, Cassandra, Kafka and all three beside the embedded default (ARGS='--only embedded redis')
+	@$(BIN)/python -m benchmarks.engines $(ARGS)
 
 docs: $(DEV) ## write the generated files: examples/pixiu.toml, tables in docs/, features, dashboard, alerts, compose
 	@$(BIN)/python -m tools.make_reference

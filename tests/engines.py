@@ -1,4 +1,4 @@
-"""Real servers of others for tests: Valkey from its wheel, ZooKeeper from PySpark's jars.
+"""Real servers of others for tests: Valkey from its wheel, ZooKeeper from PySpark's jars, Cassandra from Maven's.
 
 Where one cannot run, its tests are skipped by name; with CI=true that is a failure wherever the machine could have it.
 """
@@ -17,8 +17,10 @@ from valkey.connection import Connection
 
 from pixiu.runtime.zookeeper import what_zookeeper_needs
 from tests.servers import free_port, wait_for
+from tools.cassandra_server import CassandraServer
+from tools.jars import JarsMissing
 
-__all__ = ["ValkeyCluster", "ValkeyProcess", "require_zookeeper"]
+__all__ = ["ValkeyCluster", "ValkeyProcess", "require_cassandra", "require_zookeeper"]
 
 
 def require_zookeeper() -> None:
@@ -28,6 +30,16 @@ def require_zookeeper() -> None:
         if os.environ.get("CI") == "true" and "Java" not in missing:
             pytest.fail(missing)
         pytest.skip(f"ZooKeeper: {missing}")
+
+
+def require_cassandra(folder: Path) -> CassandraServer:
+    """A server, not started; skips where its jars cannot be had, and fails in CI where they could."""
+    try:
+        return CassandraServer(folder)
+    except JarsMissing as error:
+        if os.environ.get("CI") == "true" and error.can_be_had:
+            pytest.fail(str(error))
+        pytest.skip(str(error))
 
 
 def _binary() -> Path:

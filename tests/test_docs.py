@@ -25,7 +25,8 @@ SMSS_KEYS = (
 )
 TARGETS = (
     "help", "setup", "serve", "test", "check", "format", "test-long", "test-engines", "fuzz", "demo", "bench",
-    "bench-queue", "bench-core", "bench-gateway", "bench-pipeline", "bench-cluster", "docs", "proto", "lock", "clean",
+    "bench-queue", "bench-core", "bench-gateway", "bench-pipeline", "bench-cluster", "bench-engines",
+    "docs", "proto", "lock", "clean",
 )
 # fmt: on
 NAMES_PATHS = (

@@ -40,23 +40,25 @@ async def measure(folder: Path, *, rounds: int) -> Section:
 
 async def _catch_up(folder: Path) -> float:
     async with rig(folder, settings()) as node:
-        numbers = await create_users(node, ["sender", "receiver"])
-        accepted = Meter(BACKLOG)
-        senders(node, _jobs(numbers[0]), accepted, 256)
-        await accepted.done
-        caught_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        carrier = node.messaging.carrier
-        carrier.when_applied(node.messaging.log.committed, lambda: caught_up.set_result(None))
-        await caught_up
-        meter = Meter(BACKLOG)
-        watch = Stopwatch()
-        device = await connect(node, "receiver", meter.add)
-        await meter.done
-        while True:
-            state = node.messaging.stores.inboxes.state(numbers[1], "web")
-            if state is not None and state.floor == device.last:
-                return watch.read()[0]
-            await asyncio.sleep(0.001)
+        return await catch_up(node)
+
+
+async def catch_up(node: EmbeddedNode) -> float:
+    """Seconds from the login of somebody for whom much waits to the last ack."""
+    numbers = await create_users(node, ["sender", "receiver"])
+    accepted = Meter(BACKLOG)
+    senders(node, _jobs(numbers[0]), accepted, 256)
+    await accepted.done
+    await node.host.applied()
+    meter = Meter(BACKLOG)
+    watch = Stopwatch()
+    device = await connect(node, "receiver", meter.add)
+    await meter.done
+    while True:
+        state = node.messaging.stores.inboxes.state(numbers[1], "web")
+        if state is not None and state.floor == device.last:
+            return watch.read()[0]
+        await asyncio.sleep(0.001)
 
 
 def _jobs(sender: int) -> Iterator[tuple[Actor, str, dict[str, object]]]:

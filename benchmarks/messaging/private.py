@@ -26,6 +26,15 @@ def jobs(numbers: list[int], count: int, prefix: str) -> Iterator[tuple[Actor, s
         yield actor, "send", {"to": to, "text": TEXT, "send_id": f"{prefix}{number}"}
 
 
+async def people(node: EmbeddedNode) -> tuple[list[int], list[Meter]]:
+    """Senders and receivers, whose devices are there. Returns their numbers, and where meters are put."""
+    numbers = await create_users(node, [f"s{n}" for n in range(SENDERS)] + [f"r{n}" for n in range(SENDERS)])
+    seen: list[Meter] = []
+    for number in range(SENDERS):
+        await connect(node, f"r{number}", newest(seen))
+    return numbers, seen
+
+
 async def measure(folder: Path, *, rounds: int, count: int) -> Section:
     """End to end, accepted alone, and how long an accept takes at half load."""
     section = Section(
@@ -41,15 +50,12 @@ async def measure(folder: Path, *, rounds: int, count: int) -> Section:
     p99 = 0.0
     for _ in range(rounds):
         async with rig(folder, settings()) as node:
-            numbers = await create_users(node, [f"s{n}" for n in range(SENDERS)] + [f"r{n}" for n in range(SENDERS)])
-            seen: list[Meter] = []
-            for number in range(SENDERS):
-                await connect(node, f"r{number}", newest(seen))
-            rate, cpu = await _end_to_end(node, numbers, seen, count)
+            numbers, seen = await people(node)
+            rate, cpu = await end_to_end(node, numbers, seen, count)
             ends.append(rate)
             per_cpu.append(cpu)
             for unanswered in accepts:
-                accepted, cpu, caught_up = await _burst(node, numbers, seen, unanswered)
+                accepted, cpu, caught_up = await burst(node, numbers, seen, unanswered)
                 accepts[unanswered].append(accepted)
                 accepts_per_cpu[unanswered].append(cpu)
                 catch_ups.append(caught_up)
@@ -76,27 +82,30 @@ def _row(what: str, rates: list[float], per_cpu: list[float]) -> list[str]:
     return [what, whole(median(rates)), f"{min(rates):,.0f} – {max(rates):,.0f}", whole(median(per_cpu))]
 
 
-async def _end_to_end(node: EmbeddedNode, numbers: list[int], seen: list[Meter], count: int) -> tuple[float, float]:
+async def end_to_end(
+    node: EmbeddedNode, numbers: list[int], seen: list[Meter], count: int, *, prefix: str = "e"
+) -> tuple[float, float]:
+    """Delivered and acked, per second and per second of CPU."""
     seen.append(Meter(count))
     watch = Stopwatch()
-    senders(node, jobs(numbers, count, "e"), Meter(count), SENDERS)
+    senders(node, jobs(numbers, count, prefix), Meter(count), SENDERS)
     await seen[-1].done
     wall, cpu = watch.read()
     return count / wall, count / cpu
 
 
-async def _burst(
-    node: EmbeddedNode, numbers: list[int], seen: list[Meter], unanswered: int
+async def burst(
+    node: EmbeddedNode, numbers: list[int], seen: list[Meter], unanswered: int, count: int = BURST
 ) -> tuple[float, float, float]:
     """Accepted per second and per second of CPU; seconds from the last accept to the last delivery."""
-    seen.append(Meter(BURST))
-    accepted = Meter(BURST)
+    seen.append(Meter(count))
+    accepted = Meter(count)
     watch = Stopwatch()
-    senders(node, jobs(numbers, BURST, f"b{unanswered}."), accepted, SENDERS * unanswered)
+    senders(node, jobs(numbers, count, f"b{unanswered}."), accepted, SENDERS * unanswered)
     await accepted.done
     wall, cpu = watch.read()
     await seen[-1].done
-    return BURST / wall, BURST / cpu, watch.read()[0] - wall
+    return count / wall, count / cpu, watch.read()[0] - wall
 
 
 async def _half_load(node: EmbeddedNode, numbers: list[int], seen: list[Meter], rate: float) -> float:

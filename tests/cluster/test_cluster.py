@@ -72,6 +72,7 @@ def test_a_leader_that_stands_still_is_replaced_and_comes_back_as_a_follower(tmp
 
 
 @pytest.mark.long
+@pytest.mark.engines
 @pytest.mark.timeout(180)
 def test_each_server_of_zookeeper_may_die_in_turn(tmp_path: Path) -> None:
     with Cluster(tmp_path, THREE) as cluster:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -55,8 +55,8 @@ SETTINGS = (
 
 
 @contextmanager
-def one_process(folder: Path) -> Iterator[Doors]:
-    """``pixiu serve``, with everything in it."""
+def one_process(folder: Path, *more: str) -> Iterator[Doors]:
+    """``pixiu serve``, with everything in it; ``more`` are further settings."""
     data, port = folder / "data", free_port()
     with DataDirectory.open(data):
         Keyring(data, SystemClock()).create("EdDSA")
@@ -72,7 +72,7 @@ def one_process(folder: Path) -> Iterator[Doors]:
         "--port",
         str(port),
     ]
-    command += ["--queue-port", "0", *(part for setting in SETTINGS for part in ("--set", setting))]
+    command += ["--queue-port", "0", *(part for setting in (*SETTINGS, *more) for part in ("--set", setting))]
     with (folder / "errors.txt").open("wb") as errors:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
     url = f"http://127.0.0.1:{port}"
@@ -85,7 +85,7 @@ def one_process(folder: Path) -> Iterator[Doors]:
             except httpx.HTTPError:
                 return False
 
-        wait_for(is_ready, what="the node to be ready", timeout_s=60)
+        wait_for(is_ready, what="the node to be ready", timeout_s=120)
         yield Doors([url], data)
     finally:
         process.terminate()
@@ -107,6 +107,13 @@ def many_processes(folder: Path) -> Iterator[Doors]:
         yield Doors(urls, cluster.folder / "nodes" / "gateway")
 
 
+def compare(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """Two runs have shown the same, word by word."""
+    for what, seen in one.items():
+        assert other[what] == seen, what
+    assert other.keys() == one.keys()
+
+
 @pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.feature("X75")
@@ -118,6 +125,4 @@ async def test_one_process_and_many_show_the_same(tmp_path: Path) -> None:
     with many_processes(tmp_path / "many") as doors:
         many = await play(doors)
     assert one["dave"] == [f"for dave {number}" for number in range(20)]
-    for what, seen in one.items():
-        assert many[what] == seen, what
-    assert many.keys() == one.keys()
+    compare(one, many)

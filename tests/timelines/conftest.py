@@ -1,6 +1,5 @@
 """One Cassandra for all tests of this folder. Each test gets a keyspace of its own, or empties one."""
 
-import os
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -11,8 +10,8 @@ import pytest
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.policies import ConstantReconnectionPolicy, RoundRobinPolicy
 
+from tests.engines import require_cassandra
 from tools.cassandra_server import CassandraServer
-from tools.jars import JarsMissing
 
 PATIENCE_S = 30.0
 
@@ -20,13 +19,7 @@ PATIENCE_S = 30.0
 @pytest.fixture(scope="session")
 def cassandra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CassandraServer]:
     """Skipped by name where its jars cannot be had; with CI=true that is a failure where they could."""
-    try:
-        server = CassandraServer(tmp_path_factory.mktemp("cassandra"))
-    except JarsMissing as error:
-        if os.environ.get("CI") == "true" and error.can_be_had:
-            pytest.fail(str(error))
-        pytest.skip(str(error))
-    with server:
+    with require_cassandra(tmp_path_factory.mktemp("cassandra")) as server:
         yield server
 
 

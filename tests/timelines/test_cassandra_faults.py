@@ -17,7 +17,7 @@ from pixiu.node.embedded import EmbeddedNode
 from pixiu.ports.stores import Lane
 from tools.cassandra_server import CassandraServer
 
-pytestmark = pytest.mark.engines
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
 
 Cql = Callable[..., list[Any]]
 RECOVERY_SECONDS = 150
@@ -33,6 +33,7 @@ async def all_of_it(node: EmbeddedNode) -> list[str]:
     async with asyncio.timeout(RECOVERY_SECONDS):
         while True:
             try:
+                await node.host.applied()  # history shows what its lane has reached, and that was behind
                 texts: list[str] = []
                 after = "0"
                 while (page := await node.act("bob", "history", after=after, **{"with": "alice"}))["messages"]:

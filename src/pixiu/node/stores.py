@@ -18,7 +18,7 @@ from pixiu.backends.embedded.stores import EmbeddedStores
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.backends.mixed import MixedStores
 from pixiu.config.engines import EMBEDDED
-from pixiu.model.errors import Gone, PixiuError, Unavailable
+from pixiu.model.errors import Gone, NotFound, PixiuError, Unavailable
 from pixiu.node.logs import note_log, stopped_log
 from pixiu.node.remembered import open_redis, remembered
 from pixiu.node.stopped import engine_without_loop
@@ -95,7 +95,6 @@ def ready_stores(
         return store, stores if redis is None else _with_redis(store, stores, redis, log)
     engine = timelines_engine(store)
     stores.close()
-    log.connect()
     what = f"have layout {int.from_bytes(found or b'', 'big') or 1} and this program's is {LAYOUT}"
     require_whole_log(log, f"the stores {what if is_whole else 'hold timelines alone'}")
     store, remade, _ = remade_stores(root, log, progress, redis=redis)
@@ -104,7 +103,8 @@ def ready_stores(
 
 
 def require_whole_log(log: NodeLog, why: str) -> None:
-    """Raise ``Gone`` where the stores cannot be made again."""
+    """Raise ``Gone`` where the stores cannot be made again. The log can be read from here on."""
+    log.connect()
     first = log.first_event_id
     if first > 1:
         raise Gone(
@@ -118,13 +118,17 @@ def _with_redis(store: RocksKeyValue, stores: EmbeddedStores, redis: RedisStores
     from pixiu.backends.redis.layout import LAYOUT as REDIS_LAYOUT
 
     store.write([(_PARTS, b"timelines")])
-    log.connect()
+    try:
+        log.connect()
+        first = log.first_event_id
+    except NotFound:  # a Kafka's that the first start makes
+        first = 1
     redis.log_begins = lambda: log.first_event_id
     if redis.layout not in (0, REDIS_LAYOUT):
         redis.clear()
     redis.note_layout()
     mixed = MixedStores(redis, [redis, stores], timelines=stores.timelines)
-    needed, first = min(mixed.applied(lane) for lane in Lane) + 1, log.first_event_id
+    needed = min(mixed.applied(lane) for lane in Lane) + 1
     if needed < first:
         raise Gone(
             f"Redis knows events through {needed - 1}, and the log begins with event {first}. Restore Redis from its "

@@ -48,6 +48,8 @@ class Link:
         """Why it is not asked now; empty if it is."""
         self.requests = 0
         """Statements and batches that were sent: a benchmark counts them."""
+        self.batches = 0
+        """The logged batches among them."""
         self._timeout = address.timeout_ms / 1000
         driver = _driver()
         self._errors: tuple[type[Exception], ...] = driver.errors
@@ -184,6 +186,7 @@ class Link:
                 for name, values in parts:
                     batch.add(self.statements[name], values)
                 asked = self._session.execute_async(batch, timeout=self._timeout)
+                self.batches += 1
             on_the_way.append(asked)
             self.requests += 1
         for asked in on_the_way:
@@ -262,14 +265,20 @@ class _driver:  # noqa: N801 - a namespace of what is imported late: the driver 
         try:
             from cassandra import DriverException
             from cassandra.cluster import NoHostAvailable
-            from cassandra.connection import ConnectionException
+            from cassandra.connection import ConnectionBusy, ConnectionException
+            from cassandra.pool import NoConnectionsAvailable
+            from cassandra.protocol import ErrorMessage
             from cassandra.query import BatchStatement
             from cassandra.timestamps import MonotonicTimestampGenerator
         except ImportError as error:
             raise ConfigError(
                 f"timelines are in Cassandra, and its driver is not installed ({error}): pip install pixiu[cassandra]"
             ) from error
-        self.errors = (DriverException, NoHostAvailable, ConnectionException, OSError)
+        self.errors = (
+            DriverException, NoHostAvailable, ConnectionException, ConnectionBusy, NoConnectionsAvailable,
+            ErrorMessage,  # what a server that starts or stops says has no other class
+            OSError,
+        )  # fmt: skip
         self.batch = BatchStatement
         self.timestamps = MonotonicTimestampGenerator
 

@@ -60,14 +60,14 @@ class Sender:
                 job = self._jobs.get(timeout=PROBE_SECONDS)
             except queue.Empty:
                 if self._link.problem:
-                    self._link.probe()
+                    self._is_back()
                 continue
             if job is not None:
                 self._until_written(job)
 
     def _until_written(self, job: Job) -> None:
         while not self._stopping.is_set():
-            if self._link.problem and not self._link.probe():
+            if self._link.problem and not self._is_back():
                 self._stopping.wait(PROBE_SECONDS)
                 continue
             try:
@@ -82,6 +82,14 @@ class Sender:
                 self.position = max(self.position, job.position)
                 self._changed.notify_all()
             return
+
+    def _is_back(self) -> bool:
+        """Does it answer again? Whatever else comes of asking, this thread lives: nobody else would ask again."""
+        try:
+            return self._link.probe()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._link.trip(error)
+            return False
 
     def _write(self, job: Job) -> None:
         for writes in job.phases(self._link.layout):

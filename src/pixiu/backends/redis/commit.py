@@ -12,6 +12,7 @@ everything is made again from the log.
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["Commits"]
 
 _SCANNED = 1000
+_encode = msgspec.msgpack.Encoder().encode
+_text = Struct(">BI").pack
 _PATTERNS = (
     *(f"{name}[0-9{{]*" for name in ("u:", "c:", "r:", "gi:", "gm:", "msg/u:", "msg/om:", "bsgmsg_")),
     "pixiu:*",
@@ -95,10 +98,7 @@ class Commits:
         if self._client.is_cluster:
             self._commit_in_slots(list(commands))
             return
-        flat: list[Any] = []
-        for command in commands:
-            flat += (command[0], len(command) - 1, *command[1:])
-        self._numbered("commit", flat)
+        self._numbered("commit", [_packed(commands)])
         self._number += 1
 
     def clear(self) -> None:
@@ -126,28 +126,34 @@ class Commits:
 
     def _commit_in_slots(self, commands: list[Command]) -> None:
         own_slot = slot_of(self._keys.owner)
-        last: list[Any] = ["DEL", 1, self._keys.redo]
+        last: list[Command] = [("DEL", self._keys.redo)]
         others: list[Command] = []
         for command in commands:
             if slot_of(command[1]) == own_slot:
-                last += (command[0], len(command) - 1, *command[1:])
+                last.append(command)
             else:
                 others.append(command)
         if others:
-            redo = msgspec.msgpack.encode(others)
-            self._numbered("redo", [self._keys.redo, redo])
+            self._numbered("redo", [self._keys.redo, msgspec.msgpack.encode(others)])
             self._apply_in_slots(others)
-        self._numbered("commit", last)
+        self._numbered("commit", [_packed(last)])
         self._number += 1
 
     def _apply_in_slots(self, commands: Iterable[Command]) -> None:
         """One call per slot, all at once."""
-        slots: dict[int, tuple[str | bytes, list[Any]]] = {}
+        slots: dict[int, list[Command]] = {}
         for command in commands:
-            slots.setdefault(slot_of(command[1]), (command[1], []))[1].extend(
-                (command[0], len(command) - 1, *command[1:])
-            )
-        self._client.call_all("apply", list(slots.values()))
+            slots.setdefault(slot_of(command[1]), []).append(command)
+        self._client.call_all("apply", [(part[0][1], [_packed(part)]) for part in slots.values()])
 
     def _taken(self) -> str:
         return f"another process has taken over the Redis stores of node {self._node}: this one must stop"
+
+
+def _packed(commands: Iterable[Command]) -> bytes:
+    """Commands as one argument, as Lua's reader takes them: it knows text alone, and its numbers are exact to 2^53."""
+    return _encode([[_plain(part) if part.__class__ is not str else part for part in command] for command in commands])
+
+
+def _plain(part: bytes | float) -> str | msgspec.Raw:
+    return msgspec.Raw(_text(0xDB, len(part)) + part) if isinstance(part, bytes) else str(part)

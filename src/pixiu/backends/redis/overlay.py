@@ -25,6 +25,9 @@ PENDING_MAX = 64 * 2**20
 _ARGUMENTS_MAX = 1000
 """Of one command: Lua passes so many on, and not many more."""
 
+_BULKY = frozenset({"RPUSH", "RECENT"})
+"""Commands that carry bodies; what others carry is about as long."""
+
 Value = bytes | str | int
 
 
@@ -175,7 +178,10 @@ class Overlay:
     def step(self, *command: Any) -> None:
         """A command that must keep its place among others like it, and changes nothing when it is repeated."""
         self._steps.append(command)
-        self.pending_bytes += 32 + sum(len(part) if isinstance(part, (bytes, str)) else 8 for part in command)
+        if command[0] in _BULKY:
+            self.pending_bytes += 32 + sum(len(part) if isinstance(part, (bytes, str)) else 8 for part in command)
+        else:
+            self.pending_bytes += 32 + 24 * len(command)
 
     def commands(self) -> Iterable[Command]:
         """All that waits, in the order in which it is applied."""

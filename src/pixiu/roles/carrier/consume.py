@@ -334,7 +334,9 @@ class Carrier:
             last = applied
         for state in states:
             state.position = last
-            state.problem = ""
+            if state.problem:  # it is well again when it has caught up, and not before
+                left = self._log.committed - last
+                state.problem = f"{left} events behind the log" if left > self._settings.batch_count else ""
         if last > after:
             if self.tasks is not None and not self._has_tasks:
                 self.tasks.pass_over(after, last)

@@ -1,0 +1,163 @@
+"""`make bench-engines`: the core's workloads on the engines of others, beside the embedded default, in one run.
+
+Rounds are interleaved: a slow minute of the machine hits all. An engine that cannot be had is left out by name.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from statistics import median
+
+import uvloop
+from rich.console import Console
+
+from benchmarks.engines.mixes import MIXES, Engines, Mix
+from benchmarks.engines.profile import profile
+from benchmarks.engines.sizes import measure_recent, measure_sizes
+from benchmarks.engines.workloads import ALONE, PAGE, Result, measure
+from benchmarks.messaging.backlog import BACKLOG
+from benchmarks.queue import frame
+from benchmarks.queue.frame import positive
+from benchmarks.queue.machine import facts
+from benchmarks.queue.section import Check, Section, whole
+from pixiu.runtime.collector import spare_the_collector
+
+MARKERS = "bench-engines"
+SIZES = "sizes"
+RATIO = 0.5
+REDIS_MAX = 2.0
+BATCHES_MAX = 1.01
+SLOW_SHARE = 4
+"""With Cassandra a round has a quarter of the messages: it writes hundreds a second where others do thousands."""
+RATES = ("accepted", "delivered", "stored")
+OTHERS = ("cpu_us", "catch_up_s", "pages")
+STORED = """Stored: until every store had them for good, history included. CPU: of Pixiu's process alone. The servers \
+share this machine with it."""
+
+Results = dict[str, list[Result]]
+
+
+def main() -> int:
+    """Run what was asked for. Exit 0 when every target was met."""
+    return frame.run(_options(), _measure, source=None, markers=MARKERS)
+
+
+def _measure(options: argparse.Namespace, console: Console, root: Path) -> int:
+    machine = facts(root)
+    for name in ("TCP", "NATS"):
+        del machine[name]
+    machine["load average before"] = f"{os.getloadavg()[0]:.2f}"
+    for name, value in machine.items():
+        console.print(f"  {name:<20} {value}", highlight=False)
+    keys = options.only or [*(mix.key for mix in MIXES), SIZES]
+    mixes = [mix for mix in MIXES if mix.key in keys]
+    spare_the_collector()  # as pixiu serve does
+    with Engines(root / "servers", mixes) as engines:
+        for name, reason in engines.left_out.items():
+            console.print(f"[yellow]{name} is left out: {reason}[/yellow]", highlight=False)
+        mixes = [mix for mix in mixes if engines.has(mix)]
+        results = _rounds(options, console, root, engines, mixes)
+        asked = {
+            **({"rates": lambda: _rates(options, root, engines, mixes, results)} if mixes else {}),
+            **({"trips": lambda: _trips(mixes, results)} if any(mix.needs for mix in mixes) else {}),
+            **({SIZES: lambda: measure_sizes(root, engines), "recent": measure_recent} if SIZES in keys else {}),
+        }
+        sections = frame.sections_of(console, asked, lambda key: asked[key]())
+    words: dict[str, object] = {
+        "rounds": options.rounds,
+        "messages": f"{options.messages:,} ({options.messages // SLOW_SHARE:,} with Cassandra)",
+        "left out": ", ".join(engines.left_out) or "nothing",
+        "load average after": f"{os.getloadavg()[0]:.2f}",
+    }
+    return frame.tell(options, machine, words, sections, markers=MARKERS)
+
+
+def _count(options: argparse.Namespace, mix: Mix) -> int:
+    return max(options.messages // (SLOW_SHARE if mix.has_cassandra else 1), 1)
+
+
+def _rounds(options: argparse.Namespace, console: Console, root: Path, engines: Engines, mixes: list[Mix]) -> Results:
+    results: Results = {mix.key: [] for mix in mixes}
+    for number in range(options.rounds):
+        for mix in mixes:
+            found = uvloop.run(measure(root, engines, mix, _count(options, mix)))
+            results[mix.key].append(found)
+            console.print(
+                f"  round {number + 1}: {mix.label:<26} accepted {found.accepted:>9,.0f}/s   "
+                f"delivered {found.delivered:>9,.0f}/s   caught up in {found.catch_up_s:6.2f} s   "
+                f"pages {found.pages:>7,.0f}/s   load {os.getloadavg()[0]:.1f}",
+                highlight=False,
+            )
+    return results
+
+
+def _rates(options: argparse.Namespace, root: Path, engines: Engines, mixes: list[Mix], results: Results) -> Section:
+    section = Section(
+        "rates",
+        f"The core's workloads by engine: medians; {BACKLOG:,} waiting messages; pages of {PAGE}",
+        ["engine", "accepted/s", "delivered/s", "stored/s", "CPU per send", "caught up in", "pages/s"],
+    )
+    for mix in mixes:
+        found = results[mix.key]
+        rates = [whole(median(getattr(each, what) for each in found)) for what in RATES]
+        cpu_us, catch_up_s, pages = (median(getattr(each, what) for each in found) for what in OTHERS)
+        section.rows.append([mix.label, *rates, f"{cpu_us:.0f} µs", f"{catch_up_s:.2f} s", whole(pages)])
+        section.runs.append({"engine": mix.key, "rounds": [each.as_json() for each in found]})
+    section.notes = [STORED]
+    balanced = all(each.is_balanced for found in results.values() for each in found)
+    section.checks = [Check("audits balanced", "yes", "yes" if balanced else "no", balanced)]
+    if "redis" in results and "embedded" in results:
+        ratios = {}
+        for what in ("delivered", "accepted"):
+            ours, theirs = ([getattr(each, what) for each in results[key]] for key in ("redis", "embedded"))
+            ratios[what] = median(ours) / median(theirs)
+            rounds = [mine / other for mine, other in zip(ours, theirs, strict=True)]
+            measured = f"{ratios[what]:.2f} x (rounds {min(rounds):.2f} – {max(rounds):.2f})"
+            section.checks.append(Check(f"Redis / embedded, {what}", f"≥ {RATIO} x", measured, ratios[what] >= RATIO))
+        if min(ratios.values()) < RATIO:
+            mix = next(mix for mix in mixes if mix.key == "redis")
+            section.notes.append(uvloop.run(profile(root, engines, mix, options.messages)))
+    return section
+
+
+def _trips(mixes: list[Mix], results: Results) -> Section:
+    section = Section(
+        "trips",
+        "Round trips per send, with the share of commits",
+        ["engine", "what", "in bulk", f"one at a time ({ALONE})"],
+    )
+    for mix in mixes:
+        found = results[mix.key]
+        for what in found[0].bulk:
+            bulk, alone = (median(getattr(each, how)[what] for each in found) for how in ("bulk", "alone"))
+            section.rows.append([mix.label, what, f"{bulk:.3f}", f"{alone:.2f}"])
+            if what == "Redis: round trips":
+                for how, value in (("in bulk", bulk), ("one at a time", alone)):
+                    name = f"{mix.label}: round trips to Redis per send, {how}"
+                    section.checks.append(Check(name, f"≤ {REDIS_MAX:g}", f"{value:.2f}", value <= REDIS_MAX))
+            elif what == "Cassandra: logged batches":
+                name = f"{mix.label}: logged batches per send"
+                section.checks.append(Check(name, "1", f"{bulk:.3f}", 1 <= bulk <= BATCHES_MAX))
+    section.notes = [
+        "What came with acks is in it. A commit adds two requests to Cassandra: how high ids go, how far it is."
+    ]
+    return section
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.engines", description=__doc__)
+    keys = [*(mix.key for mix in MIXES), SIZES]
+    parser.add_argument("--only", nargs="+", choices=keys, metavar="KEY", help=f"some of: {', '.join(keys)}")
+    parser.add_argument("--rounds", type=positive, default=2)
+    parser.add_argument("--messages", type=positive, default=20_000, help="per workload and round (20,000)")
+    parser.add_argument("--quick", action="store_true", help="one round of 1,000 messages")
+    frame.add_output_options(parser)
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.messages = 1, 1_000
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())
