@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["Rebuilt", "SourceLog", "rebuild_store"]
+    from pixiu.ports.stores import Stores
+
+__all__ = ["STORES", "Rebuilt", "SourceLog", "apply_rosters", "rebuild_store", "source_log"]
 
 STORES = "stores"
 _LAYOUT = META + b"layout"
@@ -60,9 +62,11 @@ class Rebuilt:
 class SourceLog:
     """The log as appliers read it, from the files of a data directory that a server may be writing."""
 
-    def __init__(self, data: Path, index_folder: Path | None = None) -> None:
+    def __init__(self, data: Path, index_folder: Path | None = None, *, through: int | None = None) -> None:
+        """``through`` is where it ends for us; what was committed last, if that is not said."""
         self._folder = JournalFolder(data, index_folder=index_folder)
-        self.committed = self._folder.end().event_id
+        end = self._folder.end().event_id
+        self.committed = end if through is None else min(through, end)
         self._wanted = Wanted(True, frozenset({MAIN}))
 
     def batches(self, after: int) -> Iterator[list[LogRecord]]:
@@ -75,6 +79,9 @@ class SourceLog:
         """As ``ports.log.Log`` has it; a batch may be longer than the limit."""
         del limit
         return next((batch for batch in self.batches(after) if batch), [])
+
+
+source_log = SourceLog
 
 
 def _records(batch: Any) -> list[LogRecord]:
@@ -149,7 +156,7 @@ def _load(log: SourceLog, root: Path, paths: list[str]) -> None:
         stores.close()
         store = RocksKeyValue(root, options=LARGE)
         stores = EmbeddedStores(store)
-        newest = _apply_rosters(log, stores)
+        newest = apply_rosters(log, stores)
         stores.commit(dict.fromkeys(Lane, log.committed))
         store.write([*high_rows(newest), (_LAYOUT, number.pack(LAYOUT))])
         stores.flush()
@@ -157,8 +164,8 @@ def _load(log: SourceLog, root: Path, paths: list[str]) -> None:
         stores.close()
 
 
-def _apply_rosters(log: SourceLog, stores: EmbeddedStores) -> int:
-    """Returns the newest message id."""
+def apply_rosters(log: SourceLog, stores: Stores) -> int:
+    """Users, contacts and groups, and the limits that hold. Returns the newest message id."""
     reached = Reached(stores)
     reached.timelines = log.committed
     rosters = RosterApplier(stores, reached)
