@@ -37,7 +37,7 @@ def held(port: int, database: int) -> dict[str, Any]:
     with Valkey(port=port, db=database) as client:
         for key in client.scan_iter(count=1000):
             name = key.decode()
-            if name.endswith("owner") or name.startswith(("bsgmsg_", "pixiu:bsgmsg:")) or name.endswith("present"):
+            if name.endswith(("owner", "present")) or name.startswith(("bsgmsg_", "pixiu:bsgmsg:")):
                 continue  # who owns it; what groups said last, which is read into it when somebody asks
             match client.type(key):
                 case b"string":
@@ -46,7 +46,7 @@ def held(port: int, database: int) -> dict[str, Any]:
                     found[name] = client.hgetall(key)
                 case b"set":
                     found[name] = client.smembers(key)
-                case b"zset":
+                case _:
                     found[name] = client.zrange(key, 0, -1, withscores=True)
     for name in [name for name in found if name.endswith("meta")]:
         # Only a filling counts bodies that were gone before a commit, and events that change nothing behind the last.

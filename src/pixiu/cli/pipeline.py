@@ -16,7 +16,7 @@ from pixiu.cli.queue.asking import DEFAULT_DATA, Json, hours_of, parse_duration_
 from pixiu.cli.queue.output import bytes_text, print_json, print_rows, progress
 from pixiu.cli.rebuilding import rebuild, rebuild_to
 from pixiu.cli.waiting import take_cut
-from pixiu.model.errors import ConfigError, Conflict, NotAllowed, NotFound
+from pixiu.model.errors import ConfigError, Conflict, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -434,8 +434,3 @@ def backfill(
 def _require_log(data: Path) -> None:
     if not (data / "queue").is_dir():
         raise NotFound(f"there is no log in {data}; name its data directory with --data")
-    from pixiu.node.logs import noted_log
-
-    where = noted_log(data)
-    if where:
-        raise NotAllowed(f"the log of {data} is {where}: the pipeline reads a node's own log, and none of Kafka's")

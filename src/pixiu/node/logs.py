@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from pixiu.backends.kafka.address import KafkaAddress
     from pixiu.backends.kafka.log import KafkaLog
     from pixiu.model.errors import PixiuError
     from pixiu.ports.log import LogRecord
@@ -32,7 +33,17 @@ if TYPE_CHECKING:
     from pixiu.ports.stores import Stores
     from pixiu.queue.engine import Engine
 
-__all__ = ["NodeLog", "check_log", "is_kafka", "make_log", "note_log", "noted_log", "refuse_kafka", "stopped_log"]
+__all__ = [
+    "NodeLog",
+    "check_log",
+    "is_kafka",
+    "kafka_of",
+    "make_log",
+    "note_log",
+    "noted_log",
+    "refuse_kafka",
+    "stopped_log",
+]
 
 NOTE = "log.json"
 
@@ -178,6 +189,17 @@ def noted_log(root: Path) -> str:
     """The Kafka that has the log of a data directory; empty if that is the node's own."""
     noted = _noted(root)
     return "" if noted is None else noted["log"]
+
+
+def kafka_of(root: Path) -> tuple[KafkaAddress, dict[str, str], tuple[str, str]] | None:
+    """The Kafka that has the log of a data directory: address, client's options, cluster id and topic id."""
+    noted = _noted(root)
+    if noted is None:
+        return None
+    from pixiu.backends.kafka.address import client_options, parse_address
+
+    identity = noted["cluster_id"], noted["topic_id"]
+    return parse_address(noted["log"]), client_options(noted["client"]), identity
 
 
 def refuse_kafka(root: Path) -> None:

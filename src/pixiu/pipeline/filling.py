@@ -18,7 +18,7 @@ from pixiu.backends.embedded.stores import EmbeddedStores
 from pixiu.backends.mixed import MixedStores
 from pixiu.model.errors import ConfigError
 from pixiu.node.remembered import node_name, open_redis
-from pixiu.pipeline.rebuilding import STORES, apply_rosters, rebuild_store, source_log
+from pixiu.pipeline.rebuilding import STORES, SourceLog, apply_rosters, rebuild_store
 from pixiu.ports.stores import Lane
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _check_redis(data: Path, target: str) -> Callable[[Path, Path | None, Tell],
             redis.note_filling()
             redis.commit({})
             through = stores.applied(Lane.INBOXES)
-            log = source_log(data, index_folder, through=through)
+            log = SourceLog(data, index_folder, through=through)
             newest = apply_rosters(log, MixedStores(redis, [redis], timelines=stores.timelines))
             rows = fill(redis, store, newest, lambda table, count: tell(f"{table}: {count} rows"))
             redis.note_layout()
