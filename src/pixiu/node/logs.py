@@ -69,6 +69,11 @@ class NodeLog(Log, Protocol):
         """The oldest event that it still has."""
         ...
 
+    @property
+    def epoch(self) -> int:
+        """Of the numbers that inboxes have which are made from it; 0 for the node's own log."""
+        ...
+
     def when_flushed(self, call: Callable[[], object]) -> None:
         """Call when everything that was asked for is committed or refused."""
         ...
