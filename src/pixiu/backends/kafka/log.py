@@ -219,6 +219,10 @@ class KafkaLog:
         assert self.identity is not None, "the log is open"
         return epoch_of(f"{self.identity.cluster_id} {self.identity.topic_id}")
 
+    def kept_for(self) -> dict[str, str]:
+        """How long its topics keep a record, in words; blocks."""
+        return Topics(self.address, self._options).kept_for()
+
     # What is asked about it.
 
     @property

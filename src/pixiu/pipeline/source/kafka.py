@@ -19,21 +19,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pixiu.backends.kafka.address import client_options, parse_address
 from pixiu.machines.queue_wire.commands import HEADER_KEY, HEADER_MESSAGE_ID, MESSAGE_HEADER_BYTES
 from pixiu.model.errors import CorruptData, Gone
-from pixiu.node.logs import kafka_of
 from pixiu.pipeline.records.unfold import Records, unfold
 from pixiu.pipeline.source.decode import BATCH_BYTES_MAX, BATCH_ROWS, Wanted
 from pixiu.pipeline.source.journal import SLICE_ROWS, End
 from pixiu.pipeline.source.schema import FULL, FULL_DDL, HEADER
 from pixiu.queue.messages import first_64, key_digest
 from pixiu.queue.record import Kind
+from pixiu.runtime.log_note import read_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame
 
+    from pixiu.backends.kafka.address import KafkaAddress
     from pixiu.backends.kafka.reader import PartitionReader
     from pixiu.backends.kafka.records import Found
 
@@ -123,11 +125,12 @@ class KafkaLogOf:
             reader.close()
 
 
-def _kafka(data: Path) -> Any:
-    found = kafka_of(data)
-    if found is None:
+def _kafka(data: Path) -> tuple[KafkaAddress, dict[str, str], tuple[str, str]]:
+    """Address, client's options, cluster id and topic id."""
+    noted = read_note(data)
+    if noted is None:
         raise CorruptData(f"the log of {data} is not in Kafka any more")
-    return found
+    return parse_address(noted["log"]), client_options(noted["client"]), (noted["cluster_id"], noted["topic_id"])
 
 
 def _reader(data: Path) -> PartitionReader:

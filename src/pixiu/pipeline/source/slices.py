@@ -6,11 +6,11 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from pixiu.node.logs import noted_log
 from pixiu.pipeline.source.decode import Wanted, decode, records_of
 from pixiu.pipeline.source.journal import JournalFolder, Slice
 from pixiu.pipeline.source.kafka import KafkaLogOf, KafkaSlice, decode_kafka, records_of_kafka
 from pixiu.pipeline.source.remote import RemoteLog, RemoteSlice, decode_remote, records_of_remote
+from pixiu.runtime.log_note import noted_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
