@@ -12,6 +12,7 @@ pytest.importorskip("pyspark")
 
 from pixiu.backends.embedded import bulk
 from pixiu.backends.embedded.keyvalue import LARGE, RocksKeyValue
+from pixiu.config import Settings
 from pixiu.model.errors import NotAllowed
 from pixiu.node.embedded import EmbeddedNode
 from pixiu.node.stores import rebuild_stores
@@ -44,10 +45,10 @@ def held(folder: Path) -> dict[str, Any]:
     return found
 
 
-async def talk(root: Path, dice: random.Random, rounds: int) -> None:
+async def talk(root: Path, dice: random.Random, rounds: int, settings: Settings | None = None) -> None:
     """People who talk, read, recall, join, leave, and one who is erased."""
     names = ["ann", "ben", "cat", "dan", "eve"]
-    async with EmbeddedNode(root, creates_users=True) as node:
+    async with EmbeddedNode(root, settings=settings, creates_users=True) as node:
         for name in names:
             await node.create_user(name)
         await node.create_group("ann", "tea", members=["ben", "cat"])

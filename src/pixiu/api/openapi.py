@@ -146,8 +146,9 @@ def _admin_paths() -> Schema:
     name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
     tail = [name, some[0], _in_query("limit", {"type": "integer", "minimum": 1, "maximum": 200})]
     counted = ("segments", "records", "messages", "topic_files", "topic_messages", "delays", "bytes")
+    in_kafka = {"log": TEXT, "kept": whole, "kept_for": {"type": "object", "additionalProperties": TEXT}}
     redaction = thing(
-        {"users": list_of(TEXT), **dict.fromkeys(counted, whole), "finished_before": {"type": "boolean"}},
+        {"users": list_of(TEXT), **dict.fromkeys(counted, whole), "finished_before": {"type": "boolean"}, **in_kafka},
         required=("users", *counted),
     )
     waiting = thing({"scheduled": list_of(ref("Message")), "has_more": {"type": "boolean"}})

@@ -14,9 +14,9 @@ import typer
 from pixiu.cli.erase import erase
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json, hours_of, parse_duration_ms
 from pixiu.cli.queue.output import bytes_text, print_json, print_rows, progress
-from pixiu.cli.rebuilding import rebuild
+from pixiu.cli.rebuilding import rebuild, rebuild_to
 from pixiu.cli.waiting import take_cut
-from pixiu.model.errors import ConfigError, Conflict, NotAllowed, NotFound
+from pixiu.model.errors import ConfigError, Conflict, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +69,10 @@ def run(
     ] = None,
     index: Annotated[str, typer.Option("--index", metavar="NAME", help="Its index there.")] = "pixiu-messages",
     memory: Memory = "2g",
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="TARGET", help="With the job rebuild alone: as of pixiu pipeline rebuild."),
+    ] = None,
     json: Json = False,
     until_idle: Annotated[str, typer.Option("--until-idle", metavar="T", hidden=True)] = "0s",
     supervised: Annotated[bool, typer.Option("--supervised", hidden=True)] = False,
@@ -78,6 +82,11 @@ def run(
     A run that was killed, at any point, is taken up where the tables are. A second one meanwhile is refused;
     between the runs of --every the tables are free for others.
     """
+    if to is not None or "rebuild" in (jobs or ()):
+        if to is None or jobs != ["rebuild"]:
+            raise ConfigError("write: pixiu pipeline run rebuild --to TARGET; it runs alone")
+        rebuild_to(to, data, every=every, spark_url=spark_url, json=json)
+        return
     if once == (every is not None):
         raise ConfigError("say --once, or --every with a time such as 1m")
     if audit_every is not None and every is None:
@@ -425,8 +434,3 @@ def backfill(
 def _require_log(data: Path) -> None:
     if not (data / "queue").is_dir():
         raise NotFound(f"there is no log in {data}; name its data directory with --data")
-    from pixiu.node.logs import noted_log
-
-    where = noted_log(data)
-    if where:
-        raise NotAllowed(f"the log of {data} is {where}: the pipeline reads a node's own log, and none of Kafka's")

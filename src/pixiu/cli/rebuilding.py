@@ -3,7 +3,7 @@
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,11 +12,16 @@ from pixiu.cli.queue.output import print_json, print_rows, progress
 from pixiu.model.errors import ConfigError, NotFound, Unavailable
 from pixiu.runtime.datadir import DataDirectory, find_server
 
-__all__ = ["rebuild"]
+if TYPE_CHECKING:
+    from pixiu.pipeline.lake.place import Place
+
+__all__ = ["rebuild", "rebuild_to"]
 
 
 def rebuild(
-    to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Make them below this folder.")],
+    to: Annotated[
+        str, typer.Option("--to", metavar="TARGET", help="A folder, an empty redis://… or an empty cassandra://….")
+    ],
     data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The server's data directory.")] = DEFAULT_DATA,
     every: Annotated[
         str | None, typer.Option("--every", metavar="T", help="Keep them up with the log, such as 1m.")
@@ -29,9 +34,17 @@ def rebuild(
 ) -> None:
     """Make the messaging stores again from the log: in bulk by Spark the first time, from there on what is new.
 
-    The node may run meanwhile. FOLDER/stores can take the place of a stopped node's stores. Exit code 1: --check has
-    found bodies without ids, ids without bodies, wrong counts, or rows that differ.
+    The node may run meanwhile. FOLDER/stores can take the place of a stopped node's stores; an engine is taken over by
+    the node when it is started with it. Exit code 1: --check has found bodies without ids, ids without bodies, wrong
+    counts, or rows that differ.
     """
+    rebuild_to(to, data, every=every, check=check, spark_url=spark_url, json=json)
+
+
+def rebuild_to(
+    to: str, data: Path, *, every: str | None = None, check: bool = False, spark_url: str = "local[*]", json: bool
+) -> None:
+    """What the command does, and the job ``rebuild`` of ``pixiu pipeline run``."""
     if every is not None and check:
         raise ConfigError("say --every or --check, not both")
     if not (data / "queue").is_dir():
@@ -40,14 +53,21 @@ def rebuild(
     from pixiu.pipeline.session import open_session, require_spark
 
     require_spark()
+    from pixiu.pipeline.filling import is_engine
     from pixiu.pipeline.lake.place import Place
     from pixiu.pipeline.rebuilding import rebuild_store
 
     place = Place(data.resolve())
+    if is_engine(to):
+        if every is not None or check:
+            raise ConfigError("--every and --check go with a folder: an engine is kept up by the node that has it")
+        _fill(to, place, spark_url=spark_url, as_json=json)
+        return
+    folder = Path(to).resolve()
     while True:
         with progress("rebuilding", None):
             done = rebuild_store(
-                lambda: open_session(place.work, spark_url=spark_url), place.data, to.resolve(),
+                lambda: open_session(place.work, spark_url=spark_url), place.data, folder,
                 index_folder=place.index,
             )  # fmt: skip
         if json:
@@ -58,8 +78,27 @@ def rebuild(
         if every is None:
             break
         time.sleep(pause_s)
-    if check and _check(place.data, to.resolve() / "stores", as_json=json):
+    if check and _check(place.data, folder / "stores", as_json=json):
         raise typer.Exit(1)
+
+
+def _fill(target: str, place: "Place", *, spark_url: str, as_json: bool) -> None:
+    """Fill an engine, and say how far it is while that goes on."""
+    from pixiu.pipeline.filling import fill_engine
+    from pixiu.pipeline.session import open_session
+
+    def tell(text: str) -> None:
+        if not as_json:
+            print(text, flush=True)
+
+    done = fill_engine(
+        lambda: open_session(place.work, spark_url=spark_url), place.data, target, place.work,
+        index_folder=place.index, tell=tell,
+    )  # fmt: skip
+    if as_json:
+        print_json(asdict(done))
+    else:
+        print(f"{done.engine}: through event {done.through}, {done.rows} rows", flush=True)
 
 
 def _check(data: Path, made: Path, *, as_json: bool) -> bool:

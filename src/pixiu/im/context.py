@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pixiu.im.directory import Directory
 from pixiu.im.draft import UnknownUsers
+from pixiu.model.cursor import Cursors
 from pixiu.model.errors import Unauthenticated
 from pixiu.model.ids import Snowflakes
 from pixiu.model.names import own_number
@@ -72,8 +73,10 @@ class Context:
     node_id: int = 0
     own_scheduled: Callable[[int], list[Scheduled]] = lambda _user: []
     """What a user has scheduled that is not due yet, by due time."""
-    holds: Callable[[int, int], int] = lambda _session_id, cursor: cursor
-    """How far a session holds everything that says this cursor: what it has sent itself counts, too."""
+    holds: Callable[[int, int], int] = lambda _session_id, useq: useq
+    """How far a session holds everything that says it holds this entry: what it has sent itself counts, too."""
+    cursors: Cursors = field(default_factory=Cursors)
+    """What cursors of inboxes look like."""
     has_rows_of: Callable[[int], bool] = lambda _user: True
     """Are this user's inboxes and private timeline here? In a cluster they are with the carrier of the user."""
     counts: Counts = field(default_factory=Counts)

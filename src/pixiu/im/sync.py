@@ -51,7 +51,7 @@ def sync(context: Context, actor: Actor, params: Params) -> Answer:
     if found.is_trimmed:
         answer["trimmed"] = True
     state = context.stores.inboxes.state(actor.user, actor.platform) if actor.platform else None
-    answer["cursor"] = str(state.floor) if state is not None else None
+    answer["cursor"] = str(context.cursors.of(state.floor)) if state is not None else None
     return answer
 
 
@@ -130,12 +130,13 @@ def _from_inbox(context: Context, actor: Actor, params: Params, name: str) -> An
     if not actor.platform:
         raise RequestError("this session has no platform, so it has no inbox; name a conversation")
     inboxes, limit = context.stores.inboxes, page_limit(context, params)
-    cursor = read.number(params, name)
+    cursor, cursors = read.number(params, name), context.cursors
     state = inboxes.state(actor.user, actor.platform)
     floor, latest = (state.floor, state.latest) if state is not None else (0, 0)
-    if cursor is not None and cursor > latest:
-        raise RequestError(f"{name} {cursor} is not of this inbox: its newest is {latest}")
-    after = floor if cursor is None else context.holds(actor.session_id, cursor)
+    held = None if cursor is None else cursors.useq(cursor)
+    if cursor is not None and (held is None or held > latest):
+        raise RequestError(f"{name} {cursor} is not of this inbox: its newest is {cursors.of(latest)}")
+    after = floor if held is None else context.holds(actor.session_id, held)
     entries = inboxes.after(actor.user, actor.platform, after, limit + 1).entries
     bodies = context.stores.bodies.get([entry.message_id for entry in entries[:limit]])
     messages = [
@@ -146,8 +147,10 @@ def _from_inbox(context: Context, actor: Actor, params: Params, name: str) -> An
     reached = entries[:limit][-1].useq if entries else max(after, floor)
     gaps: list[Answer] = []
     if after < floor:
-        gaps.append(Gap(after, floor + 1, is_trimmed=True).view("inbox", actor.platform))
-    answer: Answer = {"messages": messages, "gaps": gaps, "has_more": len(entries) > limit, "cursor": str(reached)}
+        gap = Gap(cursors.of(after), cursors.of(floor + 1), is_trimmed=True)
+        gaps.append(gap.view("inbox", actor.platform))
+    answer: Answer = {"messages": messages, "gaps": gaps, "has_more": len(entries) > limit}
+    answer["cursor"] = str(cursors.of(reached))
     if gaps:
         answer["trimmed"] = True
     return answer

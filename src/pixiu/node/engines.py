@@ -14,7 +14,7 @@ from pixiu.backends.cassandra.timelines import CassandraTimelines
 from pixiu.backends.mixed import MixedStores
 from pixiu.config.engines import EMBEDDED
 from pixiu.model.errors import ConfigError, CorruptData
-from pixiu.node.remembered import open_redis, remembered
+from pixiu.node.remembered import node_name, open_redis, remembered
 from pixiu.node.stores import (
     note_timelines_engine,
     ready_stores,
@@ -70,7 +70,7 @@ def ready_engines(
         base.close()
         raise
     try:
-        if not _needs_remake(part, store, base, log):
+        if _was_filled(part, store, log, node_name(root)) or not _needs_remake(part, store, base, log):
             return store, _over(base, part)
         require_whole_log(log, f"the timelines of this node are not in {address}")
     except BaseException:
@@ -117,6 +117,18 @@ def _timelines(settings: EngineSettings) -> Address | None:
     if settings.timelines.startswith(SCHEME):
         return Address.parse(settings.timelines)
     raise ConfigError(f"timelines must be {EMBEDDED} or {SCHEME}HOST[:PORT]…, not {settings.timelines!r}")
+
+
+def _was_filled(part: CassandraTimelines, store: RocksKeyValue, log: NodeLog, node: str) -> bool:
+    """Has the pipeline filled it from this node's log, to its end? Then it is ours, and goes on from there."""
+    through = part.link.filled_by(node)
+    if through is None:
+        return False
+    part.link.note_filled(node, None)
+    if timelines_engine(store) != EMBEDDED or not 0 < through == part.applied(Lane.TIMELINES) <= log.committed:
+        return False
+    note_timelines_engine(store, CASSANDRA)
+    return True
 
 
 def _needs_remake(part: CassandraTimelines, store: RocksKeyValue, base: NodeStores, log: NodeLog) -> bool:

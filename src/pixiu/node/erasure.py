@@ -7,28 +7,33 @@ can check is a promise only.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pixiu.backends.embedded.keyvalue import LARGE, RocksKeyValue
 from pixiu.config import Settings
+from pixiu.model.redaction import erased_user, redacted
 from pixiu.node.embedded import EmbeddedNode
-from pixiu.node.logs import refuse_kafka
+from pixiu.node.logs import noted_settings, stopped_kafka
 from pixiu.node.remembered import remembered
 from pixiu.node.stopped import open_store
 from pixiu.node.stores import STORES_FOLDER
+from pixiu.ports.log import MAIN
 from pixiu.queue.journal import Journal
+from pixiu.queue.log import EngineLog
 from pixiu.queue.redact import RedactionReport, erased_users, finish_redaction, redact
 from pixiu.queue.state import State
 from pixiu.queue.topics import Topics
 from pixiu.runtime.datadir import DataDirectory
 from pixiu.runtime.files import SystemFiles
+from pixiu.runtime.log_note import noted_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from pixiu.node.host import MessagingHost
+    from pixiu.node.logs import NodeLog
     from pixiu.ports.files import Files
     from pixiu.queue.redact import Redactable
 
@@ -41,6 +46,9 @@ __all__ = [
     "redact_running",
     "redact_stopped",
 ]
+
+
+READ_RECORDS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +96,17 @@ def redact_stopped(
 ) -> RedactionReport:
     """Blank what erased users wrote in the journal, the topic logs and the stores' files of a stopped node.
 
-    Doing it again finds nothing. The caller holds the directory's lock.
+    Doing it again finds nothing. The caller holds the directory's lock. A log in Kafka is searched instead, and the
+    report says what stays there.
     """
-    refuse_kafka(root)
+    if noted_log(root):
+        log = stopped_kafka(root)
+        try:
+            found = look_in_kafka(log, progress)
+        finally:
+            log.close()
+        _compact_stores(root)
+        return found
     queue = StoppedQueue(root)
     try:
         report = _run(queue, progress, reached)
@@ -125,7 +141,10 @@ def _compact_stores(root: Path) -> None:
 
 async def redact_running(host: MessagingHost) -> RedactionReport:
     """The same on a node that runs, a piece at a time between other work."""
-    refuse_kafka(host.root)
+    if not isinstance(host.log, EngineLog):
+        found_there = await asyncio.to_thread(look_in_kafka, host.log)
+        await _compact(host, [host.store])
+        return found_there
     queue = host.engine
     users: list[int] = []
     for found in erased_users(queue):
@@ -136,10 +155,40 @@ async def redact_running(host: MessagingHost) -> RedactionReport:
         report = step
         await asyncio.sleep(0)
     queue.windows.clear()
+    await _compact(host, [queue.state.store, host.store])
+    return report
+
+
+async def _compact(host: MessagingHost, stores: Sequence[object]) -> None:
     await host.settled()  # what the erasure removed from the stores is not there for the compaction
-    for store in (queue.state.store, host.store):
+    for store in stores:
         if isinstance(store, RocksKeyValue):
             await asyncio.to_thread(store.compact)
+
+
+def look_in_kafka(log: NodeLog, progress: Callable[[int], object] = lambda messages: None) -> RedactionReport:
+    """What a log in Kafka holds of users who were erased, and for how long: Kafka changes no record.
+
+    Reads the whole log twice, since an erasure comes behind what it erases; blocks.
+    """
+    from pixiu.backends.kafka.log import KafkaLog
+
+    assert isinstance(log, KafkaLog), "there is no other log"
+    report = RedactionReport(log=str(log.address), kept_for=log.kept_for())
+    after, through = log.first_event_id - 1, log.committed
+    users: dict[int, None] = {}
+    for records in log.scan_after(after, through, READ_RECORDS):
+        for record in records:
+            if record.topic == MAIN and (user := erased_user(record.payload)):
+                users[user] = None
+    report.users = list(users)
+    if not users:
+        return report
+    for records in log.scan_after(after, through, READ_RECORDS):
+        for record in records:
+            report.records += 1
+            report.kept += redacted(record.topic, record.payload, record.message_id, users) is not None
+        progress(report.kept)
     return report
 
 
@@ -149,7 +198,9 @@ def erase_stopped(
     """Erase a user of a node that does not run: from the log and the stores, then from the bytes of the journal."""
 
     async def erase() -> dict[str, Any]:
-        async with EmbeddedNode(root, settings=Settings(engines=remembered(root))) as node:
+        noted = noted_settings(root)
+        settings = replace(noted, engines=replace(noted.engines, store=remembered(root).store))
+        async with EmbeddedNode(root, settings=settings) as node:
             return await node.act(None, "erase_user", user=user)
 
     erased = asyncio.run(erase())
@@ -181,6 +232,14 @@ def places_of_stores(erased: dict[str, Any]) -> list[Place]:
 
 def places_of_journal(report: dict[str, Any]) -> list[Place]:
     """What a redaction found in the files of the queue; ``report`` is a ``RedactionReport`` as JSON has it."""
+    if report.get("log"):
+        searched = f"{report['records']} records of {report['log']}: Kafka changes none"
+        main, *others = report["kept_for"].items()
+        kept = int(report["kept"])
+        return [
+            Place(f"topic {main[0]}", searched, kept, 0, main[1] if kept else ""),
+            *(Place(f"topic {name}", "copies of some of them", 0, 0, words) for name, words in others if kept),
+        ]
     messages, in_topics, delays = report["messages"], report["topic_messages"], report["delays"]
     return [
         Place("journal", f"{report['segments']} segments", messages, messages),

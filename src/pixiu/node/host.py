@@ -174,6 +174,7 @@ class MessagingHost:
             raise error
         self._check_log()
         note_log(self.log, self.root, self._settings)
+        self.messaging.cursors.begin(self.log.epoch)
         if self._redis is not None and self._beat is None:
             self._look_after_redis()
         ready: asyncio.Future[None] = loop.create_future()

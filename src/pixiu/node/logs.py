@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from pixiu.config import Settings
 from pixiu.config.engines import EMBEDDED
-from pixiu.model.errors import ConfigError, CorruptData, NotAllowed
+from pixiu.model.errors import ConfigError
 from pixiu.ports.log import Log
 from pixiu.ports.stores import Lane
 from pixiu.queue.log import EngineLog
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.files import write_durably
+from pixiu.runtime.log_note import NOTE, noted_log, read_note
 from pixiu.runtime.scheduler import LoopScheduler, NoScheduler
 
 if TYPE_CHECKING:
@@ -32,9 +34,17 @@ if TYPE_CHECKING:
     from pixiu.ports.stores import Stores
     from pixiu.queue.engine import Engine
 
-__all__ = ["NodeLog", "check_log", "is_kafka", "make_log", "note_log", "noted_log", "refuse_kafka", "stopped_log"]
-
-NOTE = "log.json"
+__all__ = [
+    "NodeLog",
+    "check_log",
+    "is_kafka",
+    "make_log",
+    "note_log",
+    "noted_log",
+    "noted_settings",
+    "stopped_kafka",
+    "stopped_log",
+]
 
 
 class NodeLog(Log, Protocol):
@@ -56,6 +66,11 @@ class NodeLog(Log, Protocol):
     @property
     def first_event_id(self) -> int:
         """The oldest event that it still has."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """Of the numbers that inboxes have which are made from it; 0 for the node's own log."""
         ...
 
     def when_flushed(self, call: Callable[[], object]) -> None:
@@ -94,7 +109,7 @@ def is_kafka(settings: Settings) -> bool:
 
 def make_log(settings: Settings, engine: Engine, scheduler: Scheduler, root: Path, *, name: str) -> NodeLog:
     """The log that the settings name, not open yet."""
-    noted = _noted(root)
+    noted = read_note(root)
     if not is_kafka(settings):
         if noted is not None:
             raise ConfigError(
@@ -108,19 +123,26 @@ def make_log(settings: Settings, engine: Engine, scheduler: Scheduler, root: Pat
 
 def stopped_log(root: Path, engine: Engine, *, takes_any: bool = False) -> NodeLog:
     """The log of a node that does not run, for reading. ``takes_any``: also one that is not what it was."""
-    noted = _noted(root)
-    if noted is None:
-        return EngineLog(engine)
-    from dataclasses import replace
+    return EngineLog(engine) if read_note(root) is None else stopped_kafka(root, takes_any=takes_any)
 
-    settings = Settings()
-    settings = replace(
+
+def noted_settings(root: Path) -> Settings:
+    """Settings with the log that a data directory has noted."""
+    settings, noted = Settings(), read_note(root)
+    if noted is None:
+        return settings
+    return replace(
         settings,
         engines=replace(settings.engines, log=noted["log"]),
-        kafka=replace(settings.kafka, client=noted.get("client", "")),
+        kafka=replace(settings.kafka, client=noted["client"]),
     )
-    nothing = NoScheduler()
-    log = _kafka_log(settings, nothing, nothing, None if takes_any else noted, name="", closed=lambda: None)
+
+
+def stopped_kafka(root: Path, *, takes_any: bool = False) -> KafkaLog:
+    """The log in Kafka of a node that does not run, for reading."""
+    nothing, noted = NoScheduler(), read_note(root)
+    known = None if takes_any else noted
+    log = _kafka_log(noted_settings(root), nothing, nothing, known, name="", closed=lambda: None)
     log.connect()
     return log
 
@@ -150,7 +172,7 @@ def _kafka_log(
 def check_log(log: NodeLog, root: Path, stores: Stores) -> None:
     """Refuse stores that were made from another log, before it is written to."""
     applied = max(stores.applied(lane) for lane in Lane)
-    if not isinstance(log, EngineLog) and _noted(root) is None and applied:
+    if not isinstance(log, EngineLog) and read_note(root) is None and applied:
         raise ConfigError(
             f"the stores in {root} were made from this node's own log, through event {applied}: a log in Kafka has "
             "other events. Start on another data directory"
@@ -163,7 +185,7 @@ def note_log(log: NodeLog, root: Path, settings: Settings | None = None) -> None
         return
     identity = getattr(log, "identity", None)
     assert identity is not None, "the log is open"
-    noted = _noted(root)
+    noted = read_note(root)
     if settings is not None:
         words = {"log": settings.engines.log, "client": settings.kafka.client}
     else:
@@ -172,28 +194,3 @@ def note_log(log: NodeLog, root: Path, settings: Settings | None = None) -> None
     found = {**words, "cluster_id": identity.cluster_id, "topic_id": identity.topic_id}
     if found != noted:
         write_durably(root / NOTE, json.dumps(found), mode=0o600)
-
-
-def noted_log(root: Path) -> str:
-    """The Kafka that has the log of a data directory; empty if that is the node's own."""
-    noted = _noted(root)
-    return "" if noted is None else noted["log"]
-
-
-def refuse_kafka(root: Path) -> None:
-    """Raise ``NotAllowed`` where the log is not the node's own: nobody can blank records there."""
-    where = noted_log(root)
-    if where:
-        raise NotAllowed(f"the log is {where}: Kafka keeps records as they were written, and blanks none")
-
-
-def _noted(root: Path) -> dict[str, str] | None:
-    try:
-        text = (root / NOTE).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    try:
-        found = json.loads(text)
-        return {key: str(found[key]) for key in ("log", "client", "cluster_id", "topic_id")}
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptData(f"{root / NOTE} cannot be read: {error}") from error

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pixiu.im.phones import retired
+from pixiu.model.cursor import Cursors
 from pixiu.model.errors import NotOwner, PixiuError, Unavailable
 from pixiu.model.failure import Failure
 from pixiu.model.partitions import user_partition
@@ -120,6 +121,8 @@ class Messaging:
         )  # fmt: skip
         traces = self.tracing.rows
         self.horn = Horn(stores.users, notifications, scheduler, settings.horn, stores.push_tokens, self._retire)
+        self.cursors = Cursors()
+        """What cursors of inboxes look like; the log says it when it is open."""
         self.relay = Relay(
             inboxes=stores.inboxes, bodies=stores.bodies, sessions=sessions,
             clock=clock, scheduler=scheduler, settings=settings.inbox,
@@ -130,6 +133,7 @@ class Messaging:
             liveness_ms=settings.gateway.lease_ms,
             resync_share=settings.gateway.resync_percent / 100,
             traces=traces,
+            cursors=self.cursors,
         )  # fmt: skip
         self._first_epoch = self.relay.epoch
         general = GeneralTasks(kick=self.relay.kick, flush=self.relay.flush)
@@ -146,7 +150,7 @@ class Messaging:
             stores, queue, clock, settings.messaging,
             when_applied=self.carrier.when_applied, applied=self.carrier.position_of(Lane.INBOXES),
             creates_users=creates_users, node_id=settings.queue.node_id, searches=searches, traces=traces,
-            holds=self.relay.holds, has_rows_of=self.serves,
+            holds=self.relay.holds, has_rows_of=self.serves, cursors=self.cursors,
         )  # fmt: skip
 
     def _is_burst(self) -> bool:

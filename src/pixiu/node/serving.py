@@ -201,7 +201,6 @@ class Node:
 
     async def _start_messaging(self, health: Mapping[str, Handler], metrics: Metrics) -> str:
         from pixiu.node.host import MessagingHost
-        from pixiu.node.logs import is_kafka
         from pixiu.node.metrics import add_log, add_roles
         from pixiu.node.surfaces import Surfaces
 
@@ -209,9 +208,7 @@ class Node:
         assert engine is not None and scheduler is not None
         root = self._directory.path
         self._host = MessagingHost(engine, scheduler, settings, root, creates_users=self._is_dev, name=self._name())
-        if self._with_pipeline and is_kafka(settings):
-            log.warning("no pipeline beside this node: it reads a node's own log, and this one's is in Kafka")
-        elif self._with_pipeline:
+        if self._with_pipeline:
             from pixiu.node.pipeline_child import PipelineChild
 
             log_end = self._host.log

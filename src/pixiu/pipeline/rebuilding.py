@@ -21,8 +21,8 @@ from pixiu.backends.embedded.stores import EmbeddedStores
 from pixiu.model.errors import Conflict
 from pixiu.pipeline.bulk import rows_of, write_files
 from pixiu.pipeline.jobs.rebuild import Diffusion
-from pixiu.pipeline.source.decode import Wanted, decode
-from pixiu.pipeline.source.journal import JournalFolder
+from pixiu.pipeline.source.decode import Wanted
+from pixiu.pipeline.source.slices import batches_in, log_of
 from pixiu.ports.log import MAIN, LogRecord
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.appliers import parse
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["Rebuilt", "SourceLog", "rebuild_store"]
+    from pixiu.ports.stores import Stores
+
+__all__ = ["STORES", "Rebuilt", "SourceLog", "apply_rosters", "rebuild_store"]
 
 STORES = "stores"
 _LAYOUT = META + b"layout"
@@ -58,17 +60,19 @@ class Rebuilt:
 
 
 class SourceLog:
-    """The log as appliers read it, from the files of a data directory that a server may be writing."""
+    """The log as appliers read it, from a data directory whose server may be writing it, or from its Kafka."""
 
-    def __init__(self, data: Path, index_folder: Path | None = None) -> None:
-        self._folder = JournalFolder(data, index_folder=index_folder)
-        self.committed = self._folder.end().event_id
+    def __init__(self, data: Path, index_folder: Path | None = None, *, through: int | None = None) -> None:
+        """``through`` is where it ends for us; what was committed last, if that is not said."""
+        self._folder = log_of(data, index_folder)
+        end = self._folder.end().event_id
+        self.committed = end if through is None else min(through, end)
         self._wanted = Wanted(True, frozenset({MAIN}))
 
     def batches(self, after: int) -> Iterator[list[LogRecord]]:
         """Records of ``pixiu.main`` behind an event."""
         for part in self._folder.plan(max(after, self._folder.first_event_id() - 1), self.committed):
-            for batch in decode(part, self._wanted):
+            for batch in batches_in(part, self._wanted):
                 yield _records(batch)
 
     def read(self, after: int, limit: int) -> list[LogRecord]:
@@ -149,7 +153,7 @@ def _load(log: SourceLog, root: Path, paths: list[str]) -> None:
         stores.close()
         store = RocksKeyValue(root, options=LARGE)
         stores = EmbeddedStores(store)
-        newest = _apply_rosters(log, stores)
+        newest = apply_rosters(log, stores)
         stores.commit(dict.fromkeys(Lane, log.committed))
         store.write([*high_rows(newest), (_LAYOUT, number.pack(LAYOUT))])
         stores.flush()
@@ -157,8 +161,8 @@ def _load(log: SourceLog, root: Path, paths: list[str]) -> None:
         stores.close()
 
 
-def _apply_rosters(log: SourceLog, stores: EmbeddedStores) -> int:
-    """Returns the newest message id."""
+def apply_rosters(log: SourceLog, stores: Stores) -> int:
+    """Users, contacts and groups, and the limits that hold. Returns the newest message id."""
     reached = Reached(stores)
     reached.timelines = log.committed
     rosters = RosterApplier(stores, reached)

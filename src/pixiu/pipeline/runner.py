@@ -19,7 +19,7 @@ from pixiu.pipeline.lake.schema import AUDIT_SCHEMAS, LAKE_SCHEMAS, MART_SCHEMAS
 from pixiu.pipeline.lake.table import THROUGH, LakeTable
 from pixiu.pipeline.search.embedded import EmbeddedIndex
 from pixiu.pipeline.search.feed import SearchFeed
-from pixiu.pipeline.source.journal import JournalFolder
+from pixiu.pipeline.source.slices import log_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,8 +72,13 @@ class Pipeline:
         """
         # Spark's own processes need not share our working directory.
         self.place = Place(data.resolve())
-        self.log = JournalFolder(self.place.data, index_folder=self.place.index)
+        self.log = log_of(self.place.data, self.place.index)
         self._lock = LakeLock(self.place.folder)
+        try:
+            self.place.bind(self.log.identity())
+        except BaseException:
+            self._lock.__exit__(None, None, None)
+            raise
         self._open_spark = spark
         self._spark: SparkSession | None = None
         self._tell = tell

@@ -9,7 +9,7 @@ from pixiu.pipeline.lake.lock import holder_of
 from pixiu.pipeline.lake.place import Place
 from pixiu.pipeline.query import query_duckdb, tables_of
 from pixiu.pipeline.search.embedded import look_at
-from pixiu.pipeline.source.journal import JournalFolder
+from pixiu.pipeline.source.slices import log_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ __all__ = ["audit_of", "status_of"]
 def status_of(data: Path) -> dict[str, Any]:
     """Every table, and the index of messages, with position, lag, rows, files and bytes; the log's end; who writes."""
     place = Place(data)
-    end = JournalFolder(data, index_folder=place.index).end().event_id
+    end = log_of(data, place.index).end().event_id
     tables = []
     for name, table in (tables_of(data) if place.lake.is_dir() else {}).items():
         files = table.files()

@@ -71,6 +71,11 @@ class EngineLog:
         self._run = AppendRun(engine, "", self.topic_of)
         """The last appends, to be added to while nothing else comes behind them."""
 
+    @property
+    def epoch(self) -> int:
+        """Of the numbers in inboxes that are made from it: there is one log in a data directory, for good."""
+        return 0
+
     # Topics.
 
     def open(self, done: Callable[[PixiuError | None], object], *, applied: int = 0, finished: int = 0) -> None:

@@ -80,6 +80,12 @@ class RedactionReport:
     """Overwritten, in all files."""
     finished_before: bool = False
     """Was there an intent of a run that did not end?"""
+    log: str = ""
+    """The log, where that is in Kafka, which blanks nothing; empty where it is the journal."""
+    kept: int = 0
+    """Records there that hold what erased users wrote."""
+    kept_for: dict[str, str] = field(default_factory=dict)
+    """How long its topics keep records."""
 
 
 def erased_users(queue: Redactable) -> Iterator[list[int]]:

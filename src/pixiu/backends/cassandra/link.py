@@ -35,6 +35,8 @@ CONCURRENCY = 64
 SCHEMA_SECONDS = 30.0
 
 TIMELINES = "timelines"
+FILLED = "filled by "
+"""Before the name of the node whose log a keyspace was filled from in bulk, in place of a lane's name."""
 
 
 class Link:
@@ -198,6 +200,33 @@ class Link:
             self._session.execute(f"DELETE FROM pixiu_applied WHERE lane='{TIMELINES}'")
             for table in self.layout.tables():
                 self._session.execute(f"TRUNCATE {table}", timeout=SCHEMA_SECONDS)
+        except self._errors as error:
+            raise self.trip(error) from error
+
+    # Filling.
+
+    def first_row(self) -> str:
+        """A table of ours that has rows; empty if none has. Raises ``Unavailable``."""
+        try:
+            for table in self.layout.tables():
+                if self._session.execute(f"SELECT * FROM {table} LIMIT 1", timeout=SCHEMA_SECONDS).one() is not None:
+                    return table
+        except self._errors as error:
+            raise self.trip(error) from error
+        return ""
+
+    def filled_by(self, node: str) -> int | None:
+        """Through which event a bulk load from this node's log has filled it; 0: not to its end, None: none has."""
+        rows = self.read("position", FILLED + node)
+        return None if not rows else int(rows[0][0] or 0)
+
+    def note_filled(self, node: str, event_id: int | None) -> None:
+        """Note it; None takes the note away. Raises ``Unavailable``."""
+        try:
+            if event_id is None:
+                self._session.execute("DELETE FROM pixiu_applied WHERE lane=%s", (FILLED + node,))
+            else:
+                self._session.execute(self.statements["reach"], (FILLED + node, event_id, self.layout.name))
         except self._errors as error:
             raise self.trip(error) from error
 

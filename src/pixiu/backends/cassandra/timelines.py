@@ -190,6 +190,14 @@ class CassandraTimelines:
 
     # Writes.
 
+    def load_private(self, user: int, row: PrivateRow) -> None:
+        """Write a row, as it is now, into tables that had none: nobody looks whether it is there."""
+        self._private.put(user, row.message_id, row, is_new=True)
+
+    def load_group(self, group: int, row: GroupRow) -> None:
+        """The same for a group message."""
+        self._group.put(group, row.message_id, row, is_new=True)
+
     def put_private(self, user: int, row: PrivateRow) -> None:
         """Write one side of a private message; writing it again changes nothing."""
         if self._private.get(user, row.message_id) is None:

@@ -28,12 +28,12 @@ from pixiu.backends.embedded.layout import (
     number,
     range_of,
 )
+from pixiu.model.inbox import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pixiu.backends.embedded.overlay import Overlay, Rows
-    from pixiu.model.inbox import Entry
     from pixiu.model.timeline import GroupRow, PrivateRow
     from pixiu.ports.keyvalue import KeyValue
 
@@ -45,9 +45,12 @@ __all__ = [
     "key_row",
     "private_rows",
     "stored_bodies",
+    "stored_counters",
+    "stored_desks",
     "stored_entries",
     "stored_group_rows",
     "stored_inboxes",
+    "stored_keys",
     "stored_private_rows",
     "stored_unread",
     "unread_row",
@@ -171,3 +174,31 @@ def stored_unread(store: KeyValue) -> Iterator[tuple[int, str, int, int]]:
     for key, value in store.scan(*range_of(UNREAD)):
         _, user, kind, owner = _unread_key.unpack(key)
         yield user, _KIND_NAMES[kind], owner, _unread.unpack(value)[0]
+
+
+def stored_counters(store: KeyValue) -> Iterator[tuple[int, str, int, int, int]]:
+    """user, kind, owner, count, and the event that has touched the count last."""
+    for key, value in store.scan(*range_of(UNREAD)):
+        _, user, kind, owner = _unread_key.unpack(key)
+        count, event_id = _unread.unpack(value)
+        yield user, _KIND_NAMES[kind], owner, count, event_id
+
+
+def stored_keys(store: KeyValue) -> Iterator[tuple[bytes, int, int, int]]:
+    """The key of a send; message_id, event_id and time of what was accepted under it."""
+    for key, value in store.scan(*range_of(SEND_KEY)):
+        yield key[1:], *_send_key.unpack(value)
+
+
+def stored_desks(store: KeyValue) -> Iterator[tuple[Desk, dict[int, list[Entry]]]]:
+    """All inboxes of each user, and the entries that wait, by the number of the inbox."""
+    for key, value in store.scan(*range_of(INBOXES)):
+        desk = Desk.decoded(int.from_bytes(key[1:], "big"), value)
+        waiting: dict[int, list[Entry]] = {}
+        for inbox in desk.inboxes.values():
+            if inbox.waiting:
+                prefix = entry_prefix(desk.user, inbox)
+                blocks = store.scan(prefix, (int.from_bytes(prefix, "big") + 1).to_bytes(len(prefix), "big"))
+                rows = (Entry(*row) for _, block in blocks for row in entry_row.iter_unpack(block))
+                waiting[inbox.number] = [entry for entry in rows if entry.useq > inbox.floor]
+        yield desk, waiting

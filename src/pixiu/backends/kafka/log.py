@@ -20,6 +20,7 @@ from pixiu.backends.kafka.schedules import Waiting
 from pixiu.backends.kafka.sending import Sending
 from pixiu.backends.kafka.topics import MESSAGE_BYTES_MAX, Identity, Topics
 from pixiu.machines.queue_wire.commands import BEHIND
+from pixiu.model.cursor import epoch_of
 from pixiu.model.errors import Conflict, CorruptData, Gone, NotFound, PixiuError, TooLarge, Unavailable
 from pixiu.model.ids import Snowflakes
 from pixiu.ports.log import SCHEDULE, TOPICS, Appended, LogRecord, Scheduled
@@ -211,6 +212,16 @@ class KafkaLog:
         self._failure = error
         self._waiting.stop()
         self.sending.give_up(error)
+
+    @property
+    def epoch(self) -> int:
+        """Of the numbers in inboxes that are made from it: a topic that was made anew has another one."""
+        assert self.identity is not None, "the log is open"
+        return epoch_of(f"{self.identity.cluster_id} {self.identity.topic_id}")
+
+    def kept_for(self) -> dict[str, str]:
+        """How long its topics keep a record, in words; blocks."""
+        return Topics(self.address, self._options).kept_for()
 
     # What is asked about it.
 

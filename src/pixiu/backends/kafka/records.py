@@ -25,7 +25,7 @@ from pixiu.model.pixiu_pb2 import Record, Task
 from pixiu.ports.log import DEAD, MAIN, NOTIFY, SCHEDULE, TASKS, LogRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from confluent_kafka import Message
 
@@ -40,6 +40,7 @@ __all__ = [
     "Found",
     "KafkaRecord",
     "found_in",
+    "found_of",
     "kafka_records",
 ]
 
@@ -171,7 +172,11 @@ def _key(entry: Entry, record: Record | None) -> bytes:
 
 def found_in(message: Message) -> Found | None:
     """The entry that a message of Kafka's is; None for what others have written there."""
-    headers: dict[str, Any] = dict(message.headers() or ())
+    return found_of(dict(message.headers() or ()), message.value() or b"", message.timestamp()[1])
+
+
+def found_of(headers: Mapping[str, Any], value: bytes, at: int) -> Found | None:
+    """The same of what another client has read."""
     try:
         event_id = int(headers["event"])
         numbered = headers.get("id")
@@ -182,6 +187,5 @@ def found_in(message: Message) -> Found | None:
     except (KeyError, ValueError, AttributeError, TypeError):
         return None
     message_id = number if numbered is not None else 0
-    at = message.timestamp()[1]
-    record = LogRecord(event_id, message_id, topic, message.value() or b"", headers.get("send", b""), at)
+    record = LogRecord(event_id, message_id, topic, value, headers.get("send", b""), at)
     return Found(record, number, what, schedule_id, due)

@@ -108,6 +108,15 @@ class Topics:
         found = self._admin.describe_topics(driver.TopicCollection([name]), request_timeout=ADMIN_SECONDS)[name]
         return Identity(str(self._cluster().cluster_id), str(self._result(found).topic_id))
 
+    def kept_for(self) -> dict[str, str]:
+        """How long each topic keeps a record, in words."""
+        there = set(self._there())
+        return {
+            name: _kept_for(self._settings_of(driver_admin.ConfigResource.Type.TOPIC, name))
+            for name in map(self._address.topic, _SETTINGS)
+            if name in there
+        }
+
     def look(self) -> list[Finding]:
         """What to know of the brokers and of how the log lies there."""
         brokers = self.brokers()
@@ -158,6 +167,15 @@ class Topics:
             raise unavailable(self._address, error_of(error)) from error
         except TimeoutError as error:
             raise unavailable(self._address, "no answer in time") from error
+
+
+def _kept_for(settings: dict[str, str]) -> str:
+    if settings.get("cleanup.policy") == "compact":
+        return "until it is compacted: the newest of each key stays"
+    kept_ms, kept_bytes = int(settings.get("retention.ms", "-1")), int(settings.get("retention.bytes", "-1"))
+    bounds = [f"{kept_ms / 86_400_000:g} days"] if kept_ms >= 0 else []
+    bounds += [f"as long as it has {kept_bytes} bytes"] if kept_bytes >= 0 else []
+    return ", or ".join(bounds) or "for ever"
 
 
 def _partitions(name: str, count: int) -> Finding:

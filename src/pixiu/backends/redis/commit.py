@@ -16,6 +16,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from valkey.exceptions import ValkeyError
 
 from pixiu.backends.redis.connection import slot_of
 from pixiu.model.errors import Conflict, Unavailable
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pixiu.backends.redis.connection import Command, RedisClient
     from pixiu.backends.redis.layout import Keys
 
-__all__ = ["Commits"]
+__all__ = ["Commits", "first_key"]
 
 _SCANNED = 1000
 _encode = msgspec.msgpack.Encoder().encode
@@ -35,6 +36,23 @@ _PATTERNS = (
     *(f"{name}[0-9{{]*" for name in ("u:", "c:", "r:", "gi:", "gm:", "msg/u:", "msg/om:", "bsgmsg_")),
     "pixiu:*",
 )
+
+
+def first_key(client: RedisClient) -> str:
+    """A key that is Pixiu's, or looks like it; empty if there is none. Changes nothing. Raises ``Unavailable``."""
+    try:
+        for server in client.servers:
+            for pattern in _PATTERNS:
+                cursor = b"0"
+                while True:
+                    cursor, names = server.ask("SCAN", cursor, "MATCH", pattern, "COUNT", _SCANNED)
+                    if names:
+                        return str(min(names).decode(errors="replace"))
+                    if cursor == b"0":
+                        break
+    except (ValkeyError, OSError) as error:
+        raise Unavailable(f"Redis: {error}") from error
+    return ""
 
 
 class Commits:

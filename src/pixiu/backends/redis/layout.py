@@ -41,10 +41,13 @@ of a user are in one slot, all of a group, and both of a message.
 
 from pixiu.backends.redis.address import Layout
 
-__all__ = ["LAYOUT", "Keys", "group_member", "hex_of", "user_member"]
+__all__ = ["FILLING", "LAYOUT", "Keys", "group_member", "hex_of", "user_member"]
 
 LAYOUT = 1
 """Rises with every change of what is written here: stores of another layout are made again from the log."""
+
+FILLING = -1
+"""In its place while stores are filled in bulk, and not all of them are there yet."""
 
 
 class Keys:

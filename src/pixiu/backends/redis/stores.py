@@ -18,7 +18,7 @@ from pixiu.backends.redis.connection import RedisClient
 from pixiu.backends.redis.contacts import RedisContacts
 from pixiu.backends.redis.groups import RedisGroups
 from pixiu.backends.redis.inboxes import RedisInboxes
-from pixiu.backends.redis.layout import LAYOUT, Keys
+from pixiu.backends.redis.layout import FILLING, LAYOUT, Keys
 from pixiu.backends.redis.notes import RedisNotes
 from pixiu.backends.redis.overlay import Overlay
 from pixiu.backends.redis.push_tokens import RedisPushTokens
@@ -128,6 +128,15 @@ class RedisStores:
     def note_layout(self) -> None:
         """All of it is there, in this program's layout. Counts with the next commit."""
         self._overlay.put_field(self.keys_of.meta, _LAYOUT, LAYOUT)
+
+    def note_filling(self) -> None:
+        """From the next commit on it is being filled: a node that finds it so empties it, and begins anew."""
+        self._overlay.put_field(self.keys_of.meta, _LAYOUT, FILLING)
+
+    @property
+    def overlay(self) -> Overlay:
+        """What waits for the next commit: rows that are made elsewhere are put there."""
+        return self._overlay
 
     def applied(self, lane: Lane) -> int:
         """The event id that a lane has durably reached."""

@@ -34,6 +34,9 @@ def redact(
     if json:
         print_json({"where": where, **report})
         return
+    if report.get("log"):
+        _print_kafka(report)
+        return
     print_rows(
         ("where", "searched", "blanked"),
         [
@@ -44,6 +47,15 @@ def redact(
     )
     before = "; a redaction that had been interrupted was finished first" if report["finished_before"] else ""
     print(f"{len(report['users'])} erased users, {bytes_text(report['bytes'])} written again in {where}{before}")
+
+
+def _print_kafka(report: dict[str, Any]) -> None:
+    """A log that cannot be blanked: what of erased users is there, and for how long."""
+    print_rows(("topic", "keeps it"), list(report["kept_for"].items()) if report["kept"] else [])
+    print(
+        f"{len(report['users'])} erased users; the log is {report['log']}, and Kafka changes no record: "
+        f"{report['kept']} of {report['records']} hold what they wrote. The stores' files were written again without it"
+    )
 
 
 def redaction_of(data: Path | None, url: str | None, token: str | None) -> dict[str, Any]:

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 
 from pixiu.pipeline.lake.schema import ERASURE_SCHEMAS, LAKE_SCHEMAS, MART_SCHEMAS
 from pixiu.pipeline.lake.table import THROUGH, LakeTable
-from pixiu.pipeline.source.decode import Wanted, decode
-from pixiu.pipeline.source.journal import JournalFolder
+from pixiu.pipeline.source.decode import Wanted
+from pixiu.pipeline.source.slices import batches_in, log_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,11 +98,11 @@ def note_erasures(data: Path, lake: Path) -> int:
     """
     erasures = LakeTable(lake, "erasures", ERASURE_SCHEMAS["erasures"])
     known = erased_users_in(erasures)
-    log = JournalFolder(data)
+    log = log_of(data)
     wanted = Wanted.rows_of("changes")
     batches = [
         batch for part in log.plan(max(erasures.through, log.first_event_id() - 1), log.end().event_id)
-        for batch in decode(part, wanted)
+        for batch in batches_in(part, wanted)
     ]  # fmt: skip
     table = pa.Table.from_batches(batches, schema=wanted.schema)
     is_new = pc.and_(

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pixiu.pipeline.records.unfold import Records
-    from pixiu.pipeline.source.journal import Slice
-    from pixiu.pipeline.source.remote import RemoteSlice
+    from pixiu.pipeline.source.slices import AnySlice
 
 __all__ = ["WRITTEN_DDL", "Target", "take_in", "take_in_batches"]
 
@@ -47,7 +46,7 @@ class Target(NamedTuple):
     """The table has everything through this event already."""
 
 
-def take_in(part: Slice | RemoteSlice, targets: Mapping[str, Target]) -> Iterator[tuple[str, str, int]]:
+def take_in(part: AnySlice, targets: Mapping[str, Target]) -> Iterator[tuple[str, str, int]]:
     """Write the rows of a slice. Yields table, name of the file, rows."""
     found: dict[str, list[Any]] = {table: [] for table in targets}
     for records in records_in(part):

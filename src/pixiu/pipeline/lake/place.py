@@ -4,6 +4,7 @@
 
     pixiu-data/pipeline/
     ├── LOCK            the pipeline that runs now
+    ├── log             which log the tables are of, where that is in Kafka
     ├── lake/           one Delta table per folder
     ├── checkpoints/    what Spark remembers of each stream; may be lost, is then said and made again
     ├── index/          indexes of segments that had none that answered; may be removed at any time
@@ -14,6 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from pixiu.model.errors import Conflict
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,3 +54,17 @@ class Place:
     def work(self) -> Path:
         """Scratch files."""
         return self.folder / "work"
+
+    def bind(self, identity: str) -> None:
+        """Note which log the tables are of; empty is the data directory's own. Raises ``Conflict`` for another one."""
+        path = self.folder / "log"
+        noted = path.read_text(encoding="utf-8").strip() if path.exists() else ""
+        if noted == identity:
+            return
+        if noted or self.lake.is_dir():
+            of = noted or "the node's own"
+            raise Conflict(
+                f"the tables in {self.lake} are of another log ({of}), whose events have other numbers: move "
+                f"{self.folder} away, and they are made again"
+            )
+        path.write_text(identity + "\n", encoding="utf-8")

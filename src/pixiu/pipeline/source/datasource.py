@@ -21,10 +21,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from pixiu.model.errors import ConfigError
 from pixiu.pipeline.records.schema import DDL
-from pixiu.pipeline.source.decode import Wanted, decode
-from pixiu.pipeline.source.journal import SLICE_ROWS, JournalFolder, Slice
-from pixiu.pipeline.source.remote import RemoteLog, RemoteSlice, decode_remote
+from pixiu.pipeline.source.decode import Wanted
+from pixiu.pipeline.source.journal import SLICE_ROWS
+from pixiu.pipeline.source.remote import RemoteLog
 from pixiu.pipeline.source.schema import FULL_DDL, HEADER_DDL
+from pixiu.pipeline.source.slices import AnyLog, AnySlice, batches_in, log_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -93,14 +94,14 @@ class SourceOptions:
             index_folder=given.get("indexFolder"),
         )
 
-    def log(self) -> JournalFolder | RemoteLog:
+    def log(self) -> AnyLog:
         """The log that is to be read."""
         if self.server is not None:
             return RemoteLog(self.server)
         assert self.path is not None
-        return JournalFolder(Path(self.path), index_folder=Path(self.index_folder) if self.index_folder else None)
+        return log_of(Path(self.path), Path(self.index_folder) if self.index_folder else None)
 
-    def first_offset(self, log: JournalFolder | RemoteLog) -> int:
+    def first_offset(self, log: AnyLog) -> int:
         """Behind which event reading begins."""
         if self.starting_event_id is not None:
             return self.starting_event_id - 1
@@ -108,7 +109,7 @@ class SourceOptions:
             return log.event_before(self.starting_time_ms)
         return log.first_event_id() - 1
 
-    def last_offset(self, log: JournalFolder | RemoteLog) -> int:
+    def last_offset(self, log: AnyLog) -> int:
         """How far may be read now."""
         end = log.end().event_id
         return end if self.ending_event_id is None else min(end, self.ending_event_id)
@@ -124,9 +125,9 @@ def _number(options: Mapping[str, str], name: str, least: int) -> int | None:
 
 
 class SlicePartition(InputPartition):
-    """One partition: some events of one segment, or of a server's log."""
+    """One partition: some events of one segment, of a server's log, or of Kafka's."""
 
-    def __init__(self, part: Slice | RemoteSlice) -> None:
+    def __init__(self, part: AnySlice) -> None:
         super().__init__(part)
         self.part = part
 
@@ -134,8 +135,7 @@ class SlicePartition(InputPartition):
 def _read(partition: InputPartition | None, wanted: Wanted) -> Iterator[Any]:
     if not isinstance(partition, SlicePartition):
         return iter(())  # where nothing was planned, Spark asks all the same, with None
-    part = partition.part
-    return decode(part, wanted) if isinstance(part, Slice) else decode_remote(part, wanted)
+    return batches_in(partition.part, wanted)
 
 
 class PixiuDataSource(DataSource):

@@ -96,6 +96,10 @@ class JournalFolder:
         if not self.folder.is_dir():
             raise NotFound(f"there is no log in {data}; name the data directory of a Pixiu server")
 
+    def identity(self) -> str:
+        """Which log it is: there is one in a data directory, and it needs no name."""
+        return ""
+
     def firsts(self) -> list[int]:
         """The first event id of every segment, oldest first."""
         return sorted(int(path.stem) for path in self.folder.glob("*.log"))

@@ -31,6 +31,7 @@ from pixiu.im.draft import (
 )
 from pixiu.im.schedules import fired
 from pixiu.im.users import new_user, user_key
+from pixiu.model.cursor import Cursors
 from pixiu.model.errors import NotFound, Overloaded, PixiuError, RequestError, Unauthenticated, Unavailable
 from pixiu.model.names import check_platform, check_public_id
 from pixiu.model.pixiu_pb2 import InboxOpened, Record
@@ -76,12 +77,13 @@ class Proxy:
         in_flight_max: int = IN_FLIGHT_MAX,
         searches: Searches | None = None,
         traces: TraceRows | None = None,
-        holds: Callable[[int, int], int] = lambda _session_id, cursor: cursor,
+        holds: Callable[[int, int], int] = lambda _session_id, useq: useq,
         has_rows_of: Callable[[int], bool] = lambda _user: True,
+        cursors: Cursors | None = None,
     ) -> None:
         """``when_applied(event_id, call)`` calls when all lanes are there; ``applied()`` is where the keys' lane is.
 
-        ``holds`` and ``has_rows_of`` are the context's.
+        ``holds``, ``has_rows_of`` and ``cursors`` are the context's.
         """
         self._stores = stores
         self._log = log
@@ -96,7 +98,7 @@ class Proxy:
         )  # fmt: skip
         self.context = Context(
             stores, clock, settings, creates_users=creates_users, node_id=node_id, own_scheduled=self.schedules.of,
-            holds=holds, has_rows_of=has_rows_of,
+            holds=holds, has_rows_of=has_rows_of, cursors=cursors or Cursors(),
         )  # fmt: skip
         self.unapplied = 0
         self.actions: dict[str, int] = dict.fromkeys(VERBS, 0)

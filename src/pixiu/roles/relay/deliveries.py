@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from pixiu.config import InboxSettings
     from pixiu.machines.delivery import Command, Push
+    from pixiu.model.cursor import Cursors
     from pixiu.ports.bodies import Bodies
     from pixiu.ports.clock import Clock
     from pixiu.ports.inboxes import Inboxes
@@ -66,7 +67,9 @@ class Deliveries:
         write_ledger: Callable[[bytes], object],
         kick: Callable[[LiveInbox, int, str], object],
         traces: TraceRows,
+        cursors: Cursors,
     ) -> None:
+        self._cursors = cursors
         self.rows = LedgerRows()
         self._traces = traces
         self._inboxes = inboxes
@@ -179,7 +182,7 @@ class Deliveries:
                     self._push_copy(live, others, is_linked=pushes is others)
             elif pushes:
                 live.through = pushes[-1].useq
-                live.sink.push(session_id, pushes)
+                live.sink.push(session_id, self._shown(pushes))
                 self._counters.pushes += len(pushes)
                 first, last, gateway, since = pushes[0], pushes[-1], live.session.gateway, live.since
                 if pushes is others:
@@ -213,7 +216,7 @@ class Deliveries:
         live.through = copies[-1].useq
         live.unacked += len(copies)
         self._counters.copies += len(copies)
-        live.sink.push(session_id, copies)
+        live.sink.push(session_id, self._shown(copies))
 
     def _resend(self, inbox: LiveInbox, session_id: int, pushes: list[Push]) -> None:
         for live in inbox.sessions:
@@ -221,7 +224,15 @@ class Deliveries:
                 self._counters.resends += len(pushes)
                 for push in pushes:
                     self.rows.resent.add(inbox.key, push.useq, push.useq)
-                live.sink.push(session_id, pushes)
+                live.sink.push(session_id, self._shown(pushes))
+
+    def _shown(self, pushes: list[Push]) -> list[Push]:
+        """As clients know them: with cursors."""
+        cursors = self._cursors
+        if not cursors.epoch:
+            return pushes
+        of = cursors.of
+        return [push._replace(useq=of(push.useq), previous_useq=of(push.previous_useq)) for push in pushes]
 
     # Time.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pixiu.machines.delivery import Delivery
 from pixiu.machines.traces import TraceRows
+from pixiu.model.cursor import Cursors
 from pixiu.model.errors import Unavailable
 from pixiu.model.ids import first_id_of
 from pixiu.model.inbox import NEED_NOTIFICATION, NEED_OFFLINE
@@ -79,6 +80,7 @@ class Relay:
         resync_share: float = 0.25,
         make_delivery: Callable[[InboxSettings], Delivery] = Delivery,
         traces: TraceRows | None = None,
+        cursors: Cursors | None = None,
     ) -> None:
         """``write_ledger`` never raises; what it cannot write now it writes later, or drops: that costs a resend.
 
@@ -87,6 +89,7 @@ class Relay:
         sessions, and tells the others to resync.
         """
         self.counters = RelayCounters()
+        self._cursors = cursors or Cursors()
         self.gateway = gateway
         self.epoch = sessions.begin_epoch(gateway)
         self._epochs = {gateway: self.epoch}  # of the gateways whose sessions are here
@@ -117,6 +120,7 @@ class Relay:
             write_ledger=write_ledger,
             kick=lambda inbox, session_id, reason: self.kick(inbox.key[0], session_id, reason),
             traces=traces or TraceRows(),
+            cursors=self._cursors,
         )
         self._sweep = Sweep(inboxes, self._deliveries, clock, scheduler, settings, self.counters)
         self._leaving = Leaving(
@@ -184,6 +188,7 @@ class Relay:
     ) -> Session:
         """A client has logged in; its inbox is open. ``cursor``: it holds everything through there.
 
+        One of another epoch says nothing: all that waits is delivered.
         ``gateway`` is one that came, if it is not this process's own. Older sessions that the platform has no room for
         are kicked. The backlog comes in a later turn.
         """
@@ -197,7 +202,7 @@ class Relay:
         self._sessions.add(session)
         inbox = self._find(user, platform) or self._open(user, platform)
         live = LiveSession(session, sink, inbox, first_id_of(self._clock.now_ms()))
-        live.resumed = self._resuming.came(inbox, device, cursor)
+        live.resumed = self._resuming.came(inbox, device, self._cursors.useq(cursor) or 0)
         inbox.sessions.insert(0, live)
         self._live[session.session_id] = live
         self.counters.logins += 1
@@ -276,11 +281,11 @@ class Relay:
             for user, entries_by_platform in missed.items():
                 self._away(user, entries_by_platform)
 
-    def ack(self, session_id: int, through: int) -> bool:
-        """A client holds everything through this useq. False: its session is not known here."""
-        live = self._live.get(session_id)
-        if live is None:
-            return False
+    def ack(self, session_id: int, cursor: int) -> bool:
+        """A client holds everything through this cursor. False: its session is not known here."""
+        live, through = self._live.get(session_id), self._cursors.useq(cursor)
+        if live is None or through is None:  # of another epoch: nothing that was handed to this session
+            return live is not None
         if live.unacked:
             live.acked(through)
             if live.is_lagging and not live.unacked:
@@ -292,10 +297,10 @@ class Relay:
             self._deliveries.flush_soon()
         return True
 
-    def holds(self, session_id: int, cursor: int) -> int:
-        """How far a session holds everything that names this cursor: there, and what it has sent right behind it."""
+    def holds(self, session_id: int, useq: int) -> int:
+        """How far a session holds everything that names this entry: there, and what it has sent right behind it."""
         live = self._live.get(session_id)
-        return cursor if live is None else self._resuming.holds(live, cursor)
+        return useq if live is None else self._resuming.holds(live, useq)
 
     def flush(self, user: int, platform: str) -> bool:
         """Read an inbox again, in case something was missed. False if nobody is there for it."""
