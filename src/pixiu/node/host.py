@@ -11,11 +11,12 @@ from pixiu.backends.embedded.sessions import EmbeddedSessions, next_life
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.backends.phones.notifications import Closable, PhoneNotifications
 from pixiu.backends.tantivy.searches import ThreadedSearches
-from pixiu.model.errors import CorruptData, PixiuError
+from pixiu.config.engines import EMBEDDED
+from pixiu.model.errors import ConfigError, CorruptData, PixiuError
 from pixiu.node.engines import ready_engines
 from pixiu.node.logs import check_log, is_kafka, make_log, note_log
 from pixiu.node.messaging import Messaging
-from pixiu.node.remembered import open_redis, remember
+from pixiu.node.remembered import node_name, open_redis, remember
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit, take_cut
 from pixiu.roles.horn.providers import LoggedNotifications, NoNotifications
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from pixiu.backends.redis.sessions import RedisSessions
     from pixiu.config import Settings
+    from pixiu.node.door import Door
     from pixiu.node.logs import NodeLog
     from pixiu.ports.notifications import Notifications
     from pixiu.ports.scheduler import Scheduler
@@ -98,10 +100,40 @@ class MessagingHost:
         except BaseException:
             self.stores.close()
             raise
+        try:
+            self.door = self._made_door()
+        except BaseException:
+            self.stores.close()
+            raise
         if not is_kafka(settings):
             engine.retention_holds.append(self._needed_from)
         if redis is not None:
             redis.when_lost = lambda: scheduler.soon(self.messaging.go_back)
+
+    def _made_door(self) -> Door | None:
+        """Where actions come in from a Redis stream; None unless the settings name one."""
+        url = self._settings.door.redis
+        if not url:
+            return None
+        store = self._settings.engines.store
+        if url == "store" and store == EMBEDDED:
+            raise ConfigError("door.redis is store, and the stores are in no Redis: name one, as redis://HOST:PORT")
+        try:
+            from pixiu.backends.redis.address import RedisAddress
+            from pixiu.node.door import Door
+        except ImportError as error:
+            raise ConfigError(f"door.redis needs the package valkey ({error}): pip install pixiu[redis]") from error
+        address = RedisAddress.parse(store if url == "store" else url)
+        settings, clock = self._settings.door, self.engine.clock
+        return Door(address, node_name(self.root), settings, self.messaging, clock, lambda: not self.problems())
+
+    def problems(self) -> list[str]:
+        """Why messaging should get no traffic, the door apart; none if all is well."""
+        return [*self.messaging.problems(), *self.log.problems()]
+
+    def door_problems(self) -> list[str]:
+        """Why no actions come from the Redis stream; none if all is well, or there is no door."""
+        return [] if self.door is None else self.door.problems()
 
     @property
     def redis_round_trips(self) -> int:
@@ -179,6 +211,8 @@ class MessagingHost:
         ready: asyncio.Future[None] = loop.create_future()
         self.messaging.start(lambda: ready.set_result(None))
         await ready
+        if self.door is not None:
+            self.door.start(loop)
 
     def _check_log(self) -> None:
         """Stores that are ahead of the log would take its next records for known, and skip them."""
@@ -191,6 +225,8 @@ class MessagingHost:
 
     async def stop(self) -> None:
         """Close sessions, commit and close the stores."""
+        if self.door is not None:
+            await self.door.stop()
         self.messaging.stop()
         self._searches.close()
         if self._beat is not None:

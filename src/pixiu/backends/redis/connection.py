@@ -50,6 +50,8 @@ Command = tuple[Any, ...]
 SLOTS = 16384
 _REDIRECTS_MAX = 4
 _REDIRECT_SECONDS = 0.01
+_PLACES = {"FCALL": 3, "EVALSHA": 3, "XGROUP": 2, "XREADGROUP": -2}
+"""Where the key is in commands that do not have it behind their name; of the last one, with one stream."""
 _GONE = (BusyLoadingError, ReadOnlyError, MasterDownError, ClusterDownError)
 """Answers of a server that is no master any more, or not yet: as good as none."""
 
@@ -393,7 +395,7 @@ class RedisClient:
 
 def _place(command: Command) -> str | bytes:
     """The key that says where a command belongs."""
-    key: str | bytes = command[3] if command[0] in ("FCALL", "EVALSHA") else command[1]
+    key: str | bytes = command[_PLACES.get(command[0], 1)]
     return key
 
 

@@ -8,7 +8,7 @@ Every command of a commit says what is, never what to add: applied twice it chan
 
 __all__ = ["FUNCTIONS", "LIBRARY", "NAME", "SCRIPTS"]
 
-NAME = "pixiu_1"
+NAME = "pixiu_2"
 """The library; its number rises with every change."""
 
 _APPLY = """
@@ -98,6 +98,29 @@ _BODIES = {
   end
   redis.call('HSET', keys[1], args[1], version .. ' ')
   return 1
+""",
+    # stream of actions; consumer group, answers, malformed, bound, then entry, is it malformed, count, fields …
+    "finish": """
+  local i, last, finished = 5, #args, 0
+  while i <= last do
+    local entry, is_malformed, count = args[i], args[i + 1] == '1', tonumber(args[i + 2])
+    if redis.call('XACK', keys[1], args[1], entry) == 1 then
+      redis.call('XADD', args[2], 'MAXLEN', '~', args[4], '*', unpack(args, i + 3, i + 2 + count))
+      if is_malformed then
+        local copy = {'entry', entry}
+        local found = redis.call('XRANGE', keys[1], entry, entry)[1]
+        for at = i + 5, i + 2 + count do copy[#copy + 1] = args[at] end
+        if found then
+          for at = 1, math.min(#found[2], 128) do copy[#copy + 1] = string.sub(found[2][at], 1, 4096) end
+        end
+        redis.call('XADD', args[3], 'MAXLEN', '~', args[4], '*', unpack(copy))
+      end
+      redis.call('XDEL', keys[1], entry)
+      finished = finished + 1
+    end
+    i = i + 3 + count
+  end
+  return finished
 """,
 }
 
