@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["Commits"]
 
 _SCANNED = 1000
+_ROUNDS_MAX = 16
+"""Of a commit to a cluster, while streams are written in order: people who answer each other within one commit."""
 _PATTERNS = (
-    *(f"{name}[0-9{{]*" for name in ("u:", "c:", "r:", "gi:", "gm:", "msg/u:", "msg/om:", "bsgmsg_")),
+    *(f"{name}[0-9{{]*" for name in ("u:", "c:", "r:", "s:", "gi:", "gm:", "gs:", "msg/u:", "msg/om:", "bsgmsg_")),
     "pixiu:*",
 )
 
@@ -129,7 +131,7 @@ class Commits:
         last: list[Any] = ["DEL", 1, self._keys.redo]
         others: list[Command] = []
         for command in commands:
-            if slot_of(command[1]) == own_slot:
+            if slot_of(command[1]) == own_slot and command[0] not in ("SAY", "POINT"):
                 last += (command[0], len(command) - 1, *command[1:])
             else:
                 others.append(command)
@@ -141,13 +143,46 @@ class Commits:
         self._number += 1
 
     def _apply_in_slots(self, commands: Iterable[Command]) -> None:
+        """All but pointers at once; pointers when it is known where the bodies are that they point to.
+
+        Each stream gets its entries in order, as far as ``_ROUNDS_MAX`` round trips will do.
+        """
+        left = list(commands)
+        unsaid = {(command[1], str(command[4])) for command in left if command[0] == "SAY"}
+        entries: dict[tuple[str, str], str] = {}
+        rounds = 0
+        while left:
+            now: list[Command] = []
+            later: list[Command] = []
+            behind: set[str | bytes] = set()
+            """Streams whose next entry has to wait."""
+            for command in left:
+                name, stream = command[0], command[1]
+                if name == "POINT" and (command[5], str(command[4])) in unsaid:
+                    behind.add(stream)
+                    later.append(command)
+                elif stream in behind and rounds < _ROUNDS_MAX:
+                    later.append(command)
+                elif name == "POINT":
+                    now.append((*command, entries.get((command[5], str(command[4])), "")))
+                else:
+                    now.append(command)
+            for answer in self._call_slots(now):
+                for at in range(0, len(answer), 3):
+                    stream, message, entry = (part.decode() for part in answer[at : at + 3])
+                    entries[stream, message] = entry
+                    unsaid.discard((stream, message))
+            left = later
+            rounds += 1
+
+    def _call_slots(self, commands: Iterable[Command]) -> list[list[bytes]]:
         """One call per slot, all at once."""
         slots: dict[int, tuple[str | bytes, list[Any]]] = {}
         for command in commands:
             slots.setdefault(slot_of(command[1]), (command[1], []))[1].extend(
                 (command[0], len(command) - 1, *command[1:])
             )
-        self._client.call_all("apply", list(slots.values()))
+        return self._client.call_all("apply", list(slots.values())) if slots else []
 
     def _taken(self) -> str:
         return f"another process has taken over the Redis stores of node {self._node}: this one must stop"
