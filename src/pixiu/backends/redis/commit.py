@@ -131,7 +131,10 @@ class Commits:
         last: list[Any] = ["DEL", 1, self._keys.redo]
         others: list[Command] = []
         for command in commands:
-            if slot_of(command[1]) == own_slot and command[0] not in ("SAY", "POINT"):
+            if command[0] == "POINTS":  # each in its own slot
+                body, floor, bound, message_id, *streams = command[1:]
+                others += [("POINT", stream, floor, bound, message_id, body) for stream in streams]
+            elif slot_of(command[1]) == own_slot and command[0] != "SAY":
                 last += (command[0], len(command) - 1, *command[1:])
             else:
                 others.append(command)

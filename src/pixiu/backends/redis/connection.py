@@ -87,7 +87,7 @@ class Server:
     def send(self, commands: Sequence[Command]) -> None:
         """Send without waiting."""
         connection = self._connection
-        connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+        connection.send_packed_command([packed(commands)], check_health=False)
 
     def receive(self, count: int) -> list[Any]:
         """Wait for that many answers; an error is an answer."""
@@ -391,6 +391,22 @@ class RedisClient:
         self._topology.close()
         self._topology = topology
         self.when_connected()
+
+
+def packed(commands: Sequence[Command]) -> bytes:
+    """Commands as they are sent. A commit has thousands of arguments, and the driver takes three times as long."""
+    parts: list[bytes] = []
+    add = parts.append
+    for command in commands:
+        add(b"*%d\r\n" % len(command))
+        for argument in command:
+            kind = type(argument)
+            if kind is str:
+                argument = argument.encode()  # noqa: PLW2901
+            elif kind is not bytes:
+                argument = repr(argument).encode()  # noqa: PLW2901
+            add(b"$%d\r\n%b\r\n" % (len(argument), argument))
+    return b"".join(parts)
 
 
 def _place(command: Command) -> str | bytes:

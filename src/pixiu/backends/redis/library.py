@@ -87,6 +87,11 @@ special['POINT'] = function(stream, floor, bound, id, body, at)
   tail[id] = redis.call('XADD', stream, 'MAXLEN', '~', bound, '*', 'FW', body, 'id', id, 'entry', at)
 end
 
+-- Pointers of many to one body, where all are on one server.
+special['POINTS'] = function(body, floor, bound, id, ...)
+  for _, stream in ipairs({...}) do special['POINT'](stream, floor, bound, id, body) end
+end
+
 special['UNSAY'] = function(stream, id)
   backward(stream, 100, function(entry)
     local found = message_of(entry)

@@ -25,6 +25,8 @@ __all__ = ["RedisStreams"]
 
 _KIND_NAMES = {number: name for name, number in KINDS.items()}
 _ENCRYPTION_NAMES = {number: name for name, number in ENCRYPTIONS.items()}
+_POINTS_MAX = 900
+"""Streams in one command: Lua passes so many on, and not many more."""
 _RESERVED = frozenset(
     "id uid tuid user group by at kind text data send_id ref enc subtype priority action FW".split()  # noqa: SIM905
 )
@@ -51,7 +53,7 @@ class RedisStreams:
         body = self._keys.stream % to
         self._say(body, message_id, _fields(chat, uid=from_user, tuid=to))
         if from_user and from_user != to:
-            self._point(from_user, message_id, body)
+            self._point([from_user], message_id, body)
 
     def say_in_group(
         self, event_id: int, message_id: int, from_user: int, group: int, members: Sequence[int], chat: bytes
@@ -61,8 +63,7 @@ class RedisStreams:
             return
         body = self._keys.group_stream % group
         self._say(body, message_id, _fields(chat, user=from_user, group=group))
-        for user in members:
-            self._point(user, message_id, body)
+        self._point(members, message_id, body)
 
     def unsay(self, message_id: int, *, user: int = 0, group: int = 0) -> None:
         """A body leaves the stream of its receiver, or of its group; pointers to it lead nowhere from now on."""
@@ -97,9 +98,11 @@ class RedisStreams:
     def _say(self, stream: str, message_id: int, fields: list[str | bytes | int]) -> None:
         self._overlay.step("SAY", stream, self._floor, self._entries_max, message_id, *fields)
 
-    def _point(self, user: int, message_id: int, body: str) -> None:
-        stream = self._keys.stream % user
-        self._overlay.step("POINT", stream, self._floor, self._entries_max, message_id, body)
+    def _point(self, users: Sequence[int], message_id: int, body: str) -> None:
+        pattern = self._keys.stream
+        for at in range(0, len(users), _POINTS_MAX):
+            streams = [pattern % user for user in users[at : at + _POINTS_MAX]]
+            self._overlay.step("POINTS", body, self._floor, self._entries_max, message_id, *streams)
 
 
 def _fields(chat: bytes, **places: int) -> list[str | bytes | int]:
