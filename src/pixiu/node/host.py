@@ -8,6 +8,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from pixiu.backends.embedded.sessions import EmbeddedSessions, next_life
+from pixiu.backends.memory.routes import MemoryRoutes
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.backends.phones.notifications import Closable, PhoneNotifications
 from pixiu.backends.tantivy.searches import ThreadedSearches
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from pixiu.backends.redis.routes import RedisRoutes
     from pixiu.backends.redis.sessions import RedisSessions
     from pixiu.config import Settings
     from pixiu.node.door import Door
     from pixiu.node.logs import NodeLog
     from pixiu.ports.notifications import Notifications
+    from pixiu.ports.routes import Routes
     from pixiu.ports.scheduler import Scheduler
     from pixiu.ports.sessions import Sessions
     from pixiu.queue.engine import Engine
@@ -82,6 +85,9 @@ class MessagingHost:
                 redis.close()
             raise
         self._sessions: RedisSessions | None = None
+        self._shown_routes: RedisRoutes | None = None
+        self.routes: Routes = MemoryRoutes()
+        """Who listens in which room."""
         self._beat: asyncio.TimerHandle | None = None
         try:
             check_log(self.log, root, self.stores)
@@ -144,17 +150,26 @@ class MessagingHost:
         """Sessions of this life of the node; a Redis that has the stores shows them too."""
         if self._redis is None:
             return EmbeddedSessions(self.store)
+        from pixiu.backends.redis.routes import RedisRoutes
         from pixiu.backends.redis.sessions import RedisSessions
 
-        numbers_after = next_life(self.store)
-        self._sessions = sessions = RedisSessions(self._redis.client, self._redis.keys_of, numbers_after=numbers_after)
-        self._redis.when_begun = sessions.write_all_again
+        client, keys = self._redis.client, self._redis.keys_of
+        self._sessions = sessions = RedisSessions(client, keys, numbers_after=next_life(self.store))
+        self.routes = self._shown_routes = routes = RedisRoutes(client, keys)
+
+        def write_all_again() -> None:
+            sessions.write_all_again()
+            routes.write_all_again()
+
+        self._redis.when_begun = write_all_again
         return sessions
 
     def _look_after_redis(self) -> None:
-        """Now and then: show who is connected, and see whether Redis is there when nobody asks it."""
+        """Now and then: show who is connected and listens, and see whether Redis is there when nobody asks it."""
         assert self._redis is not None and self._sessions is not None and self._loop is not None
         self._sessions.write()
+        if self._shown_routes is not None:
+            self._shown_routes.write()
         now = self._loop.time()
         if now - self._looked_at >= REDIS_LOOK_SECONDS:
             self._looked_at = now
@@ -233,6 +248,8 @@ class MessagingHost:
             self._beat.cancel()
         if self._sessions is not None:
             self._sessions.close()
+        if self._shown_routes is not None:
+            self._shown_routes.close()
         if is_kafka(self._settings):  # the queue is drained by whoever owns it
             flushed = asyncio.Event()
             self.log.when_flushed(flushed.set)

@@ -402,9 +402,9 @@ def packed(commands: Sequence[Command]) -> bytes:
         for argument in command:
             kind = type(argument)
             if kind is str:
-                argument = argument.encode()  # noqa: PLW2901
+                argument = argument.encode()
             elif kind is not bytes:
-                argument = repr(argument).encode()  # noqa: PLW2901
+                argument = repr(argument).encode()
             add(b"$%d\r\n%b\r\n" % (len(argument), argument))
     return b"".join(parts)
 

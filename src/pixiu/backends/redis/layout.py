@@ -23,8 +23,8 @@ of a user are in one slot, all of a group, and both of a message.
     msg/om:<message>/n             string  how many refer to it
     msg/u:<user>/ss                hash    session: <platform>-<gateway>
     pixiu:present                  set     users with sessions: what a start after a crash cleans up
-    pixiu:room:<room>              hash    session: version, user, gateway
-    pixiu:gw:<gateway>             set     <room>:<session>
+    pixiu:room:<room>              hash    session: <user>-<gateway> of who listens in a room
+    pixiu:rooms                    set     rooms with somebody in them
     s:<user>                       stream  what the user got, and pointers to what the user sent, or got in groups
     gs:<group>                     stream  what was said in a group
     bsgmsg_<group>                 list    the newest 1000 bodies, newest first
@@ -97,7 +97,7 @@ class Keys:
         self.owner = single("owner")
         self.redo = single("redo")
         self.present = single("present")
-        self.gateway_routes = "pixiu:gw:%s"
+        self.rooms = single("rooms")
         self.actions = "g:all"
         # Braces put them into the slot of the one above.
         self.answers = "{g:all}:answers" if is_tagged else "g:answers"

@@ -28,8 +28,8 @@ special['RECENT'] = function(list, state, id, body, bound)
   redis.call('HSET', state, 'newest', id)
 end
 
--- Streams. Redis gives their ids, so what this commit has written before is looked for at the end of a stream: entries of
--- messages that are not older than the first one of the commit (floor).
+-- Streams. Redis gives their ids, so what this commit has written before is looked for at the end of a stream: entries
+-- of messages that are not older than the first one of the commit (floor).
 local tails, said = {}, {}
 
 local function message_of(entry)
@@ -163,29 +163,6 @@ _BODIES = {
     "apply": """
   apply(args, 1)
   return said
-""",
-    # room; session, version, user and gateway
-    "enter": """
-  local known = redis.call('HGET', keys[1], args[1])
-  if known then
-    local version = string.match(known, '^(%d+)')
-    if #version > #args[2] or (#version == #args[2] and version > args[2]) then return 0 end
-  end
-  redis.call('HSET', keys[1], args[1], args[2] .. ' ' .. args[3])
-  return 1
-""",
-    # room; session, version
-    "leave": """
-  local known = redis.call('HGET', keys[1], args[1])
-  local version = args[2]
-  if known then
-    local has, rest = string.match(known, '^(%d+) (.*)$')
-    local newer = #has > #version or (#has == #version and has > version)
-    if newer and rest ~= '' then return 0 end
-    if newer then version = has end
-  end
-  redis.call('HSET', keys[1], args[1], version .. ' ')
-  return 1
 """,
     # stream of actions; consumer group, answers, malformed, bound, then entry, is it malformed, count, fields …
     "finish": """
