@@ -156,7 +156,7 @@ def _plain(value: Any) -> Any:
 
 def _keys(redis: Any) -> dict[str, object]:
     """The seed's keys, as any client reads them."""
-    found: dict[str, object] = {"gm:9": redis.smembers("gm:9"), "master": redis.hget("gi:9", "master")}
+    found: dict[str, object] = {"gm:9": set(redis.smembers("gm:9")), "master": redis.hget("gi:9", "master")}
     for user in "123":
         found[f"u:{user}"] = redis.hget(f"u:{user}", "name")
         found[f"c:{user}"] = set(redis.zrange(f"c:{user}", 0, -1))
