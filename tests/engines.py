@@ -114,9 +114,10 @@ class ValkeyProcess:
 
 
 class ValkeyCluster:
-    """Three masters with all slots between them, and a replica of the first if asked for."""
+    """Three masters with all slots between them, and a replica of one of them if asked for."""
 
-    def __init__(self, folder: Path, *, has_replica: bool = False) -> None:
+    def __init__(self, folder: Path, *, has_replica: bool = False, replica_of: int = 0) -> None:
+        self._replica_of = replica_of
         self._buses = [free_port() for _ in range(4)]
         options = "--cluster-enabled", "yes", "--cluster-node-timeout", "500", "--cluster-port"
         self.leaders = [ValkeyProcess(folder / f"m{n}", *options, str(self._buses[n])) for n in range(3)]
@@ -141,7 +142,7 @@ class ValkeyCluster:
             server.told("CLUSTER", "MEET", "127.0.0.1", self.leaders[0].port, self._buses[0])
         wait_for(self._is_whole, what="the cluster to be whole")
         if self.replica is not None:
-            self.replica.told("CLUSTER", "REPLICATE", self.leaders[0].told("CLUSTER", "MYID"))
+            self.replica.told("CLUSTER", "REPLICATE", self.leaders[self._replica_of].told("CLUSTER", "MYID"))
             replica = self.replica
             wait_for(lambda: replica.told("ROLE")[3] == b"connected", what="the replica to have all")
 

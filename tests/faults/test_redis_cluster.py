@@ -164,6 +164,7 @@ def test_all_keys_of_one_owner_are_in_one_slot() -> None:
         assert slot_of(keys.body % number) == slot_of(keys.references % number)
     single = [keys.meta, keys.owner, keys.notes, keys.redo, keys.left, keys.all_users, keys.all_inboxes]
     assert len({slot_of(name) for name in single}) == 1
+    assert len({slot_of(name) for name in (keys.actions, keys.answers, keys.malformed)}) == 1
 
 
 async def test_a_leader_fails_over_and_all_is_made_again(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pixiu.model.errors import PixiuError
 from pixiu.model.pixiu_pb2 import Record
 from pixiu.ports.log import MAIN
 from pixiu.ports.search import Searches
+from pixiu.ports.stores import Stores
 from pixiu.roles.carrier.appliers import Appliers, parse
 from pixiu.roles.carrier.reached import Limits
 from pixiu.roles.proxy.service import Proxy
@@ -19,6 +20,9 @@ from pixiu.testing.memory_log import MemoryLog
 from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
 
 DAY_MS = 86_400_000
+
+make_stores: Callable[[], Stores] = MemoryStores
+"""Tests of engines put their own here, to run all that these worlds do on them."""
 
 
 class World:
@@ -34,7 +38,7 @@ class World:
     ) -> None:
         self.clock = SimulatedClock()
         self.turns = SimulatedScheduler(self.clock, random.Random(1), slow_us=0, pause_chance=0)
-        self.stores = MemoryStores()
+        self.stores = make_stores()
         self.log = MemoryLog(self.clock, self.turns)
         self.appliers = Appliers(self.stores, Limits())
         self.is_applying = True

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pixiu.ports.push_tokens import PushTokens
     from pixiu.ports.recent import Recent
     from pixiu.ports.sendkeys import SendKeys
+    from pixiu.ports.streams import Streams
     from pixiu.ports.unread import Unread
     from pixiu.ports.users import Users
 
@@ -91,6 +92,7 @@ class MixedStores:
         self.notes: Notes = base.notes
         self.recent: Recent = base.recent
         self.timelines: Timelines = timelines
+        self.streams: Streams | None = getattr(base, "streams", None)
         self.base = base
         self.parts = parts
 

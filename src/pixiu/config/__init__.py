@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import get_type_hints
 
+from pixiu.config.door import DoorSettings
 from pixiu.config.engines import EngineSettings
 from pixiu.config.gateway import GatewaySettings
 from pixiu.config.kafka import KafkaSettings
@@ -44,6 +45,7 @@ __all__ = [
     "Bounds",
     "CarrierSettings",
     "DelaySettings",
+    "DoorSettings",
     "EngineSettings",
     "GatewaySettings",
     "HornSettings",
@@ -99,6 +101,7 @@ class Settings:
     pipeline: PipelineSettings = field(default_factory=PipelineSettings)
     engines: EngineSettings = field(default_factory=EngineSettings)
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
+    door: DoorSettings = field(default_factory=DoorSettings)
 
 
 def sections() -> dict[str, type[Section]]:

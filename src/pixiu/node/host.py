@@ -8,14 +8,16 @@ import logging
 from typing import TYPE_CHECKING
 
 from pixiu.backends.embedded.sessions import EmbeddedSessions, next_life
+from pixiu.backends.memory.routes import MemoryRoutes
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.backends.phones.notifications import Closable, PhoneNotifications
 from pixiu.backends.tantivy.searches import ThreadedSearches
-from pixiu.model.errors import CorruptData, PixiuError
+from pixiu.config.engines import EMBEDDED
+from pixiu.model.errors import ConfigError, CorruptData, PixiuError
 from pixiu.node.engines import ready_engines
 from pixiu.node.logs import check_log, is_kafka, make_log, note_log
 from pixiu.node.messaging import Messaging
-from pixiu.node.remembered import open_redis, remember
+from pixiu.node.remembered import node_name, open_redis, remember
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit, take_cut
 from pixiu.roles.horn.providers import LoggedNotifications, NoNotifications
@@ -25,10 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from pixiu.backends.redis.routes import RedisRoutes
     from pixiu.backends.redis.sessions import RedisSessions
     from pixiu.config import Settings
+    from pixiu.node.door import Door
     from pixiu.node.logs import NodeLog
     from pixiu.ports.notifications import Notifications
+    from pixiu.ports.routes import Routes
     from pixiu.ports.scheduler import Scheduler
     from pixiu.ports.sessions import Sessions
     from pixiu.queue.engine import Engine
@@ -80,6 +85,9 @@ class MessagingHost:
                 redis.close()
             raise
         self._sessions: RedisSessions | None = None
+        self._shown_routes: RedisRoutes | None = None
+        self.routes: Routes = MemoryRoutes()
+        """Who listens in which room."""
         self._beat: asyncio.TimerHandle | None = None
         try:
             check_log(self.log, root, self.stores)
@@ -98,10 +106,40 @@ class MessagingHost:
         except BaseException:
             self.stores.close()
             raise
+        try:
+            self.door = self._made_door()
+        except BaseException:
+            self.stores.close()
+            raise
         if not is_kafka(settings):
             engine.retention_holds.append(self._needed_from)
         if redis is not None:
             redis.when_lost = lambda: scheduler.soon(self.messaging.go_back)
+
+    def _made_door(self) -> Door | None:
+        """Where actions come in from a Redis stream; None unless the settings name one."""
+        url = self._settings.door.redis
+        if not url:
+            return None
+        store = self._settings.engines.store
+        if url == "store" and store == EMBEDDED:
+            raise ConfigError("door.redis is store, and the stores are in no Redis: name one, as redis://HOST:PORT")
+        try:
+            from pixiu.backends.redis.address import RedisAddress
+            from pixiu.node.door import Door
+        except ImportError as error:
+            raise ConfigError(f"door.redis needs the package valkey ({error}): pip install pixiu[redis]") from error
+        address = RedisAddress.parse(store if url == "store" else url)
+        settings, clock = self._settings.door, self.engine.clock
+        return Door(address, node_name(self.root), settings, self.messaging, clock, lambda: not self.problems())
+
+    def problems(self) -> list[str]:
+        """Why messaging should get no traffic, the door apart; none if all is well."""
+        return [*self.messaging.problems(), *self.log.problems()]
+
+    def door_problems(self) -> list[str]:
+        """Why no actions come from the Redis stream; none if all is well, or there is no door."""
+        return [] if self.door is None else self.door.problems()
 
     @property
     def redis_round_trips(self) -> int:
@@ -112,17 +150,26 @@ class MessagingHost:
         """Sessions of this life of the node; a Redis that has the stores shows them too."""
         if self._redis is None:
             return EmbeddedSessions(self.store)
+        from pixiu.backends.redis.routes import RedisRoutes
         from pixiu.backends.redis.sessions import RedisSessions
 
-        numbers_after = next_life(self.store)
-        self._sessions = sessions = RedisSessions(self._redis.client, self._redis.keys_of, numbers_after=numbers_after)
-        self._redis.when_begun = sessions.write_all_again
+        client, keys = self._redis.client, self._redis.keys_of
+        self._sessions = sessions = RedisSessions(client, keys, numbers_after=next_life(self.store))
+        self.routes = self._shown_routes = routes = RedisRoutes(client, keys)
+
+        def write_all_again() -> None:
+            sessions.write_all_again()
+            routes.write_all_again()
+
+        self._redis.when_begun = write_all_again
         return sessions
 
     def _look_after_redis(self) -> None:
-        """Now and then: show who is connected, and see whether Redis is there when nobody asks it."""
+        """Now and then: show who is connected and listens, and see whether Redis is there when nobody asks it."""
         assert self._redis is not None and self._sessions is not None and self._loop is not None
         self._sessions.write()
+        if self._shown_routes is not None:
+            self._shown_routes.write()
         now = self._loop.time()
         if now - self._looked_at >= REDIS_LOOK_SECONDS:
             self._looked_at = now
@@ -180,6 +227,8 @@ class MessagingHost:
         ready: asyncio.Future[None] = loop.create_future()
         self.messaging.start(lambda: ready.set_result(None))
         await ready
+        if self.door is not None:
+            self.door.start(loop)
 
     def _check_log(self) -> None:
         """Stores that are ahead of the log would take its next records for known, and skip them."""
@@ -192,12 +241,16 @@ class MessagingHost:
 
     async def stop(self) -> None:
         """Close sessions, commit and close the stores."""
+        if self.door is not None:
+            await self.door.stop()
         self.messaging.stop()
         self._searches.close()
         if self._beat is not None:
             self._beat.cancel()
         if self._sessions is not None:
             self._sessions.close()
+        if self._shown_routes is not None:
+            self._shown_routes.close()
         if is_kafka(self._settings):  # the queue is drained by whoever owns it
             flushed = asyncio.Event()
             self.log.when_flushed(flushed.set)

@@ -228,12 +228,20 @@ class Messaging:
 
     # What clients and publishers do.
 
-    def act(self, actor: Actor, action: str, params: Params, done: Callable[[Answer | PixiuError], object]) -> None:
-        """Do what a user asks for."""
+    def act(
+        self,
+        actor: Actor,
+        action: str,
+        params: Params,
+        done: Callable[[Answer | PixiuError], object],
+        *,
+        key: bytes = b"",
+    ) -> None:
+        """Do what a user asks for; under a ``key`` it takes effect once."""
         # What is about another user is done where that one is, whoever asks for it; the verb looks.
         refusal = self._refusal(actor.user) if action != "erase_user" or not actor.is_admin else self._not_now()
         if refusal is None:
-            self.proxy.act(actor, action, params, done)
+            self.proxy.act(actor, action, params, done, key=key)
         else:
             done(refusal)
 

@@ -255,6 +255,7 @@ class Node:
             found["messaging"] = [self._messaging_problem or "starting"] if is_starting else []
             found["messaging"] += self._host.messaging.problems()
             found["log"] = self._host.log.problems()
+            found["door"] = self._host.door_problems()
         if self._surfaces is not None:
             found["gateway"] = self._surfaces.problems()
         return {part: "; ".join(reasons) for part, reasons in found.items() if reasons}

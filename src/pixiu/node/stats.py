@@ -83,7 +83,7 @@ class Stats:
             "lanes": [self._lane(lane) for lane in Lane],
             "topics": self._topics.busiest(TOPICS),
             "stores": self._stores(),
-            "problems": [*self._engine.problems(), *self._host.log.problems(), *messaging.problems()],
+            "problems": [*self._engine.problems(), *self._host.problems(), *self._host.door_problems()],
         }
 
     def _counters(self) -> Answer:

@@ -14,7 +14,6 @@ from msgspec.json import encode
 from pixiu.api.addresses import AddressRates
 from pixiu.api.app import HttpApi
 from pixiu.api.server import HttpServer
-from pixiu.backends.memory.routes import MemoryRoutes
 from pixiu.console import console_pages
 from pixiu.model.errors import ConfigError
 from pixiu.model.message import message_view
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from pixiu.im.context import Context
     from pixiu.machines.room_link import Frame
     from pixiu.node.host import MessagingHost
-    from pixiu.node.messaging import Messaging
     from pixiu.node.pipeline_child import PipelineChild
     from pixiu.ports.authentication import Authentication
     from pixiu.ports.clock import Clock
@@ -114,10 +112,10 @@ class Surfaces:
         )
         self._holder: Holder
         if settings.gateway.processes:
-            self._holder = _OtherProcesses(messaging, root, settings, clock, scheduler, self._http, self._report)
+            self._holder = _OtherProcesses(host, root, settings, clock, scheduler, self._http, self._report)
         else:
             self._holder = _ThisProcess(
-                messaging, root, settings, clock, scheduler, self._http, self._report,
+                host, root, settings, clock, scheduler, self._http, self._report,
                 authentication, connections_max,
             )  # fmt: skip
         self._settings = settings
@@ -201,7 +199,7 @@ class Surfaces:
 
 
 def _make_broker(
-    messaging: Messaging,
+    host: MessagingHost,
     settings: Settings,
     clock: Clock,
     scheduler: Scheduler,
@@ -209,10 +207,10 @@ def _make_broker(
     report: Callable[[RoomRow], object],
     gateway_of: Callable[[int], str] = lambda _session: "local",
 ) -> Broker:
-    names = messaging.proxy.context.directory
+    names = host.messaging.proxy.context.directory
     return Broker(
-        MemoryRoutes(), clock, scheduler, settings.rooms, push,
-        groups=messaging.stores.groups, user_name=names.user_name, gateway_of=gateway_of, report=report,
+        host.routes, clock, scheduler, settings.rooms, push,
+        groups=host.stores.groups, user_name=names.user_name, gateway_of=gateway_of, report=report,
     )  # fmt: skip
 
 
@@ -221,7 +219,7 @@ class _ThisProcess:
 
     def __init__(
         self,
-        messaging: Messaging,
+        host: MessagingHost,
         root: Path,
         settings: Settings,
         clock: Clock,
@@ -231,6 +229,7 @@ class _ThisProcess:
         authentication: Authentication,
         connections_max: int | None,
     ) -> None:
+        messaging = host.messaging
         context: Context = messaging.proxy.context
         self._settings = settings
         self._certificates = certificates_from(settings.security, root)
@@ -239,7 +238,7 @@ class _ThisProcess:
             message_bytes_max=settings.messaging.message_bytes_max, connections_max=connections_max,
         )  # fmt: skip
         LiveActions(self.gateway, context, scheduler, tell=messaging.relay.tell, is_present=messaging.relay.is_present)
-        self.broker = _make_broker(messaging, settings, clock, scheduler, self._push, report)
+        self.broker = _make_broker(host, settings, clock, scheduler, self._push, report)
         self._rooms = RoomListening(
             self.gateway, settings.rooms, clock,
             act=lambda actor, action, params, done: act_in_room(self.broker, actor, action, params, done),
@@ -281,7 +280,7 @@ class _OtherProcesses:
 
     def __init__(
         self,
-        messaging: Messaging,
+        host: MessagingHost,
         root: Path,
         settings: Settings,
         clock: Clock,
@@ -289,12 +288,13 @@ class _OtherProcesses:
         http: HttpServer,
         report: Callable[[RoomRow], object],
     ) -> None:
+        messaging = host.messaging
         context: Context = messaging.proxy.context
         certificates_from(settings.security, root)  # what is wrong with them is said here, once
         self.hub = GatewayHub(messaging, context.directory, clock, scheduler, settings.gateway)
         LiveActions(self.hub, context, scheduler, tell=messaging.relay.tell, is_present=messaging.relay.is_present)
         self.broker = self.hub.broker = _make_broker(
-            messaging, settings, clock, scheduler, self.hub.push_frames, report, self.hub.gateway_of
+            host, settings, clock, scheduler, self.hub.push_frames, report, self.hub.gateway_of
         )
         self._http = http
         self._processes = GatewayProcesses(self.hub, root, settings, hand_over=http.connection)

@@ -8,7 +8,7 @@
     redis+cluster://HOST:PORT[,…]                              a cluster; any of its nodes will do
     rediss+sentinel://…  rediss+cluster://…                    the same with TLS
 
-Behind ``?``: ``layout=seed|cluster``, ``timeout_ms=N``, ``probe_ms=N``, ``ca=FILE``, ``verify=no``.
+Behind ``?``: ``layout=seed|cluster``, ``timeout_ms=N``, ``probe_ms=N``, ``ca=FILE``, ``verify=no``, ``streams=N``.
 """
 
 import re
@@ -25,7 +25,7 @@ Kind = Literal["single", "sentinel", "cluster"]
 
 DEFAULT_PORT = 6379
 SENTINEL_PORT = 26379
-_OPTIONS = ("layout", "timeout_ms", "probe_ms", "ca", "verify")
+_OPTIONS = ("layout", "timeout_ms", "probe_ms", "ca", "verify", "streams")
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:,@/ ]+)(?::(\d{1,5}))?")
 
 
@@ -48,6 +48,8 @@ class RedisAddress:
     """While it is down: between two looks whether it is back."""
     ca: str | None = None
     is_verified: bool = True
+    streams: int = 1000
+    """About how many entries each of the streams s: and gs: keeps; 0: there are none."""
 
     @property
     def where(self) -> str:
@@ -96,6 +98,7 @@ class RedisAddress:
             probe_ms=_number(options, "probe_ms", 200, url),
             ca=options.get("ca"),
             is_verified=options.get("verify", "yes") != "no",
+            streams=_number(options, "streams", 1000, url, at_least=0),
         )
 
 
@@ -114,8 +117,8 @@ def _options(query: str, url: str) -> dict[str, str]:
     return options
 
 
-def _number(options: dict[str, str], name: str, default: int, url: str) -> int:
+def _number(options: dict[str, str], name: str, default: int, url: str, *, at_least: int = 1) -> int:
     text = options.get(name, str(default))
-    if not text.isdecimal() or not 1 <= int(text) <= 60_000:
-        raise ConfigError(f"{name} must be from 1 to 60000, not {text!r}, in {url!r}")
+    if not text.isdecimal() or not at_least <= int(text) <= 60_000:
+        raise ConfigError(f"{name} must be from {at_least} to 60000, not {text!r}, in {url!r}")
     return int(text)

@@ -32,8 +32,10 @@ __all__ = ["Commits", "first_key"]
 _SCANNED = 1000
 _encode = msgspec.msgpack.Encoder().encode
 _text = Struct(">BI").pack
+_ROUNDS_MAX = 16
+"""Of a commit to a cluster, while streams are written in order: people who answer each other within one commit."""
 _PATTERNS = (
-    *(f"{name}[0-9{{]*" for name in ("u:", "c:", "r:", "gi:", "gm:", "msg/u:", "msg/om:", "bsgmsg_")),
+    *(f"{name}[0-9{{]*" for name in ("u:", "c:", "r:", "s:", "gi:", "gm:", "gs:", "msg/u:", "msg/om:", "bsgmsg_")),
     "pixiu:*",
 )
 
@@ -147,7 +149,10 @@ class Commits:
         last: list[Command] = [("DEL", self._keys.redo)]
         others: list[Command] = []
         for command in commands:
-            if slot_of(command[1]) == own_slot:
+            if command[0] == "POINTS":  # each in its own slot
+                body, floor, bound, message_id, *streams = command[1:]
+                others += [("POINT", stream, floor, bound, message_id, body) for stream in streams]
+            elif slot_of(command[1]) == own_slot and command[0] != "SAY":
                 last.append(command)
             else:
                 others.append(command)
@@ -158,11 +163,46 @@ class Commits:
         self._number += 1
 
     def _apply_in_slots(self, commands: Iterable[Command]) -> None:
+        """All but pointers at once; pointers when it is known where the bodies are that they point to.
+
+        Each stream gets its entries in order, as far as ``_ROUNDS_MAX`` round trips will do.
+        """
+        left = list(commands)
+        unsaid = {(command[1], str(command[4])) for command in left if command[0] == "SAY"}
+        entries: dict[tuple[str, str], str] = {}
+        rounds = 0
+        while left:
+            now: list[Command] = []
+            later: list[Command] = []
+            behind: set[str | bytes] = set()
+            """Streams whose next entry has to wait."""
+            for command in left:
+                name, stream = command[0], command[1]
+                if name == "POINT" and (command[5], str(command[4])) in unsaid:
+                    behind.add(stream)
+                    later.append(command)
+                elif stream in behind and rounds < _ROUNDS_MAX:
+                    later.append(command)
+                elif name == "POINT":
+                    now.append((*command, entries.get((command[5], str(command[4])), "")))
+                else:
+                    now.append(command)
+            for answer in self._call_slots(now):
+                for at in range(0, len(answer), 3):
+                    stream, message, entry = (part.decode() for part in answer[at : at + 3])
+                    entries[stream, message] = entry
+                    unsaid.discard((stream, message))
+            left = later
+            rounds += 1
+
+    def _call_slots(self, commands: Iterable[Command]) -> list[list[bytes]]:
         """One call per slot, all at once."""
         slots: dict[int, list[Command]] = {}
         for command in commands:
             slots.setdefault(slot_of(command[1]), []).append(command)
-        self._client.call_all("apply", [(part[0][1], [_packed(part)]) for part in slots.values()])
+        if not slots:
+            return []
+        return self._client.call_all("apply", [(part[0][1], [_packed(part)]) for part in slots.values()])
 
     def _taken(self) -> str:
         return f"another process has taken over the Redis stores of node {self._node}: this one must stop"

@@ -23,8 +23,10 @@ of a user are in one slot, all of a group, and both of a message.
     msg/om:<message>/n             string  how many refer to it
     msg/u:<user>/ss                hash    session: <platform>-<gateway>
     pixiu:present                  set     users with sessions: what a start after a crash cleans up
-    pixiu:room:<room>              hash    session: version, user, gateway
-    pixiu:gw:<gateway>             set     <room>:<session>
+    pixiu:room:<room>              hash    session: <user>-<gateway> of who listens in a room
+    pixiu:rooms                    set     rooms with somebody in them
+    s:<user>                       stream  what the user got, and pointers to what the user sent, or got in groups
+    gs:<group>                     stream  what was said in a group
     bsgmsg_<group>                 list    the newest 1000 bodies, newest first
     pixiu:bsgmsg:<group>           hash    newest: message id; all: 1 if the oldest is the group's first
     pixiu:k:<user>                 hash    key of a send: ``>QQq`` message, event, time of what was accepted
@@ -37,6 +39,8 @@ of a user are in one slot, all of a group, and both of a message.
     pixiu:notes                    hash    what records leave behind for the appliers
     pixiu:meta                     hash    lane:<lane>, high:bodies, layout
     pixiu:owner                    hash    node, token, commit: who writes here, and how far
+    g:all                          stream  actions, read by the consumer group g:group; the same in both layouts
+    g:answers, g:malformed         stream  what became of them; ``{g:all}:answers`` and so on in a cluster
 """
 
 from pixiu.backends.redis.address import Layout
@@ -79,6 +83,8 @@ class Keys:
         self.references = of("msg/om:%d/n")
         self.sessions = of("msg/u:%d/ss")
         self.room = of("pixiu:room:%d")
+        self.stream = of("s:%d")
+        self.group_stream = of("gs:%d")
         self.recent = of("bsgmsg_%d")
         self.recent_state = of("pixiu:bsgmsg:%d")
         self.push_tokens = of("pixiu:push:%d")
@@ -94,7 +100,11 @@ class Keys:
         self.owner = single("owner")
         self.redo = single("redo")
         self.present = single("present")
-        self.gateway_routes = "pixiu:gw:%s"
+        self.rooms = single("rooms")
+        self.actions = "g:all"
+        # Braces put them into the slot of the one above.
+        self.answers = "{g:all}:answers" if is_tagged else "g:answers"
+        self.malformed = "{g:all}:malformed" if is_tagged else "g:malformed"
 
 
 def user_member(user: int) -> str:

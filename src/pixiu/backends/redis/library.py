@@ -28,6 +28,93 @@ special['RECENT'] = function(list, state, id, body, bound)
   redis.call('HSET', state, 'newest', id)
 end
 
+-- Streams. Redis gives their ids, so what this commit has written before is looked for at the end of a stream: entries
+-- of messages that are not older than the first one of the commit (floor).
+local tails, said = {}, {}
+
+local function message_of(entry)
+  local fields = entry[2]
+  for at = 1, #fields, 2 do
+    if fields[at] == 'id' then return fields[at + 1] end
+  end
+end
+
+local function is_less(a, b)
+  return #a < #b or (#a == #b and a < b)
+end
+
+-- Calls with every entry from the newest on, until it says true.
+local function backward(stream, count, call)
+  local last = '+'
+  while true do
+    local entries = redis.call('XREVRANGE', stream, last, '-', 'COUNT', count)
+    for _, entry in ipairs(entries) do
+      if call(entry) then return end
+    end
+    if #entries < count then return end
+    last, count = '(' .. entries[#entries][1], 100
+  end
+end
+
+local function tail_of(stream, floor)
+  local tail = tails[stream]
+  if not tail then
+    tail = {}
+    backward(stream, 1, function(entry)
+      local id = message_of(entry)
+      if not id then return false end
+      if is_less(id, floor) then return true end
+      tail[id] = entry[1]
+    end)
+    tails[stream] = tail
+  end
+  return tail
+end
+
+-- A body.
+special['SAY'] = function(stream, floor, bound, id, ...)
+  local tail = tail_of(stream, floor)
+  if not tail[id] then tail[id] = redis.call('XADD', stream, 'MAXLEN', '~', bound, '*', 'id', id, ...) end
+  local at = #said
+  said[at + 1], said[at + 2], said[at + 3] = stream, id, tail[id]
+end
+
+-- A pointer to a body; in a cluster that is elsewhere, and the caller says where.
+special['POINT'] = function(stream, floor, bound, id, body, at)
+  local tail = tail_of(stream, floor)
+  if tail[id] then return end
+  at = at or tail_of(body, floor)[id] or ''
+  tail[id] = redis.call('XADD', stream, 'MAXLEN', '~', bound, '*', 'FW', body, 'id', id, 'entry', at)
+end
+
+-- Pointers of many to one body, where all are on one server.
+special['POINTS'] = function(body, floor, bound, id, ...)
+  for _, stream in ipairs({...}) do special['POINT'](stream, floor, bound, id, body) end
+end
+
+special['UNSAY'] = function(stream, id)
+  backward(stream, 100, function(entry)
+    local found = message_of(entry)
+    if found == id then redis.call('XDEL', stream, entry[1]) end
+    return found and is_less(found, id)
+  end)
+end
+
+-- What a user has said; notices hold numbers only, and stay.
+special['PURGE'] = function(stream, user)
+  local gone = {}
+  backward(stream, 100, function(entry)
+    local fields, is_theirs, is_notice = entry[2], false, false
+    for at = 1, #fields, 2 do
+      local name = fields[at]
+      is_notice = is_notice or name == 'action'
+      is_theirs = is_theirs or ((name == 'uid' or name == 'user') and fields[at + 1] == user)
+    end
+    if is_theirs and not is_notice then gone[#gone + 1] = entry[1] end
+  end)
+  for _, entry in ipairs(gone) do redis.call('XDEL', stream, entry) end
+end
+
 -- Only the owner writes, and only where its last commit is; or the one before, when this one is told again.
 local function check(key, args)
   local owner = redis.call('HMGET', key, 'token', 'commit')
@@ -38,6 +125,7 @@ end
 
 -- Commands come packed: a thousand arguments of a call cost both sides more than one that holds them all.
 local function apply(packed)
+  tails, said = {}, {}
   for _, command in ipairs(cmsgpack.unpack(packed)) do
     local own = special[command[1]]
     if own then own(unpack(command, 2)) else redis.call(unpack(command)) end
@@ -68,33 +156,33 @@ _BODIES = {
   redis.call('SET', args[4], args[5])
   return 'OK'
 """,
-    # any key of the slot; commands packed
+    # any key of the slot; commands packed -> of each body: stream, message, entry
     "apply": """
   apply(args[1])
-  return 'OK'
+  return said
 """,
-    # room; session, version, user and gateway
-    "enter": """
-  local known = redis.call('HGET', keys[1], args[1])
-  if known then
-    local version = string.match(known, '^(%d+)')
-    if #version > #args[2] or (#version == #args[2] and version > args[2]) then return 0 end
+    # stream of actions; consumer group, answers, malformed, bound, then entry, is it malformed, count, fields …
+    "finish": """
+  local i, last, finished = 5, #args, 0
+  while i <= last do
+    local entry, is_malformed, count = args[i], args[i + 1] == '1', tonumber(args[i + 2])
+    if redis.call('XACK', keys[1], args[1], entry) == 1 then
+      redis.call('XADD', args[2], 'MAXLEN', '~', args[4], '*', unpack(args, i + 3, i + 2 + count))
+      if is_malformed then
+        local copy = {'entry', entry}
+        local found = redis.call('XRANGE', keys[1], entry, entry)[1]
+        for at = i + 5, i + 2 + count do copy[#copy + 1] = args[at] end
+        if found then
+          for at = 1, math.min(#found[2], 128) do copy[#copy + 1] = string.sub(found[2][at], 1, 4096) end
+        end
+        redis.call('XADD', args[3], 'MAXLEN', '~', args[4], '*', unpack(copy))
+      end
+      redis.call('XDEL', keys[1], entry)
+      finished = finished + 1
+    end
+    i = i + 3 + count
   end
-  redis.call('HSET', keys[1], args[1], args[2] .. ' ' .. args[3])
-  return 1
-""",
-    # room; session, version
-    "leave": """
-  local known = redis.call('HGET', keys[1], args[1])
-  local version = args[2]
-  if known then
-    local has, rest = string.match(known, '^(%d+) (.*)$')
-    local newer = #has > #version or (#has == #version and has > version)
-    if newer and rest ~= '' then return 0 end
-    if newer then version = has end
-  end
-  redis.call('HSET', keys[1], args[1], version .. ' ')
-  return 1
+  return finished
 """,
 }
 

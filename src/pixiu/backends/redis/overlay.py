@@ -25,7 +25,7 @@ PENDING_MAX = 64 * 2**20
 _ARGUMENTS_MAX = 1000
 """Of one command: Lua passes so many on, and not many more."""
 
-_BULKY = frozenset({"RPUSH", "RECENT"})
+_BULKY = frozenset({"RPUSH", "RECENT", "SAY"})
 """Commands that carry bodies; what others carry is about as long."""
 
 Value = bytes | str | int

@@ -24,6 +24,7 @@ from pixiu.backends.redis.overlay import Overlay
 from pixiu.backends.redis.push_tokens import RedisPushTokens
 from pixiu.backends.redis.recent import RedisRecent
 from pixiu.backends.redis.sendkeys import RedisSendKeys
+from pixiu.backends.redis.streams import RedisStreams
 from pixiu.backends.redis.unread import RedisUnread
 from pixiu.backends.redis.users import RedisUsers
 from pixiu.model.errors import PixiuError, Unavailable
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from pixiu.ports.push_tokens import PushTokens
     from pixiu.ports.recent import Recent
     from pixiu.ports.sendkeys import SendKeys
+    from pixiu.ports.streams import Streams
     from pixiu.ports.unread import Unread
     from pixiu.ports.users import Users
 
@@ -91,6 +93,12 @@ class RedisStores:
         self.notes: Notes = RedisNotes(overlay, keys)
         self.push_tokens: PushTokens = RedisPushTokens(overlay, keys)
         self.recent: Recent = RedisRecent(overlay, keys)
+        self.streams: Streams | None = None
+        """For programs of others; None if the address wants none."""
+        if address.streams:
+            self.streams = RedisStreams(
+                overlay, keys, entries_max=address.streams, applied=lambda: self._applied[Lane.TIMELINES]
+            )
         self._parts = bodies, inboxes, groups, unread, send_keys
         self.when_lost: Callable[[], object] = lambda: None
         """Called when Redis was found to have lost something: whoever applies the log must call ``begin_again``."""

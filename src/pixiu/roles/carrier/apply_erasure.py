@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from pixiu.model.partitions import Owns
     from pixiu.ports.stores import Stores
+    from pixiu.ports.streams import Streams
     from pixiu.roles.carrier.reached import Reached
 
 __all__ = ["TimelineErasure"]
@@ -35,6 +36,7 @@ class TimelineErasure:
         self._users = stores.users
         self._timelines = stores.timelines
         self._recent = stores.recent
+        self._streams: Streams | None = getattr(stores, "streams", None)
         self._unread = stores.unread
         self._groups = stores.groups
         self._bodies = stores.bodies
@@ -54,10 +56,13 @@ class TimelineErasure:
             if at < event_id:
                 raise Unavailable(f"{lane} are at event {at}, and {event_id} erases what they hold")
         self._release()
-        for group in sorted({*self._groups.groups_of(user), *self._groups.past_groups_of(user)}):
+        groups = sorted({*self._groups.groups_of(user), *self._groups.past_groups_of(user)})
+        for group in groups:
             self._blank_in_group(user, group)
         if self.owns is None or self.owns(user):
-            self._blank_in_private(user)
+            peers = self._blank_in_private(user)
+            if self._streams is not None:
+                self._streams.erase(user, peers=peers, groups=groups)
         else:
             self._blank_at_peers(user, self.owns)
         gone = self._timelines.drop_private(user, through=_ALL)
@@ -72,15 +77,19 @@ class TimelineErasure:
             self._bodies.release(self._unreleased[-1])
             self._unreleased.pop()
 
-    def _blank_in_private(self, user: int) -> None:
+    def _blank_in_private(self, user: int) -> set[int]:
+        """Returns whom the user has written to."""
         after = 0
+        peers: set[int] = set()
         while rows := self._timelines.private_forward(user, after=after, limit=_PAGE):
             own = {row.message_id: row.peer for row in rows if not row.is_incoming and row.state != State.RECALLED}
             for message_id in self._written(own):
                 peer = own[message_id]
                 self._bodies.replace(message_id, tombstone(message_id, from_id=user, to_id=peer, is_group=False))
                 self._timelines.recall_private(peer, message_id)
+            peers.update(row.peer for row in rows)
             after = rows[-1].message_id
+        return peers
 
     def _blank_at_peers(self, user: int, owns: Owns) -> None:
         """The user's own timeline is in another partition: whoever has something of theirs is looked for here."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pixiu.model.partitions import Owns
     from pixiu.ports.log import LogRecord
     from pixiu.ports.stores import Stores
+    from pixiu.ports.streams import Streams
     from pixiu.roles.carrier.reached import Reached
 
 __all__ = ["Marked", "Said", "TimelineApplier"]
@@ -63,6 +64,7 @@ class TimelineApplier:
         self._owns: Owns = owns or _everyone
         self._timelines = stores.timelines
         self._recent = stores.recent
+        self._streams: Streams | None = getattr(stores, "streams", None)  # of engines that others read
         self._unread = stores.unread
         self._groups = stores.groups
         self._bodies = stores.bodies
@@ -119,6 +121,7 @@ class TimelineApplier:
         if to:
             actor = parsed.actor
             self._put_private(record.message_id, actor, to)
+            self._stream_private(record, parsed)
             if actor != to and self._owns(to):
                 self._unread.add(to, _new(Direct, (actor, "u")), record.event_id)
         elif group := parsed.group:
@@ -139,6 +142,11 @@ class TimelineApplier:
         if owns(to):
             self._timelines.put_private(to, _new(PrivateRow, (message_id, actor, True, 0, 0, 0)))
 
+    def _stream_private(self, record: LogRecord, parsed: Record) -> None:
+        if self._streams is not None and parsed.chat and parsed.to:
+            event_id, message_id = record.event_id, record.message_id
+            self._streams.say_to_user(event_id, message_id, parsed.actor, parsed.to, parsed.chat)
+
     def _say(self, group: int, actor: int, record: LogRecord, parsed: Record) -> list[int] | None:
         """Read diffusion: one row, whatever the number of members. Returns ours; None for a large group."""
         message_id = record.message_id
@@ -152,6 +160,8 @@ class TimelineApplier:
         if len(self._last) >= _REMEMBERED_MAX:
             self._last.clear()
         self._last[group] = message_id
+        if self._streams is not None and parsed.chat:
+            self._streams.say_in_group(record.event_id, message_id, actor, group, members or (), parsed.chat)
         if members is None or self._recent.is_warm(group):
             body = body_of(parsed.chat, message_id)
             self._recent.push(group, message_id, body)
@@ -161,7 +171,8 @@ class TimelineApplier:
 
     # Changes.
 
-    def _contact(self, _: LogRecord, parsed: Record) -> None:
+    def _contact(self, record: LogRecord, parsed: Record) -> None:
+        self._stream_private(record, parsed)
         change = parsed.contact
         if not change.is_linked and self._owns(change.user):
             self._unread.drop(change.user, Direct(change.peer))
@@ -196,10 +207,13 @@ class TimelineApplier:
     def _recalled(self, record: LogRecord, parsed: Record) -> None:
         if parsed.to and parsed.chat:
             self._put_private(record.message_id, parsed.actor, parsed.to)
+            self._stream_private(record, parsed)
         else:
             self._notice(record, parsed, "recalled")
         change = parsed.recalled
         message_id, from_user = change.message_id, getattr(change, "from")
+        if self._streams is not None:
+            self._streams.unsay(message_id, user=change.to, group=change.group)
         if change.group:
             self._timelines.recall_group(change.group, message_id)
             body = tombstone(message_id, from_id=from_user, to_id=change.group, is_group=True)

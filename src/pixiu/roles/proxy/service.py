@@ -104,8 +104,12 @@ class Proxy:
         self.actions: dict[str, int] = dict.fromkeys(VERBS, 0)
         self.refused: dict[str, int] = {}
 
-    def act(self, actor: Actor, action: str, params: Params, done: Done) -> None:
-        """Do what a user asks for. ``done`` may be called before this returns."""
+    def act(self, actor: Actor, action: str, params: Params, done: Done, *, key: bytes = b"") -> None:
+        """Do what a user asks for. ``done`` may be called before this returns.
+
+        ``key``: under which a change that has no key of its own takes effect once. A repeat is answered with the
+        numbers of the first one.
+        """
         verb = VERBS.get(action) if type(action) is str else None
         if verb is None:
             self._refuse(unknown_action(action), done)
@@ -117,7 +121,20 @@ class Proxy:
             except PixiuError as error:
                 self._refuse(error, done)
                 return
-        self._perform(verb, actor, params, done, ROUNDS_MAX)
+        if key and verb.is_changing and self._is_repeat(key, done):
+            return
+        self._perform(verb, actor, params, done, ROUNDS_MAX, key)
+
+    def _is_repeat(self, key: bytes, done: Done) -> bool:
+        """Was this done already? What it changed may be in its own way now, so it is not checked again."""
+        try:
+            sent = self._stores.keys.get(key)
+        except PixiuError as error:
+            self._refuse(error, done)
+            return True
+        if sent is not None:
+            done({"message_id": str(sent.message_id), "at": sent.at, "is_repeat": True})
+        return sent is not None
 
     def open_inbox(self, user: int, platform: str, done: Done) -> None:
         """A first login on a platform: from now on there is an inbox for it."""
@@ -176,6 +193,7 @@ class Proxy:
         params: Params,
         done: Done,
         rounds: int,
+        key: bytes = b"",
     ) -> None:
         try:
             outcome = verb.run(self.context, actor, params)
@@ -187,7 +205,7 @@ class Proxy:
                     lambda error: (
                         self._refuse(error, done)
                         if error is not None
-                        else self._perform(verb, actor, params, done, rounds - 1)
+                        else self._perform(verb, actor, params, done, rounds - 1, key)
                     ),
                 )
             else:
@@ -197,6 +215,7 @@ class Proxy:
             self._refuse(error, done)
             return
         if isinstance(outcome, Draft):
+            outcome.key = outcome.key or key
             self._append(outcome, done)
         elif isinstance(outcome, Scheduling):
             self._schedule(actor.user, outcome, done)
