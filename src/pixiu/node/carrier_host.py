@@ -167,6 +167,8 @@ class CarrierHost:
         began = self.messaging.carrier.flips.began(self._share.partition)
         tasks_after = max(await self._tasks_after(), began)
         await self._log.learn_scheduled()
+        # From now: replicas begin their lives at about one time, and their turns one behind the other.
+        self._session_count = max(self._session_count, (self._clock.now_ms() - SNOWFLAKE_EPOCH_MS) << SESSIONS_SHIFT)
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.messaging.proxy.schedules.forget()
         self.messaging.serve(tasks_after, lambda: None if ready.done() else ready.set_result(None))
