@@ -88,7 +88,8 @@ class Giving:
         head = self._head()
         if not fits(ask, head):
             raise Conflict(
-                f"partition {ask.partition} of {ask.partitions} is not in partition {head.partition} of {head.partitions}"
+                f"partition {ask.partition} of {ask.partitions} is not in "
+                f"partition {head.partition} of {head.partitions}"
             )
         return head, self._store.dump()
 

@@ -1,8 +1,8 @@
-"""What is stored in a simulated cluster: the log, carriers with replicas, people who write to each other; and its judge.
+"""What is stored in a simulated cluster: the log, carriers with replicas, people who write; and its judge.
 
-I1 what was accepted was shown to its receiver; I2 once, under one id; I3 in the order of the log; I4 ids of the log rise;
-I6 of the replicas of a partition one serves, at every moment; I7 every user is in one partition, and every replica
-holds exactly what the log says of its own; I8 a healed world comes to rest.
+I1 what was accepted was shown to its receiver; I2 once, under one id; I3 in the order of the log; I4 ids of the log
+rise; I6 of the replicas of a partition one serves, at every moment; I7 every user is in one partition, and every
+replica holds exactly what the log says of its own; I8 a healed world comes to rest.
 """
 
 from __future__ import annotations

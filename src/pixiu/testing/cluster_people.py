@@ -42,7 +42,7 @@ class Door:
         self._cluster = cluster
         self._count = 0
         settings = settings_of().gateway
-        self.leaders = Leaders(node.registry, node.scheduler, ROOT, "carrier")  # type: ignore[arg-type]
+        self.leaders = Leaders(node.registry, node.scheduler, ROOT, "carrier")
         self.carriers = CarrierLinks(
             f"gateway-{node.boot:x}", self.leaders, self._dial, node.clock, node.scheduler, settings,
             alone=RoomSessions(node.boot, self._new_session_id),
@@ -127,6 +127,7 @@ class Person:
         self._open: dict[str, str] = {}
         self._to: dict[str, str] = {}
         self._asked: dict[int, str] = {}
+        self._sought: dict[int, str] = {}
         self._asks = 0
         self._come()
 
@@ -213,6 +214,8 @@ class Person:
             return
         if frame.get("push") == "message":
             self._shown(int(frame.get("cursor", 0)), frame["message"])
+        elif frame.get("id") in self._sought:
+            self._found(self._sought.pop(frame["id"]), frame)
         elif "id" in frame:
             self._answered(self._asked.get(frame["id"], ""), frame)
 
@@ -225,10 +228,24 @@ class Person:
             self._cursor = cursor
         self._say({"action": "ack", "params": {"cursor": str(self._cursor)}})
 
+    def _read_back(self, text: str) -> None:
+        """Whoever has said something finds it, whoever is asked."""
+        self._asks += 1
+        self._sought[self._asks] = text
+        self._say({"id": self._asks, "action": "history", "params": {"with": self._to[text], "limit": 100}})
+
+    def _found(self, text: str, frame: dict[str, Any]) -> None:
+        result = frame.get("result")
+        if isinstance(result, dict):
+            ids = [each["message_id"] for each in result["messages"]]
+            if self.accepted[text] not in ids:
+                self.problem = f"own writes: {self.user} said {text!r}, and does not find it"
+
     def _answered(self, text: str, frame: dict[str, Any]) -> None:
         result = frame.get("result")
         if not text or not isinstance(result, dict):
             return
+        self._cluster.scheduler.after(4_000 * self._rng.random(), lambda: self._read_back(text))
         message_id = result["message_id"]
         if self.accepted.setdefault(text, message_id) != message_id:
             self.problem = f"I2: {text!r} of {self.user} is {self.accepted[text]} and {message_id}"

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["LoopScheduler", "NodeLoop"]
 
 
-class NodeLoop(asyncio.AbstractEventLoop):
+class NodeLoop:
     """What coroutines of one process need of a loop."""
 
     def __init__(self, process: Process, scheduler: SimulatedScheduler) -> None:
         self.errors: list[str] = []
         """What nobody has caught."""
         self._process = process
+        self._me: Any = self  # as far as it goes, an ``AbstractEventLoop``
         self._scheduler = LoopScheduler(process, scheduler, self)
         self._tasks: list[asyncio.Task[Any]] = []
 
@@ -40,7 +41,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
     def running(self) -> Iterator[None]:
         """Within this, the loop is the running one."""
         before = asyncio._get_running_loop()
-        asyncio._set_running_loop(self)
+        asyncio._set_running_loop(self._me)
         try:
             yield
         finally:
@@ -52,18 +53,18 @@ class NodeLoop(asyncio.AbstractEventLoop):
             if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 with self.running(), suppress(RuntimeError):  # one that waits while it ends
-                    task.get_coro().close()  # type: ignore[union-attr]
+                    task.get_coro().close()
         self._tasks.clear()
 
     # What asyncio asks for.
 
     def time(self) -> float:
         """Seconds."""
-        return self._process.clock.monotonic_us() / 1e6
+        return float(self._process.clock.monotonic_us()) / 1e6
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.Handle:
         """In this turn."""
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = asyncio.Handle(callback, args, self._me, context)
         self._scheduler.soon(lambda: None if handle.cancelled() else handle._run())
         return handle
 
@@ -79,7 +80,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
         """At a time."""
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        handle = asyncio.TimerHandle(when, callback, args, self._me, context)
         self._scheduler.after((when - self.time()) * 1000, lambda: None if handle.cancelled() else handle._run())
         return handle
 
@@ -88,11 +89,11 @@ class NodeLoop(asyncio.AbstractEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of this loop."""
-        return asyncio.Future(loop=self)
+        return asyncio.Future(loop=self._me)
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Any = None) -> asyncio.Task[Any]:
         """A task of this loop."""
-        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self._me, name=name, context=context)
         self._tasks = [each for each in self._tasks if not each.done()]
         self._tasks.append(task)
         return task
