@@ -1,4 +1,4 @@
-"""Carriers of real processes when what they depend on fails: ZooKeeper, the network between two halves, the log's length.
+"""Carriers of real processes when what they depend on fails: ZooKeeper, the network, the length of the log.
 
 People write to each other all the time; in the end everything accepted was delivered once and in order, stands in both
 histories, and the books of all partitions balance.

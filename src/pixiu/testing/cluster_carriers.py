@@ -102,6 +102,17 @@ class StoreDisk:
         return store
 
 
+class _Host(CarrierHost):
+    """The host, which says when it was chosen."""
+
+    when_chosen: Callable[[], object]
+
+    async def serve(self) -> None:
+        """It is its turn."""
+        self.when_chosen()
+        await super().serve()
+
+
 class CarrierNode(Process):
     """One replica of a partition of the users."""
 
@@ -113,6 +124,8 @@ class CarrierNode(Process):
         self.clock = OwnClock(cluster.clock, 0.9 + 0.2 * cluster.rng.random())
         self.loop = NodeLoop(self, cluster.scheduler)
         self.scheduler = self.loop.scheduler
+        self.chosen_us = 0
+        """When it began its turn to serve."""
         self.when_asked: Callable[[CarrierNode], object] = lambda _node: None
         """Told when it is about to act as the one that serves."""
         entry = cluster.registry.read(count_path(ROOT, ROLE)).get("")
@@ -164,10 +177,15 @@ class CarrierNode(Process):
 
         client: Any = LogClient(view, self.log)
         queue: Any = view
-        return CarrierHost(
+        host = _Host(
             client, queue, self.disk, self.share, self.clock, self.scheduler, self._settings,
             partitions=self.partitions, may_serve=watched, creates_users=True,
         )  # fmt: skip
+        host.when_chosen = self._chosen
+        return host
+
+    def _chosen(self) -> None:
+        self.chosen_us = self.cluster.clock.now_us
 
     async def _take(self, applied: int) -> int:
         folder = self.cluster.registry.read(f"{ROOT}/{ROLE}")

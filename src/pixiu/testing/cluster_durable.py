@@ -61,6 +61,8 @@ class Durable:
         self.people = [
             Person(cluster, rng, str(7001 + number), self._open_doors) for number in range(PEOPLE)
         ]  # fmt: skip
+        for person in self.people:
+            person.when_missed = self._missed
 
     # Its processes.
 
@@ -161,6 +163,13 @@ class Durable:
                 continue
             if other.life.serving.is_serving(other.clock.monotonic_us() // 1000):
                 self.violation = self.violation or f"I6: {node.name} and {other.name} serve at one time"
+
+    def _missed(self, person: Person, text: str, accepted_us: int) -> None:
+        """Whoever begins to serve has everything that was accepted before."""
+        partition = user_partition(int(person.user), self.count)
+        for node in self.nodes.values():
+            if node.partition == partition and node.life.is_serving and node.chosen_us > accepted_us:
+                self.violation = self.violation or f"NotYet: {node.name} serves, and has not applied {text!r}"
 
     def unsettled(self) -> str:
         """Why it is not at rest, or the empty string."""

@@ -116,6 +116,8 @@ class Person:
         self.accepted: dict[str, str] = {}
         """Text to message_id, as it was answered."""
         self.problem = ""
+        self.when_missed: Callable[[Person, str, int], object] = lambda _person, _text, _accepted_us: None
+        """Told what was accepted at a time, and was not in the history later."""
         self.repeats = 0
         self._cluster = cluster
         self._rng = rng
@@ -128,6 +130,7 @@ class Person:
         self._to: dict[str, str] = {}
         self._asked: dict[int, str] = {}
         self._sought: dict[int, str] = {}
+        self._accepted_us: dict[str, int] = {}
         self._asks = 0
         self._come()
 
@@ -229,7 +232,7 @@ class Person:
         self._say({"action": "ack", "params": {"cursor": str(self._cursor)}})
 
     def _read_back(self, text: str) -> None:
-        """Whoever has said something finds it, whoever is asked."""
+        """Look for what was said, at whoever serves then."""
         self._asks += 1
         self._sought[self._asks] = text
         self._say({"id": self._asks, "action": "history", "params": {"with": self._to[text], "limit": 100}})
@@ -239,7 +242,7 @@ class Person:
         if isinstance(result, dict):
             ids = [each["message_id"] for each in result["messages"]]
             if self.accepted[text] not in ids:
-                self.problem = f"own writes: {self.user} said {text!r}, and does not find it"
+                self.when_missed(self, text, self._accepted_us[text])
 
     def _answered(self, text: str, frame: dict[str, Any]) -> None:
         result = frame.get("result")
@@ -247,6 +250,7 @@ class Person:
             return
         self._cluster.scheduler.after(4_000 * self._rng.random(), lambda: self._read_back(text))
         message_id = result["message_id"]
+        self._accepted_us.setdefault(text, self._cluster.clock.now_us)
         if self.accepted.setdefault(text, message_id) != message_id:
             self.problem = f"I2: {text!r} of {self.user} is {self.accepted[text]} and {message_id}"
         self._open.pop(text, None)

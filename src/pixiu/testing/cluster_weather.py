@@ -28,7 +28,7 @@ from pixiu.testing.cluster_mutants import mutated
 from pixiu.testing.cluster_world import Cluster, Weather
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pixiu.testing.cluster_process import Process
     from pixiu.testing.cluster_world import GatewayNode
@@ -112,13 +112,15 @@ class _World:
         ))  # fmt: skip
         self._kept = range(STEPS) if keep is None else keep
         self._is_verbose = is_verbose
+        self._troubles = 0
         weather = Weather(
             loss=plan.choice((0, 0.05, 0.2)), repeat=plan.choice((0, 0.1)), reorder=plan.choice((0, 0.2)),
             delay_ms_max=plan.choice((1, 20, 200)), watch_loss=plan.choice((0, 0.5, 1.0)),
             late=plan.choice((0, 0, 0.002, 0.01)), registry_ms=plan.choice((0, 5, 40)),
         )  # fmt: skip
         self.counts = {
-            "broker": plan.choice((1, 2, 4)), "router": plan.choice((1, 2)), "relay": plan.choice((0, 0, 1, 2)),
+            "broker": plan.choice((1, 1, 2, 2, 4)), "router": plan.choice((1, 1, 2)),
+            "relay": plan.choice((0, 0, 0, 1, 2)),
         }  # fmt: skip
         self.doubles = plan.choice(
             ("", "broker", "router", "relay" if self.counts["relay"] else "broker", CARRIER, CARRIER)
@@ -176,7 +178,7 @@ class _World:
             for _ in range(2):
                 text = f"text {len(self.answers)}"
                 self.answers.append(cluster.gateways[0].say(1, "stay", text, is_reliable=True))
-            cluster.run(rng.random() * 2_000)
+            cluster.run(rng.random() * 1_000)
             if step == 8 and self.doubles:
                 self._calm()
                 self._double(self.doubles)
@@ -259,14 +261,24 @@ class _World:
             target = away = rng.choice(nodes)
             away.session.suspend()
             back = away.session.expire if rng.random() < 0.3 else away.session.resume
-            cluster.scheduler.after(rng.random() * 4_000, back)
+            self._later(rng.random() * 4_000, back)
         elif blow.kind == "log":
             self.durable.log.is_out = True
-            cluster.scheduler.after(rng.random() * 4_000, self._log_is_back)
+            self._later(rng.random() * 4_000, self._log_is_back)
         elif blow.kind == "retention":
             self._say(f"the log begins at {self.durable.trim()}")
         where = "" if target is None else f" {target.role} {target.partition} {target.address}"
         self._say(f"{cluster.clock.now_us // 1000} ms: {blow.kind}{where}")
+
+    def _later(self, delay_ms: float, mend: Callable[[], object]) -> None:
+        """What a blow has broken is whole again."""
+        self._troubles += 1
+
+        def mended() -> None:
+            self._troubles -= 1
+            mend()
+
+        self.cluster.scheduler.after(delay_ms, mended)
 
     def _log_is_back(self) -> None:
         self.durable.log.is_out = False
@@ -287,14 +299,14 @@ class _World:
             if rng.random() < 0.5:  # while it is away, the log goes on without it
                 self.cluster.scheduler.after(again_ms, self.durable.trim)
                 again_ms += 1_000
-            self.cluster.scheduler.after(again_ms, lambda: self.durable.start(name, partition))
+            self._later(again_ms, lambda: self.durable.start(name, partition))
         else:
             target.crash()
-            self.cluster.scheduler.after(again_ms, lambda: self._start(role, partition))
+            self._later(again_ms, lambda: self._start(role, partition))
 
     def _freeze(self, target: Process, lasts_ms: float) -> None:
         target.freeze()
-        self.cluster.scheduler.after(lasts_ms, lambda: None if target.is_dead else target.thaw())
+        self._later(lasts_ms, lambda: None if target.is_dead else target.thaw())
 
     def _cut(self, rng: random.Random, nodes: list[Process]) -> None:
         cluster = self.cluster
@@ -304,7 +316,7 @@ class _World:
         if rng.random() < 0.5:  # one way, some of them
             cuts = set(rng.sample(sorted(cuts), len(cuts) // 3))
         cluster.weather.cuts |= cuts
-        cluster.scheduler.after(rng.random() * 8_000, lambda: cluster.weather.cuts.difference_update(cuts))
+        self._later(rng.random() * 8_000, lambda: cluster.weather.cuts.difference_update(cuts))
 
     def _double(self, role: str) -> None:
         """The new half is started; the flip comes when all of it runs, as the operator's tool has it."""
@@ -321,7 +333,8 @@ class _World:
             self._say(f"{cluster.clock.now_us // 1000} ms: {role} doubles: {cluster.double(role)}")
 
     def _calm(self) -> None:
+        """Until everything that was broken is whole again."""
         cluster = self.cluster
-        cluster.run(10_000)
+        cluster.run_until(lambda: not self._troubles, within_ms=10_000)
         cluster.weather.cuts.clear()
         cluster.weather.loss = min(cluster.weather.loss, 0.05)
