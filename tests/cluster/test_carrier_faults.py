@@ -36,7 +36,7 @@ zookeeper = {{ nodes = {zookeepers} }}
 [roles.queue]
 replicas = {queues}
 {bind}
-settings = {{ "replication.min_isr" = {min_isr}, {journal} }}
+settings = {{ "replication.min_isr" = {min_isr}{journal} }}
 
 [roles.carrier]
 partitions = {partitions}
@@ -240,7 +240,7 @@ async def test_the_network_between_two_halves_is_cut_while_each_serves_a_partiti
         assert codes == [0, 0]
 
 
-SHORT = '"journal.segment_bytes" = 65536, "journal.retention_bytes" = 131072, "topics.retention_interval_ms" = 500'
+SHORT = ', "journal.segment_bytes" = 65536, "journal.retention_bytes" = 131072, "topics.retention_interval_ms" = 500'
 
 
 @pytest.mark.timeout(600)
