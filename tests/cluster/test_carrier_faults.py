@@ -57,6 +57,11 @@ def status_of(cluster: Cluster, extra: Extra) -> dict[str, Any]:
     return found
 
 
+def wait_running(cluster: Cluster, name: str) -> None:
+    """Until a process is back."""
+    wait_for(lambda: cluster.nodes()[name]["state"] == "running", timeout_s=60, what=name)
+
+
 async def balanced(cluster: Cluster, talkers: Talkers, name: str) -> None:
     """Everything is where it belongs."""
     await talkers.check(seconds=120)
@@ -78,9 +83,7 @@ async def test_a_server_of_zookeeper_is_killed_and_stands_still_under_carriers(t
                 name = f"zookeeper-{number}"
                 await asyncio.to_thread(cluster.ask, "kill", name)
                 await talkers.more(seconds=90)
-                await asyncio.to_thread(
-                    wait_for, lambda name=name: cluster.nodes()[name]["state"] == "running", timeout_s=60, what=name
-                )  # fmt: skip
+                await asyncio.to_thread(wait_running, cluster, name)
             await asyncio.to_thread(cluster.ask, "freeze", "zookeeper-2")
             await asyncio.sleep(6)
             await asyncio.to_thread(cluster.ask, "thaw", "zookeeper-2")
