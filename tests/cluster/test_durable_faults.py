@@ -130,7 +130,10 @@ class Extra:
         home = "gateway" if role == "gateway" else "extra"
         command = [sys.executable, "-m", "pixiu", "role", role, "--registry", cluster.registry, "--json"]
         command += ["--data", str(cluster.folder / "nodes" / home), "--secret-file", secret, *more]
-        errors = cluster.folder / "logs" / f"extra-{role}.log"
+        self.start(command, cluster.folder / "logs" / f"extra-{role}.log")
+
+    def start(self, command: list[str], errors: Path) -> None:
+        """Run it, and read where it is."""
         with errors.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
         assert self.process.stdout is not None

@@ -9,18 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import shutil
 from typing import TYPE_CHECKING
 
-from pixiu.backends.embedded.keyvalue import LARGE, RocksKeyValue
-from pixiu.backends.embedded.layout import LAYOUT, META, number
+from pixiu.backends.embedded.layout import LAYOUT
 from pixiu.backends.embedded.stores import EmbeddedStores
 from pixiu.backends.memory.sessions import MemorySessions
 from pixiu.backends.memory.stores import MemoryStores
+from pixiu.machines.snapshots import Head
 from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.model.ids import SNOWFLAKE_EPOCH_MS
 from pixiu.model.partitions import Share
 from pixiu.model.pixiu_pb2 import Record, Traces
+from pixiu.node.carrier_snapshots import Giving
+from pixiu.node.carrier_stores import is_wide, made_by, not_wide, opened
 from pixiu.node.gateway_hub import GatewayHub
 from pixiu.node.group_rooms import GroupRooms
 from pixiu.node.messaging import Messaging, Place
@@ -34,23 +35,20 @@ from pixiu.runtime.webhook import WebhookNotifications
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pixiu.backends.queue_log import RemoteLog
     from pixiu.config import Settings
+    from pixiu.node.carrier_stores import StoreHome
     from pixiu.ports.clock import Clock
     from pixiu.ports.notifications import Notifications
     from pixiu.ports.scheduler import Scheduler, Timer
     from pixiu.queue.client import Client
     from pixiu.roles.carrier.audit import AuditReport
 
-__all__ = ["CarrierHost", "partition_stores"]
+__all__ = ["CarrierHost"]
 
 log = logging.getLogger(__name__)
 
-STORES_FOLDER = "stores"
-_LAYOUT = META + b"layout"
-_SHARE = META + b"share"
 PARTITION_BITS = 8
 SESSIONS_SHIFT = 12
 NOTE_MS = 1_000
@@ -65,28 +63,6 @@ NEAR_EVENTS = 2_000
 """As far as this behind counts as caught up."""
 
 
-def partition_stores(root: Path, share: Share) -> tuple[RocksKeyValue, EmbeddedStores, Share]:
-    """The stores of one partition, and by which count they were made: what is behind a flip goes by that.
-
-    Those of another layout or partition are thrown away: the log has it all.
-    """
-    store = RocksKeyValue(root / STORES_FOLDER, options=LARGE)
-    partition, _, count = (store.get(_SHARE) or b"").partition(b"/")
-    if store.get(_LAYOUT) == number.pack(LAYOUT) and partition == b"%d" % share.partition:
-        return store, EmbeddedStores(store), Share(share.partition, int(count))
-    if next(store.dump(), None) is not None:
-        log.warning("the stores are of another partition or layout, and are made again", extra={"path": str(root)})
-        store.close()
-        shutil.rmtree(root / STORES_FOLDER)
-        store = RocksKeyValue(root / STORES_FOLDER, options=LARGE)
-    store.write([(_LAYOUT, number.pack(LAYOUT)), _made_by(share)])
-    return store, EmbeddedStores(store), share
-
-
-def _made_by(share: Share) -> tuple[bytes, bytes]:
-    return _SHARE, b"%d/%d" % (share.partition, share.count)
-
-
 class CarrierHost:
     """One life of one replica of a partition."""
 
@@ -94,7 +70,7 @@ class CarrierHost:
         self,
         client: Client,
         queue: RemoteLog,
-        root: Path,
+        home: StoreHome,
         share: Share,
         clock: Clock,
         scheduler: Scheduler,
@@ -106,7 +82,8 @@ class CarrierHost:
     ) -> None:
         """``share`` is what it applies, ``partitions`` how many there are: fewer, while it waits for the flip.
 
-        ``may_serve``: whether the lease is held at this moment. Two nodes never have the same ``queue.node_id``.
+        ``home`` is where its stores are. ``may_serve``: whether the lease is held at this moment. Two nodes never have
+        the same ``queue.node_id``.
         """
         self._client = client
         self._log = queue
@@ -114,6 +91,7 @@ class CarrierHost:
         self._scheduler = scheduler
         self._flip = asyncio.Event()
         self._unclean: list[int] = []
+        self._is_cleaning = False
         self._name = f"carrier-{share.partition}"
         self._webhook: WebhookNotifications | None = None
         self._noted = self._performed = 0
@@ -123,7 +101,11 @@ class CarrierHost:
         self.is_serving = False
         """Has it everything that it takes to serve?"""
         notifications = self._notifications(settings)
-        self._store, self.stores, self._share = partition_stores(root, share)
+        self._store, self._share = opened(home, share)
+        self.stores = EmbeddedStores(self._store)
+        self.left_behind = asyncio.Event()
+        """Set when the log begins behind what is applied here: only a snapshot helps."""
+        queue.when_gone = self.left_behind.set
         self.messaging = Messaging(
             queue, self.stores, MemorySessions(numbers_after=self._session_count), clock, scheduler, settings,
             notifications=notifications, gateway=self._name, creates_users=creates_users,
@@ -139,6 +121,8 @@ class CarrierHost:
         self._unsure: list[Callable[[], object]] = []
         self._catching_up: asyncio.Task[None] | None = None
         self.hub.catch_up = self._catch_up
+        self.giving = Giving(self._store, scheduler, commit=self.messaging.carrier.commit, head=self._head)
+        """For replicas that are left behind."""
         self.group_rooms = GroupRooms(self.hub, self.messaging, clock, scheduler, settings.rooms)
 
     def _notifications(self, settings: Settings) -> Notifications:
@@ -161,6 +145,8 @@ class CarrierHost:
         self.messaging.follow()
         if self.messaging.carrier.flips.count > self._share.count:  # an earlier life has not got round to it
             self._flipped()
+        elif is_wide(self._store):  # a snapshot of the partition that this one comes of
+            self._let_go([user for user in self.stores.users.all() if not self._share(user)])
 
     @property
     def behind(self) -> int:
@@ -181,6 +167,8 @@ class CarrierHost:
         began = self.messaging.carrier.flips.began(self._share.partition)
         tasks_after = max(await self._tasks_after(), began)
         await self._log.learn_scheduled()
+        # From now: replicas begin their lives at about one time, and their turns one behind the other.
+        self._session_count = max(self._session_count, (self._clock.now_ms() - SNOWFLAKE_EPOCH_MS) << SESSIONS_SHIFT)
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.messaging.proxy.schedules.forget()
         self.messaging.serve(tasks_after, lambda: None if ready.done() else ready.set_result(None))
@@ -256,6 +244,7 @@ class CarrierHost:
         if self._catching_up is not None:
             self._catching_up.cancel()
         self.hub.stop()
+        self.giving.stop()
         self.group_rooms.stop()
         self.messaging.stop()
         await self._log.drained(DRAIN_SECONDS)
@@ -263,6 +252,7 @@ class CarrierHost:
             await self._webhook.close()
         self.stores.flush()
         self.stores.close()
+        await self._log.close()
 
     # Doubling.
 
@@ -270,9 +260,18 @@ class CarrierHost:
         """There are more partitions: whoever is elsewhere now is forgotten here, a few at a time."""
         self._flip.set()
         users = self.stores.users.all()
-        self._unclean = [user for user in users if self._share(user) and not self.messaging.serves(user)]
-        log.info("flipped", extra={"partitions": self.messaging.partitions, "users_elsewhere": len(self._unclean)})
-        self._scheduler.soon(self._clean)
+        if is_wide(self._store):
+            gone = [user for user in users if not self.messaging.serves(user)]
+        else:
+            gone = [user for user in users if self._share(user) and not self.messaging.serves(user)]
+        log.info("flipped", extra={"partitions": self.messaging.partitions, "users_elsewhere": len(gone)})
+        self._let_go(gone)
+
+    def _let_go(self, users: list[int]) -> None:
+        self._unclean = users
+        if not self._is_cleaning:
+            self._is_cleaning = True
+            self._scheduler.soon(self._clean)
 
     def _clean(self) -> None:
         if self._is_closed:
@@ -288,9 +287,17 @@ class CarrierHost:
         if some:
             self._scheduler.after(CLEAN_MS, self._clean)
             return
+        self._is_cleaning = False
         self.messaging.carrier.commit()
-        self._share = Share(self._share.partition, self.messaging.partitions)
-        self._store.write([_made_by(self._share)])
+        self._share = Share(self._share.partition, max(self.messaging.partitions, self._share.count))
+        self._store.write([made_by(self._share)])
+        not_wide(self._store)
+
+    def _head(self) -> Head:
+        """What the store holds. Behind a flip it has no more than the new count gives it."""
+        applied = min(self.stores.applied(lane) for lane in (Lane.ROSTERS, Lane.INBOXES, Lane.TIMELINES))
+        count = max(self._share.count, self.messaging.partitions)
+        return Head(LAYOUT, self._share.partition, count, applied)
 
     def problems(self) -> list[str]:
         """Why it does not get on; none if all is well."""

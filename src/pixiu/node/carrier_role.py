@@ -12,7 +12,6 @@ serves: it holds the lease on ``ctl`` of the partition's folder, and ``leader`` 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 from dataclasses import replace
@@ -22,11 +21,13 @@ from urllib.parse import parse_qs
 from pixiu.backends.queue_log import RemoteLog
 from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
 from pixiu.links.member import COUNT_KEY, Slot, count_path, ensure_count, folder_of
-from pixiu.machines.replication import ControlRefused, ControlSeen
-from pixiu.machines.serving import ChangeRecord, ReadRecord, Serve, Serving, ServingRules, ServingState, Stop
-from pixiu.model.errors import ConfigError, PixiuError
+from pixiu.machines.serving import ServingRules
+from pixiu.model.errors import ConfigError, PixiuError, Unavailable
 from pixiu.model.partitions import Share, check_count
 from pixiu.node.carrier_host import CarrierHost
+from pixiu.node.carrier_life import CarrierLife
+from pixiu.node.carrier_snapshots import BULK, givers_in, take_snapshot
+from pixiu.node.carrier_stores import DiskHome
 from pixiu.node.cluster_end import is_loopback, new_boot, queue_key, read_secrets, secrets_of
 from pixiu.node.hub_listener import HubListener
 from pixiu.node.role_running import run_until_stopped
@@ -38,6 +39,7 @@ from pixiu.roles.horn.metrics import METRICS as HORN
 from pixiu.roles.proxy.metrics import METRICS as PROXY
 from pixiu.roles.proxy.metrics import snapshot as proxy_snapshot
 from pixiu.roles.relay.metrics import METRICS as RELAY
+from pixiu.runtime import hub_streams
 from pixiu.runtime.admin import AdminServer, Request, Response, standard_routes
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datadir import DataDirectory
@@ -45,19 +47,18 @@ from pixiu.runtime.metrics import Metrics
 from pixiu.runtime.scheduler import LoopScheduler
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pixiu.config import Settings
-    from pixiu.machines.replication import Event
-    from pixiu.machines.serving import ServingCommand
-    from pixiu.node.gateway_hub import GatewayHub
     from pixiu.node.role_options import RoleOptions
     from pixiu.ports.registry import Folder
+    from pixiu.ports.transport import WatchedReceiver
 
 __all__ = ["ROLE", "CarrierProcess", "run_carrier"]
 
 log = logging.getLogger(__name__)
 
 ROLE = "carrier"
-TICKS_PER_RENEWAL = 5
 RETRY_SECONDS = 0.5
 LEAVE_SECONDS = 2.0
 PATIENCE_SECONDS = 10.0
@@ -70,29 +71,24 @@ class CarrierProcess:
         self.options = options
         self.clock = SystemClock()
         self.boot = new_boot(self.clock)
-        self.host: CarrierHost | None = None
-        """Of this life; None between two."""
         self.share = Share(options.partition, options.partitions)
         self.partitions = options.partitions
         """As the registry said when it started; a flip is learnt from the log."""
         settings = options.settings.replication
         self.name = settings.name or f"{ROLE}-{options.partition}-{self.boot & 0xFFFF:04x}"
-        rules = ServingRules(lease_ms=settings.lease_ms, renew_ms=settings.renew_ms)
-        self.serving = Serving(self.name, rules)
+        self._rules = ServingRules(lease_ms=settings.lease_ms, renew_ms=settings.renew_ms)
+        self._home = DiskHome(options.data)
         self._registry = registry
         self._scheduler = scheduler
-        self._tick_ms = rules.renew_ms / TICKS_PER_RENEWAL
         text = read_secrets(options.secret_file)
-        self._listener = HubListener(secrets_of(text, options.bind), self.boot, self._hub)
+        self._secrets = secrets_of(text, options.bind)
+        self._life: CarrierLife | None = None
+        self._listener = HubListener(self._secrets, self.boot, lambda: None if self._life is None else self._life.hub())
+        self._bulk: hub_streams.HubStreams | None = None
         self._client = Client(
             str(options.registry), key=queue_key(text, options.bind), pool=2, patience_s=PATIENCE_SECONDS
         )
         self._control: RegistryControl | None = None
-        self._is_stopping = False
-        self._lost = asyncio.Event()
-        self._won = asyncio.Event()
-        self._living: asyncio.Task[None] | None = None
-        self._problem = "starting"
         self._audit: asyncio.Task[dict[str, object]] | None = None
         self._settings: Settings = options.settings
         self._metrics = Metrics()
@@ -102,6 +98,11 @@ class CarrierProcess:
         routes["/carrier"] = lambda _request: Response.json(200, self.status())
         routes["/audit"] = self._audited
         self._admin = AdminServer(routes)
+
+    @property
+    def host(self) -> CarrierHost | None:
+        """Of this life; None between two."""
+        return None if self._life is None else self._life.host
 
     # Life.
 
@@ -119,36 +120,74 @@ class CarrierProcess:
         self._settings = replace(options.settings, queue=replace(options.settings.queue, node_id=node_id))
         host, port = await self._admin.start(options.bind, 0)
         address = await self._listener.start(options.bind, options.port)
+        self._bulk = await hub_streams.listen(options.bind, 0, lambda: self._secrets, self.boot, self._give)
+        bulk = f"[{options.bind}]:{self._bulk.port}" if ":" in options.bind else f"{options.bind}:{self._bulk.port}"
         more = {
             "role": ROLE, "partition": options.partition, "boot": f"{self.boot:x}", "admin": f"{host}:{port}",
+            BULK: bulk,
         }  # fmt: skip
-        self._control = RegistryControl(
+        self._control = control = RegistryControl(
             self._registry, self._scheduler, folder=folder_of(root, ROLE, options.partition), name=self.name,
             address=address, more=more,
         )  # fmt: skip
-        self._control.start(self._told)
-        self._living = asyncio.get_running_loop().create_task(self._live())
-        self._tick()
+        self._life = life = CarrierLife(
+            self.name, self._rules, control, self.clock, self._scheduler, begin=self._begin, take_snapshot=self._take,
+        )  # fmt: skip
+        life.when_begun = self._begun
+        life.start()
         return address, {"admin": f"http://{host}:{port}", "name": self.name, "pid": os.getpid()}
 
     async def stop(self) -> None:
         """Hand over, then leave."""
-        self._is_stopping = True
-        control = self._control
-        if control is not None:
-            control.stands("Draining")
-        if self._living is not None:
-            self._living.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._living
-        for command in self.serving.leave(self._now_ms()):
-            self._perform(command)
-        if control is not None:
+        if self._life is not None:
+            await self._life.stop()
+        if self._control is not None:
             await asyncio.sleep(min(self._settings.replication.renew_ms / 1000, LEAVE_SECONDS))
-            control.stop()
+            self._control.stop()
         await self._listener.close()
+        if self._bulk is not None:
+            self._bulk.close()
         await self._admin.close()
         await self._client.close()
+
+    async def _begin(self, may_serve: Callable[[], bool]) -> CarrierHost:
+        queue = RemoteLog(self._client)
+        await queue.open()
+        return CarrierHost(
+            self._client, queue, self._home, self.share, self.clock, self._scheduler, self._settings,
+            partitions=self.partitions, may_serve=may_serve, creates_users=is_loopback(self.options.bind),
+        )  # fmt: skip
+
+    def _begun(self, host: CarrierHost) -> None:
+        self._metrics = _metrics_of(host)
+
+    # Snapshots.
+
+    def _give(self, _peer: int) -> WatchedReceiver | None:
+        host = self.host
+        return None if host is None else host.giving.accept()
+
+    async def _take(self, applied: int) -> int:
+        """From whoever has one: of this partition, or of the one that a new one comes of."""
+        answer: asyncio.Future[Folder | PixiuError] = asyncio.get_running_loop().create_future()
+        self._registry.read(f"{self.options.registry.root}/{ROLE}", answer.set_result)
+        folder = await answer
+        if isinstance(folder, PixiuError):
+            raise folder
+        wanted = list(dict.fromkeys([self.share.partition, self.share.partition % self.partitions]))
+        problem: PixiuError = Unavailable("no other replica is there to give a snapshot")
+        for address, boot in givers_in(folder, self.name, wanted):
+            try:
+                return await take_snapshot(
+                    lambda receiver, address=address, boot=boot: hub_streams.connect(  # type: ignore[misc]
+                        asyncio.get_running_loop(), address, self._secrets, receiver, boot=self.boot, to=boot
+                    ),
+                    self._home, self.share, applied=applied,
+                )  # fmt: skip
+            except PixiuError as error:
+                problem = error
+                log.warning("a snapshot was not taken", extra={"from": address, "reason": str(error)})
+        raise problem
 
     async def _count(self, root: str) -> int:
         """How many partitions there are: what the registry says, or what this one was told, if it is the first."""
@@ -177,133 +216,36 @@ class CarrierProcess:
         slot.claim()
         return await claimed
 
-    async def _live(self) -> None:
-        """One life after the other, until it is stopped."""
-        while True:
-            try:
-                await self._one_life()
-            except PixiuError as error:
-                self._problem = str(error)
-                log.warning("a life has ended", extra={"reason": str(error)})
-            except Exception as error:  # a role's boundary: a bug must not leave a process that does nothing
-                self._problem = f"{type(error).__name__}: {error}"
-                log.exception("a life has ended by a bug, will try again")
-            await asyncio.sleep(RETRY_SECONDS if self._problem else 0)
-
-    async def _one_life(self) -> None:
-        queue = RemoteLog(self._client)
-        await queue.open()
-        self._lost.clear()
-        self.host = host = CarrierHost(
-            self._client, queue, self.options.data, self.share, self.clock, self._scheduler, self._settings,
-            partitions=self.partitions, may_serve=lambda: self.serving.is_serving(self._now_ms()),
-            creates_users=is_loopback(self.options.bind),
-        )  # fmt: skip
-        self._problem = ""
-        self._metrics = _metrics_of(host)
-        try:
-            host.follow()
-            await self._won.wait()
-            serve = asyncio.ensure_future(host.serve())
-            lost = asyncio.ensure_future(self._lost.wait())
-            try:
-                await asyncio.wait({serve, lost}, return_when=asyncio.FIRST_COMPLETED)
-                if serve.done():
-                    serve.result()
-                    log.info("serving", extra={"partition": self.share.partition, "epoch": self.serving.epoch})
-                    if self._control is not None and not self._lost.is_set():
-                        self._control.leads(self.serving.epoch)
-                    await lost
-            finally:
-                for task in (serve, lost):
-                    task.cancel()
-        finally:
-            self.host = None
-            await host.close()
-            await queue.close()
-
-    # The lease.
-
-    def _now_ms(self) -> int:
-        return self.clock.monotonic_us() // 1000
-
-    def _tick(self) -> None:
-        if self._is_stopping:
-            return
-        host = self.host
-        is_near = host is not None and host.is_near
-        for command in self.serving.tick(self._now_ms(), is_ready=is_near):
-            self._perform(command)
-        if self._control is not None:
-            self._control.stands("Running" if is_near else "Init")
-        self._scheduler.after(self._tick_ms, self._tick)
-
-    def _told(self, event: Event) -> None:
-        if isinstance(event, ControlSeen):
-            commands = self.serving.seen(self._now_ms(), event)
-        elif isinstance(event, ControlRefused):
-            commands = self.serving.refused(self._now_ms(), event)
-        else:
-            return  # a lost session: the lease does not depend on it
-        for command in commands:
-            self._perform(command)
-
-    def _perform(self, command: ServingCommand) -> None:
-        control = self._control
-        if control is None:
-            return
-        match command:
-            case ReadRecord(asked_ms):
-                control.read(asked_ms)
-            case ChangeRecord(expected_version, record, asked_ms):
-                control.change(expected_version, record, asked_ms)
-            case Serve(epoch):
-                log.info("chosen", extra={"partition": self.share.partition, "epoch": epoch})
-                self._lost.clear()
-                self._won.set()
-            case Stop(reason):
-                log.warning("serving no more", extra={"partition": self.share.partition, "reason": reason})
-                self._won.clear()
-                self._lost.set()
-
-    def _hub(self) -> GatewayHub | None:
-        """Who takes gateways now."""
-        host = self.host
-        return host.hub if host is not None and host.is_serving and self.serving.is_serving(self._now_ms()) else None
-
     # What others ask.
 
     @property
     def is_serving(self) -> bool:
         """Does it take gateways?"""
-        return self._hub() is not None
+        return self._life is not None and self._life.is_serving
 
     def reasons(self) -> dict[str, str]:
-        """Why it is not ready, by part. One that stands by is ready when it has applied what there is."""
-        host = self.host
-        if host is None:
-            return {"carrier": self._problem or "starting"}
-        problems = host.problems()
-        if self.serving.state is ServingState.SERVING and not host.is_serving:
-            problems.append("about to serve")
-        elif not host.is_near:
-            problems.append(f"{host.behind} events behind the log")
+        """Why it is not ready, by part."""
+        problems = ["starting"] if self._life is None else self._life.problems()
         return {"carrier": "; ".join(problems)} if problems else {}
 
     def status(self) -> dict[str, object]:
         """What ``/carrier`` shows."""
-        host = self.host
+        host, life = self.host, self._life
         return {
             "name": self.name, "partition": self.share.partition,
             "partitions": self.partitions if host is None else host.messaging.partitions,
-            "serving": self.is_serving, "epoch": self.serving.epoch, "served_by": self.serving.holder,
+            "serving": self.is_serving, "epoch": 0 if life is None else life.serving.epoch,
+            "served_by": "" if life is None else life.serving.holder,
             "applied": 0 if host is None else host.messaging.carrier.applied_all,
             "behind": None if host is None else host.behind,
             "sessions": 0 if host is None else host.messaging.relay.counters.sessions,
+            "snapshots_taken": 0 if life is None else life.snapshots,
+            "snapshots_given": 0 if host is None else host.giving.given,
         }  # fmt: skip
 
     def _about(self) -> str:
-        return f"pixiu {self.name}: {self.serving.state.value}; see /readyz, /metrics, /carrier, /audit\n"
+        state = "starting" if self._life is None else self._life.serving.state.value
+        return f"pixiu {self.name}: {state}; see /readyz, /metrics, /carrier, /audit\n"
 
     def _audited(self, request: Request) -> Response:
         """The books of this partition: begun by who asks first, given to who asks when they are there."""

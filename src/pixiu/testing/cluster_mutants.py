@@ -1,4 +1,4 @@
-"""Errors of a cluster's rooms, put back one at a time: those of the article, and those that a change could bring."""
+"""Errors of a cluster, put back one at a time: those of the article, and those that a change could bring."""
 
 from __future__ import annotations
 
@@ -6,21 +6,32 @@ from contextlib import ExitStack, nullcontext
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
+from pixiu.backends.embedded.layout import INBOXES
 from pixiu.links.bigrooms import BigRooms
 from pixiu.machines.bigrooms import JOINING, BigRoom, SliceAcks
 from pixiu.machines.dedup import Seen
 from pixiu.machines.lifecycle import Command, Lifecycle, Phase, SetRunning
 from pixiu.machines.listeners import Listeners
+from pixiu.machines.replication import Control, ControlSeen
 from pixiu.machines.room_relay import RoomRelay
 from pixiu.machines.routes import RouteRow, RouteTable
-from pixiu.machines.split import Counts
+from pixiu.machines.serving import Serving, ServingState
+from pixiu.machines.snapshots import Pairs
+from pixiu.machines.split import Counts, Flip
+from pixiu.model.errors import PixiuError
+from pixiu.node.carrier_host import CarrierHost
+from pixiu.node.carrier_snapshots import Giving, _Take
+from pixiu.node.carrier_stores import seal
+from pixiu.ports.registry import Write
+from pixiu.queue.control import RegistryControl, _row
 from pixiu.roles.proxy.rooms import RoomProxy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from pixiu.machines.room_link import Ack, Frame
+    from pixiu.machines.snapshots import Ask, Head, Said
 
     Mutate = Callable[[], AbstractContextManager[object]]
 
@@ -126,6 +137,59 @@ def _acked_on_receipt() -> AbstractContextManager[object]:
     return patch.object(RoomRelay, "receive", literal)
 
 
+def _lease_for_ever() -> AbstractContextManager[object]:
+    return patch.object(Serving, "is_serving", lambda self, _now_ms: self.state is ServingState.SERVING)
+
+
+def _swap_without_compare() -> AbstractContextManager[object]:
+    def change(self: RegistryControl, expected_version: int, control: Control, asked_ms: int) -> None:
+        def done(version: int | PixiuError) -> None:
+            if not isinstance(version, PixiuError):
+                self._tell(ControlSeen(version + 1, control, self._live, asked_ms, is_granted=True))
+
+        self._registry.write(Write(f"{self._folder}/ctl", _row(control)), done)
+
+    return patch.object(RegistryControl, "change", change)
+
+
+def _serve_unapplied() -> AbstractContextManager[object]:
+    async def at_once(_self: CarrierHost) -> None:
+        return
+
+    return patch.object(CarrierHost, "applied", at_once)
+
+
+def _flip_before_running() -> AbstractContextManager[object]:
+    return patch("pixiu.node.doubling.check_flip", lambda count, version, *_rest, **_named: Flip(2 * count, version))
+
+
+def _kept_by_the_old() -> AbstractContextManager[object]:
+    return patch.object(CarrierHost, "_let_go", lambda _self, _users: None)
+
+
+def _snapshot_without_inboxes() -> AbstractContextManager[object]:
+    begin = Giving._begin
+
+    def partly(self: Giving, ask: Ask) -> tuple[Head, Iterator[tuple[bytes, bytes]]]:
+        head, pairs = begin(self, ask)
+        return head, (pair for pair in pairs if not pair[0].startswith(INBOXES))
+
+    return patch.object(Giving, "_begin", partly)
+
+
+def _snapshot_torn() -> AbstractContextManager[object]:
+    take = _Take._take
+
+    def soon(self: _Take, said: Said) -> None:
+        take(self, said)
+        if isinstance(said, Pairs) and not self.is_complete and self._store is not None:
+            self._write()
+            seal(self._store, None)
+            self.is_complete = True
+
+    return patch.object(_Take, "_take", soon)
+
+
 MUTANTS: dict[str, tuple[str, Mutate]] = {
     "by-id-alone": ("E6: a repeat is known by its id alone, whomever it is for", _by_id_alone),
     "register-and-hope": ("E8: registered is noticed, so a broker runs at once", _register_and_hope),
@@ -138,6 +202,13 @@ MUTANTS: dict[str, tuple[str, Mutate]] = {
     "split-at-once": ("proxies send to slices alone, which nobody has joined yet", _split_at_once),
     "left-at-once": ("gateways tell of slices only as soon as a room is split", _left_at_once),
     "settled-by-any": ("one slice speaks for all of a big room", _settled_by_any),
+    "lease-for-ever": ("a carrier that stood still goes on serving until it hears otherwise (E27)", _lease_for_ever),
+    "swap-without-compare": ("the lease of carriers is written whatever its version (E27)", _swap_without_compare),
+    "serve-unapplied": ("a carrier serves before it has applied what was accepted (E28)", _serve_unapplied),
+    "flip-before-running": ("carriers flip before the new half has caught up (E33)", _flip_before_running),
+    "kept-by-the-old": ("an old carrier keeps what has moved", _kept_by_the_old),
+    "snapshot-without-inboxes": ("a snapshot leaves the inboxes out", _snapshot_without_inboxes),
+    "snapshot-torn": ("a snapshot counts as soon as a part of it is there", _snapshot_torn),
     "acked-on-receipt": ("a relay confirms what gateways do not have yet", _acked_on_receipt),
 }
 

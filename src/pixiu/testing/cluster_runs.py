@@ -1,4 +1,4 @@
-"""Many clusters of rooms on all cores, as ``messaging_runs`` has it for whole platforms."""
+"""Many clusters on all cores, as ``messaging_runs`` has it for whole platforms."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ __all__ = ["explain", "list_mutants", "run_seeds", "trace_of"]
 
 CHUNK = 2
 SHRINK_TRIES = 30
-NAMES = ("accepted", "datagrams")
-WORDS = "{accepted} messages accepted, {datagrams} datagrams"
+NAMES = ("accepted", "stored", "failovers", "snapshots", "datagrams")
+WORDS = (
+    "{accepted} messages accepted in rooms, {stored} stored; {failovers} failovers and {snapshots} snapshots of "
+    "carriers, {datagrams} datagrams"
+)
 """What is counted, and how that is told."""
 
 
@@ -46,7 +49,7 @@ def _run_one(seed: int, *, mutant: str, keep: Sequence[int] | None) -> Outcome:
     def live() -> tuple[str, dict[str, int]]:
         with _quietly():
             result = run(seed, mutant, keep=keep)
-        return result.failure, {"accepted": result.accepted, "datagrams": result.datagrams}
+        return result.failure, {name: getattr(result, name) for name in NAMES}
 
     return judge(seed, live)
 

@@ -21,18 +21,27 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pixiu.machines.bigrooms import JOINING
 from pixiu.model.errors import PixiuError
+from pixiu.testing.cluster_carriers import CarrierNode
+from pixiu.testing.cluster_durable import Durable
+from pixiu.testing.cluster_log import LOG
 from pixiu.testing.cluster_mutants import mutated
 from pixiu.testing.cluster_world import Cluster, Weather
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from pixiu.testing.cluster_world import GatewayNode, Node
+    from pixiu.testing.cluster_process import Process
+    from pixiu.testing.cluster_world import GatewayNode
 
 __all__ = ["STEPS", "Blow", "Result", "churn", "run", "texts"]
 
 STEPS = 12
-KINDS = ("crash", "freeze", "cut", "session", "calm")
+KINDS = (
+    "crash", "freeze", "cut", "session", "calm", "carrier", "stop", "disk", "log", "retention", "registry",
+)  # fmt: skip
+"""``carrier`` is the death of one that serves, ``stop`` its standing still for longer than its lease; with ``disk`` a
+replica comes back with nothing; the ``log`` and the ``registry`` are out of reach for a while."""
+CARRIER = "carrier"
 
 
 class Blow(NamedTuple):
@@ -53,6 +62,9 @@ class Result:
     failure: str = ""
     script: tuple[Blow, ...] = ()
     accepted: int = 0
+    stored: int = 0
+    failovers: int = 0
+    snapshots: int = 0
     datagrams: int = 0
     lines: list[str] = field(default_factory=list)
 
@@ -81,11 +93,13 @@ def run(seed: int, mutant: str = "", *, keep: Sequence[int] | None = None, is_ve
     with mutated(mutant):
         world = _World(seed, keep, is_verbose=is_verbose)
         try:
+            world.begin()
             world.play()
             world.result.failure = world.judge()
         except (AssertionError, PixiuError) as error:
             world.result.failure = f"{type(error).__name__}: {error}"
-        world.result.datagrams = world.cluster.datagrams
+        finally:
+            world.end()
         return world.result
 
 
@@ -98,20 +112,26 @@ class _World:
         ))  # fmt: skip
         self._kept = range(STEPS) if keep is None else keep
         self._is_verbose = is_verbose
+        self._troubles = 0
         weather = Weather(
             loss=plan.choice((0, 0.05, 0.2)), repeat=plan.choice((0, 0.1)), reorder=plan.choice((0, 0.2)),
             delay_ms_max=plan.choice((1, 20, 200)), watch_loss=plan.choice((0, 0.5, 1.0)),
+            late=plan.choice((0, 0, 0.002, 0.01)), registry_ms=plan.choice((0, 5, 40)),
         )  # fmt: skip
         self.counts = {
-            "broker": plan.choice((1, 2, 4)), "router": plan.choice((1, 2)), "relay": plan.choice((0, 0, 1, 2)),
+            "broker": plan.choice((1, 1, 2, 2, 4)), "router": plan.choice((1, 1, 2)),
+            "relay": plan.choice((0, 0, 0, 1, 2)),
         }  # fmt: skip
-        self.doubles = plan.choice(("", "broker", "router", "relay" if self.counts["relay"] else "broker"))
+        self.doubles = plan.choice(
+            ("", "broker", "router", "relay" if self.counts["relay"] else "broker", CARRIER, CARRIER)
+        )
+        carriers = plan.choice((1, 2))
         self.grows = plan.random() < 0.4
         self.cluster = cluster = Cluster(
             rng, weather=weather, brokers=self.counts["broker"], routers=self.counts["router"],
             relays=self.counts["relay"],
         )  # fmt: skip
-        self._say(f"{self.counts}, doubles {self.doubles or 'nothing'}, grows {self.grows}, {weather}")
+        self._say(f"{self.counts}, {carriers} carriers, doubles {self.doubles or 'nothing'}, {weather}")
         for role, count in self.counts.items():
             for partition in range(count):
                 for _ in range(2):
@@ -120,6 +140,7 @@ class _World:
             cluster.add_gateway()
         for _ in range(2):
             cluster.add_proxy()
+        self.durable = Durable(cluster, rng, partitions=carriers, replicas=2)
         self.answers: list[list[object]] = []
         # These live to the end, with sessions that stay.
         self.stays: list[tuple[GatewayNode, int]] = []
@@ -127,7 +148,22 @@ class _World:
             for session_id in (number + 1, number + 11):
                 gateway.enter(session_id, "stay")
                 self.stays.append((gateway, session_id))
+
+    def begin(self) -> None:
+        """Everything comes right before any blow."""
+        cluster = self.cluster
         assert cluster.run_until(cluster.is_settled, within_ms=60_000), "routes: they never came right before any blow"
+        self.durable.talk(4)
+        assert cluster.run_until(self.durable.rests, within_ms=60_000), f"stored: {self.durable.unsettled()}"
+
+    def end(self) -> None:
+        """Let go of everything."""
+        result, durable = self.result, self.durable
+        result.datagrams = self.cluster.datagrams
+        result.stored = sum(len(person.accepted) for person in durable.people)
+        result.failovers = durable.failovers
+        result.snapshots = durable.snapshots + sum(node.life.snapshots for node in durable.nodes.values())
+        durable.end()
 
     def play(self) -> None:
         """Blows, people, talk."""
@@ -135,13 +171,14 @@ class _World:
         for step, blow in enumerate(self.result.script):
             if step in self._kept:
                 self._strike(blow)
+            self.durable.talk(3)
             churn(cluster, rng, 8)
             if step == 2 and self.grows:
                 cluster.gateways[0].bigs.propose("stay", lambda _error: None)
             for _ in range(2):
                 text = f"text {len(self.answers)}"
                 self.answers.append(cluster.gateways[0].say(1, "stay", text, is_reliable=True))
-            cluster.run(rng.random() * 2_000)
+            cluster.run(rng.random() * 1_000)
             if step == 8 and self.doubles:
                 self._calm()
                 self._double(self.doubles)
@@ -150,6 +187,10 @@ class _World:
     def judge(self) -> str:
         """The first promise that is broken; nothing if all are kept."""
         cluster = self.cluster
+        if not cluster.run_until(self.durable.rests, within_ms=120_000):
+            return f"I8: {self.durable.unsettled() or 'something moves for ever'}"
+        if found := self.durable.judge():
+            return found
         if not cluster.run_until(cluster.is_settled, within_ms=120_000):
             return "routes: brokers do not know what the gateways say"
         if not cluster.run_until(lambda: all(self.answers), within_ms=600_000):
@@ -192,46 +233,108 @@ class _World:
             cluster.add_proxy()
         else:
             cluster.add_gateway()
+            self.durable.came()
 
     def _strike(self, blow: Blow) -> None:
         rng, cluster = random.Random(blow.seed), self.cluster
-        nodes = [node for node in cluster.nodes_by_address.values() if node.role != "publisher"]
+        nodes = [node for node in cluster.nodes_by_address.values() if node.role not in ("publisher", "operator")]
         mortal = [node for node in nodes if node not in cluster.gateways[:2]]
-        target: Node | None = None
+        target: Process | None = None
         if blow.kind == "crash":
             target = rng.choice(mortal)
-            if target.is_frozen:
-                target.thaw()
-            target.crash()
-            role, partition = target.role, target.partition
-            cluster.scheduler.after(rng.random() * 3_000, lambda: self._start(role, partition))
+            self._crash(target, rng)
+        elif blow.kind in ("carrier", "stop", "disk"):
+            target = self._carrier(rng, serves=blow.kind != "disk" or rng.random() < 0.5)
+            if target is not None and blow.kind == "stop":
+                self._freeze(target, 1_500 + rng.random() * 5_000)
+            elif target is not None:
+                self._crash(target, rng, loses_disk=blow.kind == "disk")
         elif blow.kind == "freeze":
-            target = frozen = rng.choice(nodes)
-            frozen.freeze()
-            cluster.scheduler.after(rng.random() * 6_000, lambda: None if frozen.is_dead else frozen.thaw())
+            target = rng.choice(nodes)
+            self._freeze(target, rng.random() * 6_000)
         elif blow.kind == "cut":
-            half = set(rng.sample(nodes, len(nodes) // 2))
-            cuts = {(a.address, b.address) for a in nodes for b in nodes if (a in half) != (b in half)}
-            if rng.random() < 0.5:  # one way, some of them
-                cuts = set(rng.sample(sorted(cuts), len(cuts) // 3))
-            cluster.weather.cuts |= cuts
-            cluster.scheduler.after(rng.random() * 8_000, lambda: cluster.weather.cuts.difference_update(cuts))
+            self._cut(rng, nodes)
         elif blow.kind == "session":
             target = rng.choice(nodes)
             target.session.expire()
+        elif blow.kind == "registry":
+            target = away = rng.choice(nodes)
+            away.session.suspend()
+            back = away.session.expire if rng.random() < 0.3 else away.session.resume
+            self._later(rng.random() * 4_000, back)
+        elif blow.kind == "log":
+            self.durable.log.is_out = True
+            self._later(rng.random() * 4_000, self._log_is_back)
+        elif blow.kind == "retention":
+            self._say(f"the log begins at {self.durable.trim()}")
         where = "" if target is None else f" {target.role} {target.partition} {target.address}"
         self._say(f"{cluster.clock.now_us // 1000} ms: {blow.kind}{where}")
 
+    def _later(self, delay_ms: float, mend: Callable[[], object]) -> None:
+        """What a blow has broken is whole again."""
+        self._troubles += 1
+
+        def mended() -> None:
+            self._troubles -= 1
+            mend()
+
+        self.cluster.scheduler.after(delay_ms, mended)
+
+    def _log_is_back(self) -> None:
+        self.durable.log.is_out = False
+
+    def _carrier(self, rng: random.Random, *, serves: bool) -> CarrierNode | None:
+        nodes = list(self.durable.nodes.values())
+        chosen = [node for node in nodes if node.life.is_serving == serves] or nodes
+        return rng.choice(chosen) if chosen else None
+
+    def _crash(self, target: Process, rng: random.Random, *, loses_disk: bool = False) -> None:
+        if target.is_frozen:
+            target.thaw()
+        role, partition = target.role, target.partition
+        again_ms = rng.random() * 3_000
+        if isinstance(target, CarrierNode):
+            name = target.name
+            self.durable.crash(target, loses_disk=loses_disk)
+            if rng.random() < 0.5:  # while it is away, the log goes on without it
+                self.cluster.scheduler.after(again_ms, self.durable.trim)
+                again_ms += 1_000
+            self._later(again_ms, lambda: self.durable.start(name, partition))
+        else:
+            target.crash()
+            self._later(again_ms, lambda: self._start(role, partition))
+
+    def _freeze(self, target: Process, lasts_ms: float) -> None:
+        target.freeze()
+        self._later(lasts_ms, lambda: None if target.is_dead else target.thaw())
+
+    def _cut(self, rng: random.Random, nodes: list[Process]) -> None:
+        cluster = self.cluster
+        places = [*(node.address for node in nodes), LOG]
+        half = set(rng.sample(places, len(places) // 2))
+        cuts = {(a, b) for a in places for b in places if (a in half) != (b in half)}
+        if rng.random() < 0.5:  # one way, some of them
+            cuts = set(rng.sample(sorted(cuts), len(cuts) // 3))
+        cluster.weather.cuts |= cuts
+        self._later(rng.random() * 8_000, lambda: cluster.weather.cuts.difference_update(cuts))
+
     def _double(self, role: str) -> None:
         """The new half is started; the flip comes when all of it runs, as the operator's tool has it."""
-        cluster, count = self.cluster, self.counts[role]
+        cluster = self.cluster
+        if role == CARRIER:
+            self.durable.double()
+            has_doubled = cluster.run_until(lambda: self.durable.has_doubled, within_ms=60_000)
+            self._say(f"{cluster.clock.now_us // 1000} ms: carriers double: {has_doubled}")
+            return
+        count = self.counts[role]
         for partition in range(count, 2 * count):
             self._start(role, partition)
         if cluster.run_until(cluster.is_settled, within_ms=60_000):
             self._say(f"{cluster.clock.now_us // 1000} ms: {role} doubles: {cluster.double(role)}")
 
     def _calm(self) -> None:
+        """Until everything that was broken is whole again."""
         cluster = self.cluster
-        cluster.run(10_000)
+        cluster.run_until(lambda: not self._troubles, within_ms=10_000)
         cluster.weather.cuts.clear()
         cluster.weather.loss = min(cluster.weather.loss, 0.05)

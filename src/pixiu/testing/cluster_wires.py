@@ -10,6 +10,7 @@ from pixiu.machines.links.sealing import Secrets
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pixiu.testing.cluster_process import Process
     from pixiu.testing.cluster_world import Cluster, Node
     from pixiu.testing.scheduler import SimulatedScheduler
 
@@ -28,13 +29,18 @@ class Weather:
     delay_ms_max: float = 1.0
     reorder: float = 0.0
     watch_loss: float = 0.0
+    late: float = 0.0
+    """The chance that something takes up to ``late_ms_max``."""
+    late_ms_max: float = 5_000.0
+    registry_ms: float = 0.0
+    """The registry's answers take up to this long, some of them fifty times as long."""
     cuts: set[tuple[str, str]] = field(default_factory=set)
 
 
 class NodeScheduler:
     """The shared loop as one process has it: nothing runs once it is dead, and what is due while it is frozen waits."""
 
-    def __init__(self, node: Node, scheduler: SimulatedScheduler) -> None:
+    def __init__(self, node: Process, scheduler: SimulatedScheduler) -> None:
         self._node = node
         self._scheduler = scheduler
 
@@ -100,8 +106,11 @@ class SimulatedBulk:
         if target is None or target.boot != boot or self._cluster.is_cut(self._node, target):
             return False
         source = self._node
+        bulk = getattr(target, "bulk", None)
+        if not isinstance(bulk, SimulatedBulk):
+            return False
         self._cluster.scheduler.after(
             self._cluster.delay_ms() * 3,
-            lambda: None if target.is_dead else target.hear(lambda: target.bulk.receive(source.boot, "", content)),
+            lambda: None if target.is_dead else target.hear(lambda: bulk.receive(source.boot, "", content)),
         )
         return True

@@ -31,7 +31,8 @@ from pixiu.roles.probe.probe import Probe
 from pixiu.roles.proxy.rooms import RoomProxy
 from pixiu.roles.relay.rooms import ClusterRelay
 from pixiu.roles.router.router import Router
-from pixiu.testing.cluster_wires import SECRETS, NodeScheduler, SimulatedBulk, SimulatedDatagrams, Weather
+from pixiu.testing.cluster_process import Process
+from pixiu.testing.cluster_wires import SECRETS, SimulatedBulk, SimulatedDatagrams, Weather
 from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
 
 if TYPE_CHECKING:
@@ -45,91 +46,30 @@ if TYPE_CHECKING:
 __all__ = ["Cluster", "GatewayNode", "Node", "Weather"]
 
 ROOT = "/pubsub"
-SESSION_MS = 2_000
 
 
-class Node:
-    """One process of the cluster."""
+class Node(Process):
+    """One process of the cluster that is on its links."""
 
     def __init__(self, cluster: Cluster, role: str, partition: int = 0) -> None:
-        cluster.boots += 1
-        self.cluster = cluster
-        self.role = role
-        self.partition = partition
-        self.boot = cluster.boots << 22
-        self.address = f"node:{cluster.boots}"
-        self.is_dead = False
-        self.is_frozen = False
-        self.held: list[Callable[[], object]] = []
-        self.scheduler = NodeScheduler(self, cluster.scheduler)
-        self.clock = cluster.clock
-        self.session = cluster.registry.open()
+        super().__init__(cluster, role, partition)
         self.bulk = SimulatedBulk(cluster, self)
         self.way = WireWay(SECRETS, self.boot, self.clock, self.bulk)  # type: ignore[arg-type]
         self.way.datagrams = SimulatedDatagrams(cluster, self)
         self.endpoint = Endpoint(self.boot, self.way, self.clock, self.scheduler)
-        self.directory = Directory(
-            _Registry(cluster, self), self.endpoint, self.clock, self.scheduler, ROOT, cluster.rules
-        )
+        self.directory = Directory(self.registry, self.endpoint, self.clock, self.scheduler, ROOT, cluster.rules)
         self.member = Member(
-            _Registry(cluster, self), self.scheduler, ROOT,
+            self.registry, self.scheduler, ROOT,
             role=role, partition=partition, boot=self.boot, address=self.address,
         )  # fmt: skip
-        self.bigs = BigRooms(_Registry(cluster, self), self.clock, self.scheduler, ROOT, cluster.rules.poll_ms)
+        self.bigs = BigRooms(self.registry, self.clock, self.scheduler, ROOT, cluster.rules.poll_ms)
         self.lives = 0
         self.directory.when_gone.append(lambda info: cluster.declared_dead.add(info.boot))
-        cluster.nodes_by_address[self.address] = self
 
     def new_life(self) -> int:
         """A number above all earlier ones."""
         self.lives += 1
         return self.boot + self.lives
-
-    def hear(self, call: Callable[[], object]) -> None:
-        """Something arrives at its socket: one that is frozen finds it later."""
-        if self.is_dead:
-            return
-        if self.is_frozen:
-            self.held.append(call)
-        else:
-            call()
-
-    def crash(self) -> None:
-        """The process is gone; the registry notices later."""
-        self.is_dead = True
-        del self.cluster.nodes_by_address[self.address]
-        self.cluster.scheduler.after(SESSION_MS, self.session.close)
-
-    def freeze(self) -> None:
-        """It stands still; its session lives on."""
-        self.is_frozen = True
-
-    def thaw(self) -> None:
-        """It goes on with what has gathered."""
-        self.is_frozen = False
-        held, self.held = self.held, []
-        for call in held:
-            self.cluster.scheduler.soon(call)
-
-
-class _Registry:
-    """A session whose hints may be lost."""
-
-    def __init__(self, cluster: Cluster, node: Node) -> None:
-        self._cluster = cluster
-        self._node = node
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._node.session, name)
-
-    def watch(self, path: str, changed: Callable[[], object]) -> None:
-        cluster, node = self._cluster, self._node
-
-        def hint() -> None:
-            if cluster.rng.random() >= cluster.weather.watch_loss:
-                node.hear(changed)
-
-        node.session.watch(path, hint)
 
 
 class GatewayNode(Node):
@@ -210,7 +150,7 @@ class Cluster:
             ViewRules(heartbeat_ms=500, suspect_ms=1_500, dead_ms=2_500, grace_ms=3_000), poll_ms, grace_ms
         )
         self.boots = 0
-        self.nodes_by_address: dict[str, Node] = {}
+        self.nodes_by_address: dict[str, Process] = {}
         self.routers: list[Node] = []
         self.brokers: list[Node] = []
         self.proxies: list[Node] = []
@@ -351,9 +291,12 @@ class Cluster:
     def delay_ms(self) -> float:
         """How long a datagram takes."""
         weather = self.weather
-        return weather.delay_ms_min + (weather.delay_ms_max - weather.delay_ms_min) * self.rng.random()
+        rng = self.rng
+        if weather.late and rng.random() < weather.late:
+            return weather.late_ms_max * rng.random()
+        return weather.delay_ms_min + (weather.delay_ms_max - weather.delay_ms_min) * rng.random()
 
-    def is_cut(self, source: Node, target: Node) -> bool:
+    def is_cut(self, source: Process, target: Process) -> bool:
         """Does nothing pass from one to the other?"""
         return (source.address, target.address) in self.weather.cuts
 
@@ -361,13 +304,15 @@ class Cluster:
         """One datagram on its way."""
         self.datagrams += 1
         target, weather, rng = self.nodes_by_address.get(address), self.weather, self.rng
-        if target is None or source.is_dead or self.is_cut(source, target):
+        if not isinstance(target, Node) or source.is_dead or self.is_cut(source, target):
             return
         for _ in range(2 if rng.random() < weather.repeat else 1):
             if rng.random() < weather.loss:
                 continue
             delay_ms = self.delay_ms()
-            if rng.random() < weather.reorder:
+            if delay_ms > weather.delay_ms_max:
+                pass  # late, and overtaken
+            elif rng.random() < weather.reorder:
                 delay_ms += weather.delay_ms_max * 5 * rng.random()
             elif weather.delay_ms_max:  # in order: never before the one before it
                 key = (source.address, address)

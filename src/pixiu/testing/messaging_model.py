@@ -130,8 +130,8 @@ class Model:
         if record.message_id:
             self.messages[record.message_id] = Message(record.message_id, record.event_id, record.key, parsed)
         what = parsed.WhichOneof("what")
-        if what == "traces":
-            return  # how things went changes nothing
+        if what in ("traces", "partitions"):
+            return  # how things went, and how many carriers there are, change nothing
         if what is not None:
             self._changes[what](record, parsed)
         elif parsed.to:

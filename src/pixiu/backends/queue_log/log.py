@@ -76,6 +76,8 @@ class RemoteLog:
         self._idle.set()
         self.problem = "not followed yet"
         """Why nothing comes; empty if all is well."""
+        self.when_gone: Callable[[], object] = lambda: None
+        """Told when the log begins behind what was asked for: retention has removed what comes next."""
 
     # Life.
 
@@ -302,6 +304,8 @@ class RemoteLog:
 
     def _failed(self, error: PixiuError | None) -> None:
         self.problem = "" if error is None else str(error)
+        if isinstance(error, Gone):
+            self.when_gone()
 
     def _fetch(self, topic: str, page: _Page) -> None:
         if page.is_asked:

@@ -1,0 +1,138 @@
+"""Where the stores of one partition live, and how others take their place: whole, or not at all.
+
+::
+
+    DIR/stores           what this replica has applied
+    DIR/stores.coming    a snapshot that is on its way; thrown away when a process finds it
+    DIR/stores.ready     one that has come, was checked and is on the disk: it takes the place of ``stores``
+
+A crash at any moment leaves one of these pictures, and whoever opens the stores next finishes what it finds.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from typing import TYPE_CHECKING, Protocol
+
+from pixiu.backends.embedded.keyvalue import LARGE, RocksKeyValue
+from pixiu.backends.embedded.layout import LAYOUT, META, number
+from pixiu.model.partitions import Share
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pixiu.ports.keyvalue import KeyValue
+
+__all__ = ["DiskHome", "StoreHome", "is_wide", "made_by", "not_wide", "opened", "seal"]
+
+log = logging.getLogger(__name__)
+
+STORES_FOLDER = "stores"
+COMING_FOLDER = "stores.coming"
+READY_FOLDER = "stores.ready"
+_LAYOUT = META + b"layout"
+_SHARE = META + b"share"
+_WIDE = META + b"wide"
+
+
+class StoreHome(Protocol):
+    """The place of a partition's stores."""
+
+    def open(self) -> KeyValue:
+        """The store that is in place."""
+        ...
+
+    def throw_away(self) -> None:
+        """What is in place is of no use. It is closed."""
+        ...
+
+    def fresh(self) -> KeyValue:
+        """An empty store beside the one in place; an earlier one is thrown away."""
+        ...
+
+    def adopt(self) -> None:
+        """The fresh one is complete, flushed and closed, and so is the one in place: it takes that place."""
+        ...
+
+
+class DiskHome:
+    """``StoreHome`` in a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def open(self) -> RocksKeyValue:
+        """The store that is in place, also when a crash came between."""
+        if (self._root / READY_FOLDER).exists():
+            self._put_in_place()
+        return RocksKeyValue(self._root / STORES_FOLDER, options=LARGE)
+
+    def throw_away(self) -> None:
+        """Remove the folder."""
+        shutil.rmtree(self._root / STORES_FOLDER)
+
+    def fresh(self) -> RocksKeyValue:
+        """An empty one beside it."""
+        shutil.rmtree(self._root / COMING_FOLDER, ignore_errors=True)
+        return RocksKeyValue(self._root / COMING_FOLDER, options=LARGE)
+
+    def adopt(self) -> None:
+        """From the first rename on there is no way back, and no way to lose it."""
+        (self._root / COMING_FOLDER).rename(self._root / READY_FOLDER)
+        self._sync()
+        self._put_in_place()
+
+    def _put_in_place(self) -> None:
+        if (self._root / STORES_FOLDER).exists():
+            shutil.rmtree(self._root / STORES_FOLDER)
+        (self._root / READY_FOLDER).rename(self._root / STORES_FOLDER)
+        self._sync()
+
+    def _sync(self) -> None:
+        folder = os.open(self._root, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def opened(home: StoreHome, share: Share) -> tuple[KeyValue, Share]:
+    """The store of one partition, and by which count it was made: what is behind a flip goes by that.
+
+    One of another layout or partition is thrown away: the log, or another replica, has it all.
+    """
+    store = home.open()
+    partition, _, count = (store.get(_SHARE) or b"").partition(b"/")
+    if store.get(_LAYOUT) == number.pack(LAYOUT) and partition == b"%d" % share.partition:
+        return store, Share(share.partition, int(count))
+    if next(store.dump(), None) is not None:
+        log.warning("the stores are of another partition or layout, and are made again")
+        store.close()
+        home.throw_away()
+        store = home.open()
+    store.write([(_LAYOUT, number.pack(LAYOUT)), made_by(share)])
+    return store, share
+
+
+def made_by(share: Share) -> tuple[bytes, bytes]:
+    """The pair that says whose records a store has."""
+    return _SHARE, b"%d/%d" % (share.partition, share.count)
+
+
+def seal(store: KeyValue, share: Share | None) -> None:
+    """A snapshot is complete. ``share``: whose it is now, if it was another partition's and has more than that."""
+    if share is not None:
+        store.write([made_by(share), (_WIDE, b"1")])
+    store.flush()
+
+
+def is_wide(store: KeyValue) -> bool:
+    """Has it what is of other partitions?"""
+    return store.get(_WIDE) is not None
+
+
+def not_wide(store: KeyValue) -> None:
+    """It has no more."""
+    store.write([], [_WIDE])
