@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pixiu.model.errors import ConfigError, CorruptData, Gone
+from pixiu.node.cluster_secrets import shown_key
 from pixiu.pipeline.source.decode import Wanted, decode_lines, records_of_lines
 from pixiu.pipeline.source.journal import SLICE_ROWS, End
 from pixiu.pipeline.source.schema import ENTRY
@@ -64,7 +65,7 @@ class RemoteLog:
         if not commit:
             return 1
         try:
-            for _, frame in read_frames(next(followed_frames(self._server, 0, epoch, commit))):
+            for _, frame in read_frames(next(followed_frames(self._server, 0, epoch, commit, key=shown_key()))):
                 return frame.event_id
         except Gone as error:
             return int(str(error).rsplit(" ", 1)[1])
@@ -102,7 +103,7 @@ def _pieces(part: RemoteSlice) -> Iterator[tuple[Any, bytes]]:
     begin, step = part.after, RECORD_EVENTS
     while True:
         expected: int | None = None
-        for frames in followed_frames(part.server, begin, part.epoch, part.through):
+        for frames in followed_frames(part.server, begin, part.epoch, part.through, key=shown_key()):
             lines = _lines(frames)
             first = int(lines["event_id"][0])
             if expected is None and first > part.after + 1:
