@@ -1,4 +1,4 @@
-"""One node grows into a cluster while people write: its log joins a registry, others copy it, one of them takes over."""
+"""One node grows into a cluster while people write: its log joins a registry, others copy it, one takes over."""
 
 from __future__ import annotations
 

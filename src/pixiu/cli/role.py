@@ -130,6 +130,10 @@ def role(
     secret_file: Annotated[
         Path | None, typer.Option("--secret-file", metavar="FILE", help="The cluster's secret, in a file.")
     ] = None,
+    grpc: Annotated[
+        int | None,
+        typer.Option("--grpc", metavar="PORT", help="Of a gateway: a port for gomsg's gRPC clients."),
+    ] = None,
     assignments: Annotated[
         list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting; repeatable.")
     ] = None,
@@ -140,6 +144,10 @@ def role(
         raise ConfigError(f"there is no role {name!r}; there are: {', '.join(ROLES)}")
     if find_spec("kazoo") is None:
         raise ConfigError("the package kazoo, which speaks with ZooKeeper, is not installed; try: make setup")
+    if grpc is not None:
+        if name != "gateway":
+            raise ConfigError(f"--grpc is for gateways, not for the role {name}")
+        assignments = [*(assignments or ()), f"gateway.grpc_port={grpc}"]
     orders = RoleOrders(
         name, _find_registry(registry, list(assignments or ())), partition, partitions, bind, port, data, secret_file,
         tuple(assignments or ()), as_json,

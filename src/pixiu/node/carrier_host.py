@@ -21,6 +21,7 @@ from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.model.ids import SNOWFLAKE_EPOCH_MS
 from pixiu.model.partitions import Share
 from pixiu.model.pixiu_pb2 import Record, Traces
+from pixiu.node.carrier_administration import CarrierAdministration
 from pixiu.node.gateway_hub import GatewayHub
 from pixiu.node.group_rooms import GroupRooms
 from pixiu.node.messaging import Messaging, Place
@@ -139,7 +140,9 @@ class CarrierHost:
         self._unsure: list[Callable[[], object]] = []
         self._catching_up: asyncio.Task[None] | None = None
         self.hub.catch_up = self._catch_up
-        self.group_rooms = GroupRooms(self.hub, self.messaging, clock, scheduler, settings.rooms)
+        self._administration = CarrierAdministration(self.messaging, queue, client)
+        self.hub.administer = self._administration.ask
+        self.group_rooms = GroupRooms(self.hub, self.messaging, clock, scheduler, settings.rooms, share.partition)
 
     def _notifications(self, settings: Settings) -> Notifications:
         horn = settings.horn
@@ -255,6 +258,7 @@ class CarrierHost:
             self._timer.cancel()
         if self._catching_up is not None:
             self._catching_up.cancel()
+        self._administration.stop()
         self.hub.stop()
         self.group_rooms.stop()
         self.messaging.stop()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-import os
 from ipaddress import ip_address
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pixiu.machines.links.sealing import Secrets
 from pixiu.model.errors import ConfigError
 
-__all__ = ["is_loopback", "queue_key", "queue_keys", "read_secrets", "secrets_of", "shown_key"]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["is_loopback", "queue_key", "queue_keys", "read_secrets", "secrets_of"]
 
 log = logging.getLogger(__name__)
 
@@ -64,12 +66,3 @@ def read_secrets(path: Path | None) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the secret in {path}: {error}") from None
-
-
-def shown_key() -> str:
-    """What a reader shows that has no settings of its own, as the workers of the pipeline; empty without a file.
-
-    It is the file that the setting replication.secret_file names in the environment.
-    """
-    file = os.environ.get("PIXIU_REPLICATION__SECRET_FILE", "")
-    return queue_key(read_secrets(Path(file)), "") if file else ""
