@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from pixiu.machines.delivery import Push
     from pixiu.machines.wire import WireMessage
     from pixiu.model.message import PublicNames
-    from pixiu.model.session import Session
+    from pixiu.model.session import LogoutCause, Session
     from pixiu.node.gateway_hub import GatewayHub
     from pixiu.ports.transport import WatchedLink
     from pixiu.roles.broker.broker import TalkClass
@@ -94,7 +94,7 @@ class NodeMessaging(Protocol):
         cursor: int = 0,
         gateway: str | None = None,
     ) -> None: ...
-    def disconnect(self, session_id: int) -> None: ...  # noqa: D102
+    def disconnect(self, session_id: int, cause: LogoutCause = "quit") -> None: ...  # noqa: D102
     def ack(self, session_id: int, cursor: int) -> bool: ...  # noqa: D102
     def heartbeat(self, session_id: int) -> bool: ...  # noqa: D102
     def gateway_came(self, gateway: str) -> int: ...  # noqa: D102
@@ -274,7 +274,7 @@ class HubLink:
         remote = self._sessions.pop(message.session_id, None)
         guest = self._guests.pop(message.session_id, None)
         if remote is not None:
-            self._hub.messaging.disconnect(message.session_id)
+            self._hub.messaging.disconnect(message.session_id, message.cause)
             self._hub.left(remote)
         elif guest is not None:
             self._hub.dismissed(guest)
