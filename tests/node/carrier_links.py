@@ -9,7 +9,6 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from pixiu.backends.memory.registry import MemoryRegistry
-from pixiu.backends.memory.routes import MemoryRoutes
 from pixiu.backends.memory.sessions import MemorySessions
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.config import MessagingSettings, RoomSettings, Settings
@@ -17,11 +16,20 @@ from pixiu.config.gateway import GatewaySettings
 from pixiu.links.leaders import Leaders
 from pixiu.model.partitions import Share
 from pixiu.node.gateway_hub import GatewayHub
+from pixiu.node.group_rooms import GroupRooms
 from pixiu.node.messaging import Messaging, Place
 from pixiu.ports.authentication import Identity
 from pixiu.ports.registry import Write
-from pixiu.roles.broker.broker import Broker
-from pixiu.roles.gateway import CarrierLinks, ClusterLive, Gateway, LiveActions, NodeLink, RoomListening, RoomSessions
+from pixiu.roles.gateway import (
+    CarrierLinks,
+    ClusterLive,
+    Gateway,
+    GroupTalk,
+    LiveActions,
+    NodeLink,
+    RoomListening,
+    RoomSessions,
+)
 from pixiu.roles.horn.providers import NoNotifications
 from pixiu.testing.memory_log import MemoryLog
 from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
@@ -98,10 +106,7 @@ class Carrier:
             self.hub, context, self.scheduler, tell=relay.tell, is_present=relay.is_present,
             knows=Share(partition, world.count),
         )  # fmt: skip
-        self.hub.broker = Broker(
-            MemoryRoutes(), world.clock, self.scheduler, world.settings.rooms, self.hub.push_frames,
-            groups=self.messaging.stores.groups, user_name=context.directory.user_name, gateway_of=self.hub.gateway_of,
-        )  # fmt: skip
+        GroupRooms(self.hub, self.messaging, world.clock, self.scheduler, world.settings.rooms, partition)
         self.messaging.start(lambda: None)
         self.hub.start()
 
@@ -158,7 +163,7 @@ class ClusterGateway:
         ClusterLive(self.gateway, self.carriers)
         self.gone: list[int] = []
         self.rooms = RoomListening(
-            self.gateway, settings.rooms, world.clock, act=self.carriers.act, session_gone=self.gone.append
+            self.gateway, settings.rooms, world.clock, act=GroupTalk(self.carriers).act, session_gone=self.gone.append
         )
         self.carriers.receive_room = self.rooms.receive
         self.gateway.start()

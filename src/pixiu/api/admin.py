@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
+from pixiu.api.administration import now
 from pixiu.api.answers import json_answer
 from pixiu.api.bodies import read_object
 from pixiu.im import params as read
@@ -73,13 +74,13 @@ class AdminRoutes:
     async def _stats(self, request: Request) -> Response:
         await self._admin(request)
         _query(request)
-        return json_answer(self._administration.stats())
+        return json_answer(await now(self._administration.stats()))
 
     async def _sessions(self, request: Request) -> Response:
         await self._admin(request)
         params, after, limit = _page(request, "user")
         user = None if "user" not in params else read.public_id_text(params["user"], "user")
-        found = self._administration.sessions(user, after, limit + 1)
+        found = await now(self._administration.sessions(user, after, limit + 1))
         return json_answer({"sessions": found[:limit], "has_more": len(found) > limit})
 
     async def _kick(self, request: Request) -> Response:
@@ -89,14 +90,14 @@ class AdminRoutes:
         user = read.public_id_text(read.required(params, "user"), "user")
         session_id = read.number(params, "session_id")
         reason = read.line(params, "reason", bytes_max=REASON_BYTES_MAX, default="kicked") or "kicked"
-        kicked = self._administration.kick(user, session_id, reason)
+        kicked = await now(self._administration.kick(user, session_id, reason))
         log.info("kicked by an admin", extra={"admin": actor.user, "kicked": kicked, "reason": reason})
         return json_answer({"kicked": kicked})
 
     async def _dead_letters(self, request: Request) -> Response:
         await self._admin(request)
         _, after, limit = _page(request)
-        found = self._administration.dead_letters(after, limit + 1)
+        found = await now(self._administration.dead_letters(after, limit + 1))
         return json_answer({"dead_letters": found[:limit], "has_more": len(found) > limit})
 
     async def _replay(self, request: Request) -> Response:
@@ -109,14 +110,14 @@ class AdminRoutes:
     async def _scheduled(self, request: Request) -> Response:
         await self._admin(request)
         _, after, limit = _page(request)
-        found = self._administration.scheduled(after, limit + 1)
+        found = await now(self._administration.scheduled(after, limit + 1))
         return json_answer({"scheduled": found[:limit], "has_more": len(found) > limit})
 
     async def _topics(self, request: Request) -> Response:
         await self._admin(request)
         params = _query(request, "after", "limit")
         after, limit = read.line(params, "after", bytes_max=TOPIC_NAME_BYTES_MAX, default="") or "", _limit(params)
-        found = self._administration.topics(after, limit + 1)
+        found = await now(self._administration.topics(after, limit + 1))
         return json_answer({"topics": found[:limit], "has_more": len(found) > limit})
 
     async def _tail(self, request: Request) -> Response:
@@ -124,7 +125,7 @@ class AdminRoutes:
         params = _query(request, "after", "limit")
         limit = read.number(params, "limit", at_least=1, at_most=TAIL_MAX, default=TAIL) or TAIL
         name = request.path_params["name"]
-        return json_answer(self._administration.tail(name, read.number(params, "after"), limit))
+        return json_answer(await now(self._administration.tail(name, read.number(params, "after"), limit)))
 
     async def _audit(self, request: Request) -> Response:
         await self._admin(request)
@@ -171,7 +172,7 @@ class AdminRoutes:
     async def _pipeline(self, request: Request) -> Response:
         await self._admin(request)
         _query(request)
-        return json_answer(self._administration.pipeline())
+        return json_answer(await now(self._administration.pipeline()))
 
     async def _pipeline_report(self, request: Request) -> Response:
         await self._admin(request)

@@ -9,7 +9,7 @@ from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import bytes_text, print_json, progress
 from pixiu.model.errors import ConfigError, NotAllowed, NotFound
 from pixiu.runtime.backup import Backup, backup_running, backup_stopped, check
-from pixiu.runtime.datadir import find_server
+from pixiu.runtime.datadir import find_server, read_node_key
 
 __all__ = ["app", "print_backup"]
 
@@ -21,6 +21,10 @@ def backup(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder for the backup.")],
     data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Back up this data directory.")] = None,
     url: Annotated[str | None, typer.Option("--url", metavar="HOST:PORT", help="Back up the queue there.")] = None,
+    secret_file: Annotated[
+        Path | None,
+        typer.Option("--secret-file", metavar="FILE", help="With --url: the secret that the queue wants, in a file."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Copy a queue to a folder while it runs, or from its files when it does not, and check the copy."""
@@ -39,7 +43,7 @@ def backup(
         )
     with progress("copying", None) as bar:
         if address is not None:
-            backup_running(address, folder, bar.advance)
+            backup_running(address, folder, bar.advance, key=_key(directory, holder is not None, secret_file))
         elif (directory / "queue").is_dir():
             from pixiu.node import stopped_snapshot
 
@@ -49,6 +53,15 @@ def backup(
     with progress("checking", None) as bar:
         found = check(folder, bar.advance)
     print_backup("backed up", found, str(folder), as_json=json)
+
+
+def _key(directory: Path, is_served: bool, secret_file: Path | None) -> str:
+    """What the queue may want to see: the cluster's secret, or the key of the directory that it runs on."""
+    if secret_file is not None:
+        from pixiu.node.cluster_secrets import queue_key, read_secrets
+
+        return queue_key(read_secrets(secret_file), "")
+    return read_node_key(directory) if is_served else ""
 
 
 def print_backup(verb: str, found: Backup, where: str, *, as_json: bool) -> None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pixiu.cli.queue.asking import Json
+from pixiu.cli.queue.asking import DEFAULT_DATA as NODE_DATA
+from pixiu.cli.queue.asking import Json, Where, ask
 from pixiu.cli.queue.output import print_json, print_rows
 from pixiu.config.cluster import NODE_ROLE, ClusterFile, read_cluster_file
 from pixiu.config.registry import RegistryAddress
@@ -21,6 +22,7 @@ from pixiu.node.cluster.layout import read_state
 from pixiu.node.cluster.plans import read_plan
 from pixiu.node.cluster.splitting import flip_by_hand
 from pixiu.node.cluster.supervisor import Supervisor, end_leftovers, take_lock
+from pixiu.queue.client import Client
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +44,33 @@ Data = Annotated[
     typer.Option("--data", metavar="DIR", help="Folder of the cluster.  [default: as FILE says, or pixiu-cluster]"),
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="As pixiu cluster status names it.")]
+
+
+@app.command()
+def join(
+    registry: Annotated[str, typer.Option("--registry", metavar="zk://HOST:PORT[,…]/PATH", help="The registry.")],
+    data: Annotated[
+        Path, typer.Option("--data", metavar="DIR", help="The data directory of a running node.")
+    ] = NODE_DATA,
+    secret_file: Annotated[
+        Path | None, typer.Option("--secret-file", metavar="FILE", help="The cluster's secret, in a file.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Bring the log of a running node to a registry, as the cluster's first replica. Nobody is interrupted."""
+    place = str(RegistryAddress.parse(registry))
+    secret = "" if secret_file is None else str(secret_file.absolute())
+    where = Where(None, None, data)
+
+    async def work(client: Client) -> int:
+        return await client.join(place, secret_file=secret)
+
+    epoch = ask(where, work)
+    if json:
+        print_json({"registry": place, "epoch": epoch})
+        return
+    print(f"{where.address} leads the log of {place} now, in epoch {epoch}. Start the others:")
+    print(f"  pixiu role queue --registry {place} --data DIR")
 
 
 @app.command()

@@ -1,8 +1,9 @@
 """``pixiu role NAME``: one role of a cluster as a process of its own."""
 
 import json
+import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -48,21 +49,21 @@ class RoleOrders:
 def _queue(orders: RoleOrders) -> int:
     """The log: one replica of it."""
     from pixiu.cli.serve import read_settings
-    from pixiu.node.cluster_end import queue_key
+    from pixiu.node.cluster_end import read_secrets
     from pixiu.node.queue_role import QUEUE_ROLE_DEFAULTS, run_queue_role
 
     if orders.data is None:
         raise ConfigError("the queue keeps its log in a folder: name it with --data")
-    options = {**QUEUE_ROLE_DEFAULTS, "queue.host": orders.bind, "queue.port": orders.port}
+    options = {**QUEUE_ROLE_DEFAULTS, "queue.host": orders.bind, "queue.port": orders.port, "http.host": orders.bind}
     settings = read_settings(None, options, list(orders.assignments))
+    settings = replace(settings, http=replace(settings.http, port=settings.links.admin_port))
 
     def ready(running: "Running") -> None:
-        orders.say_ready(running.queue_address)
+        orders.say_ready(running.queue_address, admin=running.http_address, pid=os.getpid())
 
     return run_queue_role(
         settings, orders.registry, partition=orders.partition, data=orders.data,
-        secret=queue_key(_read_secret(orders.secret_file), orders.bind), http=False,
-        on_ready=ready,
+        secrets=read_secrets(orders.secret_file), http=True, on_ready=ready,
     )  # fmt: skip
 
 
@@ -129,6 +130,10 @@ def role(
     secret_file: Annotated[
         Path | None, typer.Option("--secret-file", metavar="FILE", help="The cluster's secret, in a file.")
     ] = None,
+    grpc: Annotated[
+        int | None,
+        typer.Option("--grpc", metavar="PORT", help="Of a gateway: a port for gomsg's gRPC clients."),
+    ] = None,
     assignments: Annotated[
         list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting; repeatable.")
     ] = None,
@@ -139,6 +144,10 @@ def role(
         raise ConfigError(f"there is no role {name!r}; there are: {', '.join(ROLES)}")
     if find_spec("kazoo") is None:
         raise ConfigError("the package kazoo, which speaks with ZooKeeper, is not installed; try: make setup")
+    if grpc is not None:
+        if name != "gateway":
+            raise ConfigError(f"--grpc is for gateways, not for the role {name}")
+        assignments = [*(assignments or ()), f"gateway.grpc_port={grpc}"]
     orders = RoleOrders(
         name, _find_registry(registry, list(assignments or ())), partition, partitions, bind, port, data, secret_file,
         tuple(assignments or ()), as_json,
@@ -158,15 +167,3 @@ def _find_registry(option: str | None, assignments: list[str]) -> RegistryAddres
     if not place:
         raise ConfigError("name the cluster's registry: --registry zk://HOST:PORT/PATH, or engines.registry")
     return RegistryAddress.parse(place)
-
-
-def _read_secret(path: Path | None) -> str:
-    if path is None:
-        return ""
-    try:
-        secret = path.read_text(encoding="utf-8").strip().partition("\n")[0].strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the secret in {path}: {error}") from error
-    if len(secret) < 16:
-        raise ConfigError(f"the secret in {path} is shorter than 16 characters")
-    return secret

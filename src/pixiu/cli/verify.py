@@ -1,5 +1,6 @@
 """``pixiu verify``: do two copies of a log hold the same messages?"""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +19,10 @@ SHOWN_MAX = 20
 def verify(
     here: Annotated[str, typer.Argument(metavar="DIR|HOST:PORT", help="One copy: a data directory, or a leader.")],
     there: Annotated[str, typer.Argument(metavar="DIR|HOST:PORT", help="The other.")],
+    secret_file: Annotated[
+        Path | None,
+        typer.Option("--secret-file", metavar="FILE", help="The secret that a queue at HOST:PORT wants, in a file."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Compare two copies of a log, by a checksum per conversation: a replica, a restored backup, a node that has moved.
@@ -25,10 +30,11 @@ def verify(
     A directory is only read, whether a server runs on it or not. Both are read to the last event that both have
     committed. Exit code 1: they differ.
     """
+    from pixiu.node.cluster_secrets import queue_key, read_secrets
     from pixiu.node.verifying import verify as compare
 
     with progress("comparing", None) as bar:
-        found = compare(here, there, bar.advance_to)
+        found = compare(here, there, bar.advance_to, key=queue_key(read_secrets(secret_file), ""))
     if json:
         print_json(
             {

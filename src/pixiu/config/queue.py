@@ -154,7 +154,7 @@ class ReplicationSettings(Section):
     """Leader and followers of the queue."""
 
     name_in_file: ClassVar[str] = "replication"
-    may_be_empty: ClassVar[frozenset[str]] = frozenset({"name"})
+    may_be_empty: ClassVar[frozenset[str]] = frozenset({"name", "secret_file"})
 
     name: str = ""
     """This node's name among its peers; empty is the address it listens on."""
@@ -180,6 +180,10 @@ class ReplicationSettings(Section):
 
     renew_ms: Annotated[int, Bounds(20, 60_000)] = 250
     """With a registry: how often a leader renews its lease and a follower looks; at most half of lease_ms."""
+
+    secret_file: str = ""
+    """A file with the secret that followers, snapshots and backups of this queue show, at least 16 characters on its
+    first line; further lines are taken, too. Empty: whoever reaches the port gets a copy. Roles have --secret-file."""
 
     def __post_init__(self) -> None:
         Section.__post_init__(self)

@@ -1,8 +1,13 @@
 """Sessions: one authenticated connection of one client."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
-__all__ = ["Session"]
+__all__ = ["LOGOUT_CAUSES", "LogoutCause", "Session"]
+
+LogoutCause = Literal["quit", "timeout", "send_error", "server"]
+"""Why a session ends: its client has closed it; nothing was heard of it; what was sent to it did not arrive; the server
+decided it (a kick, a token that ended, a shutdown)."""
+LOGOUT_CAUSES: frozenset[LogoutCause] = frozenset(get_args(LogoutCause))
 
 
 class Session(NamedTuple):

@@ -13,6 +13,7 @@ from pixiu.node.erasure import redact_running
 from pixiu.node.explain import explaining
 from pixiu.node.letters import letter_view, scheduled_view
 from pixiu.node.logs import stopped_log
+from pixiu.node.session_view import session_view
 from pixiu.node.stats import Doors, Stats
 from pixiu.node.stopped import open_store
 from pixiu.node.topics import TopicViews
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from pixiu.im.draft import Answer
     from pixiu.model.errors import PixiuError
-    from pixiu.model.session import Session
     from pixiu.node.host import MessagingHost
     from pixiu.node.lake_report import LakeReport
     from pixiu.node.pipeline_child import PipelineChild
@@ -73,19 +73,9 @@ class NodeAdministration:
         """A user's sessions, or everyone's, newest first."""
         relay = self._messaging.relay
         if user is None:
-            return [self._session(each) for each in relay.sessions(after, limit)]
+            return [session_view(each, self._directory) for each in relay.sessions(after, limit)]
         found = [each for each in relay.sessions_of(self._directory.user(user)) if not after or each.session_id < after]
-        return [self._session(each) for each in found[:limit]]
-
-    def _session(self, session: Session) -> Answer:
-        return {
-            "session_id": str(session.session_id),
-            "user": self._directory.user_name(session.user),
-            "platform": session.platform,
-            "device": session.device,
-            "number": session.number,
-            "gateway": session.gateway,
-        }
+        return [session_view(each, self._directory) for each in found[:limit]]
 
     def kick(self, user: str, session_id: int | None, reason: str) -> int:
         """Close one session of a user, or all."""

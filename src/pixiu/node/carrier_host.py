@@ -20,6 +20,7 @@ from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.model.ids import SNOWFLAKE_EPOCH_MS
 from pixiu.model.partitions import Share
 from pixiu.model.pixiu_pb2 import Record, Traces
+from pixiu.node.carrier_administration import CarrierAdministration
 from pixiu.node.carrier_snapshots import Giving
 from pixiu.node.carrier_stores import is_wide, made_by, not_wide, opened
 from pixiu.node.gateway_hub import GatewayHub
@@ -123,7 +124,9 @@ class CarrierHost:
         self.hub.catch_up = self._catch_up
         self.giving = Giving(self._store, scheduler, commit=self.messaging.carrier.commit, head=self._head)
         """For replicas that are left behind."""
-        self.group_rooms = GroupRooms(self.hub, self.messaging, clock, scheduler, settings.rooms)
+        self._administration = CarrierAdministration(self.messaging, queue, client)
+        self.hub.administer = self._administration.ask
+        self.group_rooms = GroupRooms(self.hub, self.messaging, clock, scheduler, settings.rooms, share.partition)
 
     def _notifications(self, settings: Settings) -> Notifications:
         horn = settings.horn
@@ -243,6 +246,7 @@ class CarrierHost:
             self._timer.cancel()
         if self._catching_up is not None:
             self._catching_up.cancel()
+        self._administration.stop()
         self.hub.stop()
         self.giving.stop()
         self.group_rooms.stop()

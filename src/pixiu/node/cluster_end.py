@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import logging
 import os
-from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
@@ -28,6 +27,7 @@ from pixiu.machines.links.sealing import Secrets
 from pixiu.machines.view import ViewRules
 from pixiu.model.errors import ConfigError, Unavailable
 from pixiu.model.ids import NODE_BITS, SEQUENCE_BITS, SNOWFLAKE_EPOCH_MS
+from pixiu.node.cluster_secrets import is_loopback, queue_key, queue_keys, read_secrets, secrets_of
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datagrams import UdpSocket
 from pixiu.runtime.links import TcpLinks
@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from pixiu.config import LinkSettings
     from pixiu.ports.clock import Clock
 
-__all__ = ["ClusterEnd", "is_loopback", "new_boot", "queue_key", "read_secrets", "secrets_of"]
+__all__ = [
+    "ClusterEnd", "is_loopback", "new_boot", "open_session", "queue_key", "queue_keys", "read_secrets", "secrets_of",
+]  # fmt: skip
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +50,9 @@ PORT_TRIES = 16
 LIFE_BITS = NODE_BITS + SEQUENCE_BITS
 SECRETS_MS = 5_000
 """The file of secrets is looked at this often."""
-DEVELOPMENT = b"pixiu on one machine, no secret"
-"""Used on loopback where no secret is given: it keeps other programs' noise out, and nobody who tries."""
+QUEUE_SESSION_MS = 4_000
+"""Of the queue. Longer than a lease: the session's end only tidies up. A server that stands still is left after two
+thirds of it."""
 
 
 def new_boot(clock: Clock) -> int:
@@ -58,44 +61,16 @@ def new_boot(clock: Clock) -> int:
     return (clock.now_ms() - SNOWFLAKE_EPOCH_MS) << LIFE_BITS | chance
 
 
-def is_loopback(host: str) -> bool:
-    """Is this an address that only this machine reaches?"""
-    if host == "localhost":
-        return True
+async def open_session(address: RegistryAddress, *, session_ms: int = QUEUE_SESSION_MS) -> ZooKeeperRegistry:
+    """A session with the registry. Raises ``Unavailable``."""
+    loop = asyncio.get_running_loop()
+    session = ZooKeeperRegistry(address.hosts, loop, session_ms=session_ms)
     try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def secrets_of(text: str, bind: str) -> Secrets:
-    """The cluster's secrets, one per line. Where there is none, one for this machine alone. Raises ``ConfigError``."""
-    if text:
-        return Secrets.from_text(text)
-    if not is_loopback(bind):
-        raise ConfigError(f"{bind} can be reached by others: give the cluster a secret with --secret-file")
-    return Secrets([DEVELOPMENT])
-
-
-def queue_key(text: str, bind: str) -> str:
-    """What the queue's own roles show it: the first of the secrets; on one machine without any, what links use there.
-
-    Empty: there is none, and the data directory's key counts.
-    """
-    first = text.strip().partition("\n")[0].strip()
-    return first or (DEVELOPMENT.decode() if is_loopback(bind) else "")
-
-
-def read_secrets(path: Path | None) -> str:
-    """The text of a file of secrets; empty without a file. Raises ``ConfigError``."""
-    if path is None:
-        return ""
-    try:
-        if path.stat().st_mode & 0o077:
-            log.warning("others can read the cluster's secret", extra={"path": str(path)})
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read the secret in {path}: {error}") from None
+        await loop.run_in_executor(None, session.connect)
+    except BaseException:
+        await loop.run_in_executor(None, session.close)
+        raise
+    return session
 
 
 class ClusterEnd:

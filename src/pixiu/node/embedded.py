@@ -28,6 +28,7 @@ from pixiu.im.params import whole
 from pixiu.model.errors import NotAllowed, PixiuError, Unavailable
 from pixiu.node.device import Device
 from pixiu.node.host import MessagingHost
+from pixiu.node.joined import check_alone
 from pixiu.node.stopped import open_store
 from pixiu.queue.engine import Engine
 from pixiu.runtime.clock import SystemClock
@@ -70,6 +71,7 @@ class EmbeddedNode:
     async def __aenter__(self) -> Self:
         self._directory = directory = DataDirectory.open(self._path)
         try:
+            check_alone(directory.path)
             self._scheduler = scheduler = LoopScheduler(asyncio.get_running_loop())
             files = SystemFiles(directory.path, no_cache=self._settings.queue.no_cache)
             store = open_store(directory.path)

@@ -61,6 +61,8 @@ class GatewayHub:
         self.actions: dict[str, Callable[[LiveCaller, Params, Done], object]] = {}
         self.links: dict[str, HubLink] = {}
         """Those that have said hello, by name."""
+        self.administer: Callable[[str, Params, Done], object] | None = None
+        """Answers what an admin asks at a gateway; None where the node itself is asked."""
         self.catch_up: Callable[[Callable[[], object]], object] | None = None
         """Calls when everything that the log has now is applied here. None: it is, as soon as it is committed."""
         self.when_open: Callable[[str], object] = lambda _name: None

@@ -26,9 +26,19 @@ from pixiu.links.member import Slot
 from pixiu.links.publishing import Publishing, PublishingRules
 from pixiu.machines.view import PeerState
 from pixiu.model.errors import ConfigError, PixiuError
+from pixiu.node.cluster_administration import ClusterAdministration
 from pixiu.node.cluster_end import is_loopback
+from pixiu.node.grpc_door import make_grpc
 from pixiu.node.seen import keep_seen
-from pixiu.roles.gateway import CarrierLinks, ClusterLive, ClusterRooms, Gateway, RoomListening, RoomSessions
+from pixiu.roles.gateway import (
+    CarrierLinks,
+    ClusterLive,
+    ClusterRooms,
+    Gateway,
+    GroupTalk,
+    RoomListening,
+    RoomSessions,
+)
 from pixiu.roles.gateway.carriers import METRICS as CARRIERS
 from pixiu.roles.gateway.cluster import GROUP_PREFIX
 from pixiu.roles.gateway.metrics import METRICS as GATEWAY
@@ -83,6 +93,7 @@ class GatewayPart:
             connections_max=descriptors - http_max,
         )  # fmt: skip
         ClusterLive(self._gateway, self._carriers)
+        self._group_talk = GroupTalk(self._carriers)
         links = settings.links
         self._publishing = Publishing(
             end.endpoint, end.directory, end.clock, end.scheduler,
@@ -107,12 +118,15 @@ class GatewayPart:
         self._rooms.joined = lambda version: process.member.tell(big=version)
         api = HttpApi(
             act=self._carriers.call, find_user=self._carriers.find_user, authentication=authentication,
-            administration=None, health=process.routes, settings=settings.security, clock=end.clock,
+            administration=ClusterAdministration(self._carriers, options.registry), health=process.routes,
+            settings=settings.security, clock=end.clock,
             pages=console_pages(is_dev=False, node=process.member.name),
         )  # fmt: skip
         self._http = HttpServer(
             api, connections_max=http_max, connections_per_address=settings.security.http_connections_per_address
         )
+        self._grpc = make_grpc(api, self._gateway, options.data, settings, end.clock)
+        self._grpc_port = -1
         tls = None if self._certificates is None else self._certificates.context
         self._server = AppServer(self._gateway, settings.gateway, http_upstream=self._http.connection, tls=tls)
         self._ports = (0, 0)
@@ -136,6 +150,8 @@ class GatewayPart:
             )
         except OSError as error:
             raise PixiuError(f"cannot listen on {options.bind}:{options.port}: {error.strerror or error}") from error
+        if self._grpc is not None:
+            self._grpc_port = await self._grpc.start(options.bind, options.settings.gateway.grpc_port)
         if self._certificates is not None:
             self._certificates.watch(asyncio.get_running_loop(), interval_ms=options.settings.security.tls_reload_ms)
         self._carriers.open()
@@ -148,6 +164,8 @@ class GatewayPart:
         self._process.say(PeerState.DRAINING)
         self._carriers.open(is_open=False)
         await self._server.stop()
+        if self._grpc is not None:
+            await self._grpc.stop()
 
     async def stop(self) -> None:
         """It is over."""
@@ -173,7 +191,8 @@ class GatewayPart:
 
     def says(self) -> dict[str, object]:
         """Where clients are taken."""
-        return {"port": self._ports[0], "tcp_port": self._ports[1]}
+        said: dict[str, object] = {"port": self._ports[0], "tcp_port": self._ports[1]}
+        return said if self._grpc is None else {**said, "grpc_port": self._grpc_port}
 
     def _missing_proxies(self) -> dict[str, str]:
         return {} if self._publishing.proxies.usable() else {"proxies": "no proxy can be reached"}
@@ -187,7 +206,7 @@ class GatewayPart:
     def _act_in_room(self, actor: Actor, action: str, params: Params, done: Done) -> None:
         room = params.get("room")
         if isinstance(room, str) and room.startswith(GROUP_PREFIX) and self._carriers.count:
-            self._carriers.act(actor, action, params, done)
+            self._group_talk.act(actor, action, params, done)
         else:
             self._rooms.act(actor, action, params, done)
 

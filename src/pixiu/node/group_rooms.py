@@ -1,7 +1,8 @@
 """The live rooms of groups at a carrier: who of its users listens, and what large groups say to them.
 
-Every carrier knows all groups, and hears all that is said in them from the log. So each tells its own users, and
-nothing has to go from one to another.
+Every carrier knows all groups, and hears all that is stored in them from the log. So each tells its own users, by their
+sessions: a gateway has users of others in the same room, who hear it from theirs. What is said live and not stored is
+passed on by the gateway of who says it (``roles.gateway.group_talk``).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.json import encode
 
 from pixiu.backends.memory.routes import MemoryRoutes
+from pixiu.model.ids import NODE_ID_MAX
 from pixiu.model.message import message_view
 from pixiu.roles.broker.broker import Broker
 
@@ -30,12 +32,14 @@ class GroupRooms:
     """A broker for the rooms of groups, behind a hub."""
 
     def __init__(
-        self, hub: GatewayHub, messaging: Messaging, clock: Clock, scheduler: Scheduler, settings: RoomSettings
-    ) -> None:
+        self, hub: GatewayHub, messaging: Messaging, clock: Clock, scheduler: Scheduler, settings: RoomSettings,
+        partition: int,
+    ) -> None:  # fmt: skip
         self._names = messaging.proxy.context.directory
         self.broker = hub.broker = Broker(
             MemoryRoutes(), clock, scheduler, settings, hub.push_frames,
             groups=messaging.stores.groups, user_name=self._names.user_name, gateway_of=hub.gateway_of,
+            node_id=NODE_ID_MAX - partition, lists_sessions=True,
         )  # fmt: skip
         messaging.when_said = self._said
         messaging.when_removed = self._removed

@@ -46,6 +46,7 @@ from pixiu.model.errors import (
     Unavailable,
 )
 from pixiu.model.message import numbers_in
+from pixiu.node.carrier_administration import ADMIN_PREFIX
 from pixiu.roles.broker.verbs import ROOM_VERBS
 from pixiu.roles.broker.verbs import act as act_in_room
 
@@ -57,9 +58,10 @@ if TYPE_CHECKING:
     from pixiu.machines.delivery import Push
     from pixiu.machines.wire import WireMessage
     from pixiu.model.message import PublicNames
-    from pixiu.model.session import Session
+    from pixiu.model.session import LogoutCause, Session
     from pixiu.node.gateway_hub import GatewayHub
     from pixiu.ports.transport import WatchedLink
+    from pixiu.roles.broker.broker import TalkClass
     from pixiu.roles.gateway.needs import Done
     from pixiu.roles.relay.sink import Sink
 
@@ -92,7 +94,7 @@ class NodeMessaging(Protocol):
         cursor: int = 0,
         gateway: str | None = None,
     ) -> None: ...
-    def disconnect(self, session_id: int) -> None: ...  # noqa: D102
+    def disconnect(self, session_id: int, cause: LogoutCause = "quit") -> None: ...  # noqa: D102
     def ack(self, session_id: int, cursor: int) -> bool: ...  # noqa: D102
     def heartbeat(self, session_id: int) -> bool: ...  # noqa: D102
     def gateway_came(self, gateway: str) -> int: ...  # noqa: D102
@@ -272,7 +274,7 @@ class HubLink:
         remote = self._sessions.pop(message.session_id, None)
         guest = self._guests.pop(message.session_id, None)
         if remote is not None:
-            self._hub.messaging.disconnect(message.session_id)
+            self._hub.messaging.disconnect(message.session_id, message.cause)
             self._hub.left(remote)
         elif guest is not None:
             self._hub.dismissed(guest)
@@ -291,8 +293,14 @@ class HubLink:
         request, session_id, user, is_admin, platform, device, action, given = message
         done, params = partial(self._answer, request), dict(given)
         actor = Actor(user, platform, device, session_id, is_admin)
+        if action.startswith(ADMIN_PREFIX):
+            self._administer(action, params, done, is_admin=is_admin)
+            return
         if not session_id:
             self._surely(lambda told: self._perform(None, actor, action, params, told), done)
+            return
+        if action == "say":
+            self._heard(actor, params, done)
             return
         guest = self._guests.get(session_id)
         if guest is None:
@@ -302,6 +310,28 @@ class HubLink:
             self._surely(lambda told: self._perform(guest, actor, action, params, told), done)
         else:
             done(RequestError(f"{action} is for the node that has the session"))
+
+    def _administer(self, action: str, params: Params, done: Done, *, is_admin: bool) -> None:
+        administer = self._hub.administer
+        if administer is None or not is_admin:
+            done(NotAllowed("this is for admins, at a carrier"))
+        else:
+            administer(action, params, done)
+
+    def _heard(self, actor: Actor, params: Params, done: Done) -> None:
+        """Talk in the room of a group, of someone whom another carrier has checked."""
+        broker = self._hub.broker
+        room, text, token, number, at = (params.get(key) for key in ("room", "text", "send_id", "message_id", "at"))
+        if broker is None or not (isinstance(room, str) and isinstance(text, str) and isinstance(at, int)):
+            done(RequestError("this is no talk in the room of a group"))
+            return
+        talk_class: TalkClass = "reliable" if params.get("class") == "reliable" else "live"
+        try:
+            done(broker.heard(
+                actor, room, text, talk_class, send_id=str(token or ""), message_id=int(str(number)), at=at
+            ))  # fmt: skip
+        except PixiuError as error:
+            done(error)
 
     def _perform(self, caller: RemoteSession | None, actor: Actor, action: str, params: Params, done: Done) -> None:
         live, broker = self._hub.actions.get(action), self._hub.broker

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pixiu.model.partitions import Share
     from pixiu.model.pixiu_pb2 import Task
     from pixiu.model.push_token import PushToken
-    from pixiu.model.session import Session
+    from pixiu.model.session import LogoutCause, Session
     from pixiu.ports.clock import Clock
     from pixiu.ports.log import Appended, Log, LogRecord
     from pixiu.ports.notifications import Notifications
@@ -338,9 +338,9 @@ class Messaging:
         else:
             done(_starting())
 
-    def disconnect(self, session_id: int) -> None:
+    def disconnect(self, session_id: int, cause: LogoutCause = "quit") -> None:
         """A connection is gone."""
-        self.relay.disconnect(session_id)
+        self.relay.disconnect(session_id, cause)
 
     def ack(self, session_id: int, cursor: int) -> bool:
         """A client holds everything through this cursor. False: its session is not known."""

@@ -9,7 +9,10 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from pixiu.node.serving import Elected, run_node
+from pixiu.model.errors import ConfigError
+from pixiu.node.cluster_end import open_session, queue_keys
+from pixiu.node.elected import Elected
+from pixiu.node.serving import run_node
 from pixiu.queue.control import partition_folder
 
 if TYPE_CHECKING:
@@ -31,9 +34,6 @@ QUEUE_ROLE_DEFAULTS: dict[str, object] = {
 """What a queue among others has in place of the defaults: it waits for its followers, and soon notices that one is
 gone. Whatever the user sets stands above these."""
 
-SESSION_MS = 4_000
-"""Longer than a lease: the session's end only tidies up. A server that stands still is left after two thirds of it."""
-
 
 def run_queue_role(
     settings: Settings,
@@ -41,23 +41,23 @@ def run_queue_role(
     *,
     partition: int,
     data: Path,
-    secret: str,
+    secrets: str,
     http: bool,
     on_ready: Callable[[Running], None],
 ) -> int:
-    """Run one replica until SIGTERM or SIGINT. Returns the exit code."""
+    """Run one replica until SIGTERM or SIGINT. Returns the exit code. ``secrets`` is the text of their file."""
+    keys = queue_keys(secrets, settings.queue.host)
+    if not keys:
+        host = settings.queue.host
+        raise ConfigError(f"{host} can be reached by others: give the cluster a secret with --secret-file")
 
     @asynccontextmanager
     async def meet() -> AsyncIterator[Elected]:
-        from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
-
-        loop = asyncio.get_running_loop()
-        session = ZooKeeperRegistry(registry.hosts, loop, session_ms=SESSION_MS)
-        await loop.run_in_executor(None, session.connect)
+        session = await open_session(registry)
         try:
-            yield Elected(session, partition_folder(registry.root, partition), secret)
+            yield Elected(session, partition_folder(registry.root, partition), keys, str(registry))
         finally:
-            await loop.run_in_executor(None, session.close)
+            await asyncio.get_running_loop().run_in_executor(None, session.close)
 
     return run_node(
         settings, data=data, dev=False, http=http, follow=None, follow_event=0, on_ready=on_ready, meet=meet

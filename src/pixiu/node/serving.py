@@ -11,16 +11,21 @@ import logging
 import signal
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvloop
 
 from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.model.version import __version__
+from pixiu.node.cluster_secrets import is_loopback, queue_keys, read_secrets
+from pixiu.node.joined import Joined, check_alone, joined_of, note_joined
+from pixiu.node.joining import Joining
 from pixiu.node.stopped import open_store
 from pixiu.queue.commands import HANDLERS
 from pixiu.queue.control import RegistryControl
 from pixiu.queue.engine import Engine
+from pixiu.queue.joining import led_alone
 from pixiu.queue.metrics import METRICS, snapshot
 from pixiu.queue.replication import Replication
 from pixiu.queue.server import QueueServer
@@ -39,15 +44,14 @@ from pixiu.runtime.server import address_of, listen, reset_on_close, watch_peer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
 
     from pixiu.config import Settings
     from pixiu.model.metric import Snapshot
+    from pixiu.node.elected import Elected
     from pixiu.node.embedded import EmbeddedNode
     from pixiu.node.host import MessagingHost
     from pixiu.node.pipeline_child import PipelineChild
     from pixiu.node.surfaces import Surfaces
-    from pixiu.ports.registry import Registry
     from pixiu.runtime.admin import Handler
 
 log = logging.getLogger(__name__)
@@ -70,16 +74,6 @@ class Running:
     http_address: str | None
     grpc_address: str | None
     data: Path
-
-
-@dataclass(frozen=True, slots=True)
-class Elected:
-    """Where a queue finds its peers: a session with the registry, and the folder of its partition there."""
-
-    registry: Registry
-    folder: str
-    key: str = ""
-    """The cluster's secret, in place of the data directory's key."""
 
 
 class Node:
@@ -123,6 +117,10 @@ class Node:
         self._messaging_problem = ""
         self._gateway_max = 0
         self._is_stopping = False
+        self._control: RegistryControl | None = None
+        self._joining: Joining | None = None
+        self.joined: Elected | None = None
+        """Set when this node has joined a registry while it ran."""
         self.wants_restart = asyncio.Event()
         """Set when the data was replaced as a whole, and everything has to be opened anew."""
 
@@ -136,14 +134,16 @@ class Node:
     async def start(self) -> Running:
         """Recover, then listen. Nothing listens before everything acknowledged is there again."""
         settings, directory = self._settings, self._directory
+        if self._elected is None:
+            check_alone(directory.path)
         loop = asyncio.get_running_loop()
         clock = SystemClock()
         files = SystemFiles(directory.path, no_cache=settings.queue.no_cache)
         store = open_store(directory.path)
         self._scheduler = scheduler = LoopScheduler(loop)
-        elected = self._elected
-        key = (elected.key if elected is not None else "") or directory.key
-        self._engine = engine = Engine(settings, files, store, clock, scheduler, key=key)
+        self._engine = engine = Engine(settings, files, store, clock, scheduler, key=directory.key)
+        engine.follower_keys = self._follower_keys()
+        engine.node_keys += engine.follower_keys
         engine.recover(is_follower=not self._leads_alone)
         queue_max, self._gateway_max = _connections_max(settings, with_http=self._with_http and self._leads_alone)
         self._server = server = QueueServer(
@@ -152,16 +152,10 @@ class Node:
         self._listener = await listen(server.connection, settings.queue.host, settings.queue.port)
         queue_address = address_of(self._listener)
         self._links = TcpLinks(loop)
-        self._replication = engine.replication = Replication(
-            engine,
-            name=self._name(),
-            follow=None if self._follow is None else f"{self._follow[0]}:{self._follow[1]}",
-            links=self._links,
-            restart=self.wants_restart.set,
-            control=None if elected is None else RegistryControl(
-                elected.registry, scheduler, folder=elected.folder, name=self._name(), address=queue_address
-            ),
-        )  # fmt: skip
+        self._replication = engine.replication = self._new_replication(engine, queue_address)
+        if self._leads_alone:
+            self._joining = joining = self._new_joining(engine, self._replication, queue_address)
+            engine.join_asked = joining.asked
         if engine.journal.last_event_id < self._follow_event:
             log.warning(
                 "this directory ends before --event; copying from where it ends, so that nothing is missing",
@@ -173,6 +167,53 @@ class Node:
         http_address = await self._start_http() if self._with_http else None
         directory.announce(address=queue_address, http=http_address)
         return Running(queue_address, http_address, self._grpc_address(), directory.path)
+
+    def _follower_keys(self) -> tuple[str, ...]:
+        """What whoever wants a copy of everything has to show; without any, the network is trusted."""
+        if self._elected is not None:
+            return self._elected.keys
+        host, file = self._settings.queue.host, self._settings.replication.secret_file
+        if file:
+            return queue_keys(read_secrets(Path(file)), "")
+        if not is_loopback(host):
+            log.warning(
+                "whoever reaches the queue's port can copy all of it: set replication.secret_file, or bind to loopback",
+                extra={"host": host},
+            )
+        return ()
+
+    def _new_replication(self, engine: Engine, address: str) -> Replication:
+        elected, name, root = self._elected, self._name(), self._directory.path
+        assert self._scheduler is not None and self._links is not None
+        control = None
+        led_epoch = 0
+        if elected is not None:
+            joined = joined_of(root)
+            if joined is None or joined.is_founding:
+                led_epoch = led_alone(engine, frozenset({name, self._own_name()}))
+            more = {"led": led_epoch} if led_epoch else {}
+            control = self._control = RegistryControl(
+                elected.registry, self._scheduler, folder=elected.folder, name=name, address=address, more=more
+            )
+
+        def placed() -> None:
+            if elected is not None:
+                note_joined(root, Joined(elected.place))
+
+        return Replication(
+            engine, name=name, follow=None if self._follow is None else f"{self._follow[0]}:{self._follow[1]}",
+            links=self._links, restart=self.wants_restart.set, control=control, led_epoch=led_epoch,
+            when_placed=placed,
+        )  # fmt: skip
+
+    def _new_joining(self, engine: Engine, replication: Replication, address: str) -> Joining:
+        def joined(elected: Elected) -> None:
+            self.joined = self._elected = elected
+
+        return Joining(
+            engine, replication, root=self._directory.path, name=self._name(), address=address,
+            bind=self._settings.queue.host, joined=joined, overtaken=self.wants_restart.set,
+        )  # fmt: skip
 
     def _grpc_address(self) -> str | None:
         if self._surfaces is None or self._surfaces.grpc_port < 0:
@@ -186,7 +227,10 @@ class Node:
 
     def _name(self) -> str:
         """What others call this node: as its settings say, or after its data."""
-        return self._settings.replication.name or f"node-{sha256(self._directory.key.encode()).hexdigest()[:8]}"
+        return self._settings.replication.name or self._own_name()
+
+    def _own_name(self) -> str:
+        return f"node-{sha256(self._directory.key.encode()).hexdigest()[:8]}"
 
     async def _start_http(self) -> str:
         """A follower has health and metrics; a leader has everything."""
@@ -197,6 +241,8 @@ class Node:
             return await self._start_messaging(health, metrics)
         self._admin = AdminServer(health)
         host, port = await self._admin.start(self._settings.http.host, self._settings.http.port)
+        if self._control is not None:
+            self._control.tell_more({"admin": f"{host}:{port}"})
         return f"{host}:{port}"
 
     async def _start_messaging(self, health: Mapping[str, Handler], metrics: Metrics) -> str:
@@ -274,6 +320,8 @@ class Node:
     async def stop(self) -> None:
         """Stop taking requests, finish what was taken, make everything durable, let go."""
         self._is_stopping = True
+        if self._joining is not None:
+            await self._joining.close()
         if self._elected is not None and self._replication is not None:
             await self._leave(self._replication)
         if self._listener is not None:
@@ -348,14 +396,21 @@ def run_node(
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, stop.set)
             ready, present = on_ready, settings
+            joined: Elected | None = None
             async with meet() if meet is not None else contextlib.nullcontext() as elected:
                 while not stop.is_set():
                     node = Node(
                         present, directory, http=http, follow=follow, follow_event=follow_event, is_dev=dev,
                         with_pipeline=present.pipeline.enabled, elected=elected,
                     )  # fmt: skip
-                    running = await _run_once(node, stop, ready)
+                    try:
+                        running = await _run_once(node, stop, ready)
+                    finally:
+                        joined = joined or node.joined
+                    elected = joined or elected
                     ready, present = _say_nothing, _same_ports(present, running)
+            if joined is not None and joined.close is not None:
+                await loop.run_in_executor(None, joined.close)
             return 0
 
         return uvloop.run(serve())

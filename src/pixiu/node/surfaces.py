@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.json import encode
 
-from pixiu.api.addresses import AddressRates
 from pixiu.api.app import HttpApi
 from pixiu.api.server import HttpServer
 from pixiu.console import console_pages
@@ -20,6 +19,7 @@ from pixiu.model.message import message_view
 from pixiu.node.administration import NodeAdministration
 from pixiu.node.gateway_hub import GatewayHub
 from pixiu.node.gateway_processes import GatewayProcesses
+from pixiu.node.grpc_door import make_grpc
 from pixiu.node.lake_report import LakeReport
 from pixiu.node.stats import Doors
 from pixiu.roles.broker.broker import Broker
@@ -128,27 +128,12 @@ class Surfaces:
         messaging.when_removed = self._removed
         doors.gateway, doors.broker, doors.http = self._holder.counters, self.broker, self.api.counters
 
-    def _make_grpc(self, root: Path, settings: Settings, clock: Clock) -> GrpcServer:
-        gateway, administration = self.gateway, self.api.administration
-        assert administration is not None
-        if gateway is None:
+    def _make_grpc(self, root: Path, settings: Settings, clock: Clock) -> GrpcServer | None:
+        if self.gateway is None:
             raise ConfigError(
                 "gateway.grpc_port needs the connections in the node's own process: gateway.processes = 0"
             )
-        try:
-            from pixiu.api.grpc.server import GrpcServer
-        except ModuleNotFoundError as error:
-            raise ConfigError(f"gRPC needs the package {error.name}; try: pip install pixiu[grpc]") from error
-        security = settings.security
-        is_secure = bool(security.tls_certificate)
-        return GrpcServer(
-            self.api.bridge, administration, gateway,
-            AddressRates(clock, per_second=security.requests_per_second, burst=security.request_burst),
-            output_mark_bytes=settings.gateway.output_mark_bytes,
-            timeout_seconds=security.request_timeout_ms / 1000,
-            certificate=(root / security.tls_certificate, root / security.tls_key) if is_secure else None,
-            client_ca=root / security.tls_client_ca if security.tls_client_ca else None,
-        )  # fmt: skip
+        return make_grpc(self.api, self.gateway, root, settings, clock)
 
     @property
     def gateway(self) -> Gateway | None:

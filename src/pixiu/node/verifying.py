@@ -43,8 +43,9 @@ class Verified(NamedTuple):
 class Copy:
     """One of the two. ``place`` is a directory or ``HOST:PORT``."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, key: str = "") -> None:
         self.place = place
+        self._key = key
         self._journal: Path | None = None
         self._server: str | None = None
         path = Path(place)
@@ -97,7 +98,7 @@ class Copy:
     def _frames(self, through: int) -> Iterator[Frame]:
         if self._journal is None:
             assert self._server is not None
-            for piece in followed_frames(self._server, 0, self._epoch, through):
+            for piece in followed_frames(self._server, 0, self._epoch, through, key=self._key):
                 yield from (frame for _, frame in read_frames(piece))
             return
         files = sorted(self._journal.glob("*.log"))
@@ -124,9 +125,9 @@ def _frames_of(file: Path, *, is_newest: bool) -> Iterator[Frame]:
             buffer, place = buffer[place:] + more, 0
 
 
-def verify(here: str, there: str, progress: Callable[[int, int], object] | None = None) -> Verified:
-    """Compare two copies."""
-    copies = Copy(here), Copy(there)
+def verify(here: str, there: str, progress: Callable[[int, int], object] | None = None, *, key: str = "") -> Verified:
+    """Compare two copies. ``key`` is shown to a queue that is asked for its log."""
+    copies = Copy(here, key), Copy(there, key)
     through = min(copy.end() for copy in copies)
     if not through:
         return Verified(0, 0, 0, [])

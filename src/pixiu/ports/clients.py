@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from pixiu.model.errors import PixiuError
+from pixiu.model.session import LogoutCause
 
 __all__ = ["ClientTransport", "Clients", "CloseCode", "ConnectedClient"]
 
@@ -75,7 +76,7 @@ class ConnectedClient(Protocol):
         """The socket has room again."""
         ...
 
-    def lost(self) -> None:
+    def lost(self, cause: LogoutCause = "quit") -> None:
         """The connection is gone. Told once, whoever ended it."""
         ...
 

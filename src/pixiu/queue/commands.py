@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from hmac import compare_digest
 from struct import Struct
 from typing import TYPE_CHECKING
 
 from pixiu.machines.queue_wire import commands as wire
 from pixiu.machines.queue_wire.messages import split_messages
 from pixiu.machines.queue_wire.responses import encode_append_answer, encode_done, encode_refused, encode_sized
-from pixiu.model.errors import Gone, NotAllowed, NotFound, NotLeader, RequestError
+from pixiu.model.errors import Gone, NotFound, NotLeader, RequestError
 from pixiu.model.version import __version__
 from pixiu.queue.answers import ALIVE, OK
 from pixiu.queue.appends import number
@@ -19,12 +18,11 @@ from pixiu.queue.connection import MESSAGES_MAX
 from pixiu.queue.delays import HEAD, Delayed
 from pixiu.queue.log_commands import LOG_HANDLERS
 from pixiu.queue.messages import split_head
+from pixiu.queue.node_commands import NODE_HANDLERS
 from pixiu.queue.operations import Change
 from pixiu.queue.positions import FORGET, pack_rows
 from pixiu.queue.record import Kind
-from pixiu.queue.replica_stream import ReplicaStream
 from pixiu.queue.retention import is_outdated
-from pixiu.queue.snapshot import SnapshotStream
 from pixiu.queue.subscriptions import Subscription
 from pixiu.queue.topics import check_name, topic_json
 
@@ -37,8 +35,6 @@ if TYPE_CHECKING:
     from pixiu.queue.topics import Topic
 
 KEY_BYTES_MAX = 512
-EPOCH_MAX = 2**31
-"""No honest node has seen this many changes of leader; a larger number would only fence the leader for good."""
 DELAYS_LISTED_MAX = 10_000
 ACK_TIMEOUT_MS_MAX = 7 * 86_400_000
 
@@ -46,7 +42,6 @@ _I64 = Struct("<q")
 _U32 = Struct("<I")
 _U16 = Struct("<H")
 _SUBSCRIBE = Struct("<BqBqH")
-_FOLLOW = Struct("<qIIB")
 
 
 def create_topic(engine: Engine, connection: Connection, request: Request) -> None:
@@ -331,14 +326,6 @@ def cancel_delay(engine: Engine, connection: Connection, request: Request) -> No
     connection.submit(Change(connection, sequence), block=True)
 
 
-def authorize(engine: Engine, connection: Connection, request: Request) -> None:
-    """Authorize: show the node's key."""
-    if not engine.node_key or not compare_digest(request.part, engine.node_key.encode()):
-        raise NotAllowed(wire.WRONG_KEY)
-    connection.is_node = True
-    connection.answer(OK)
-
-
 def flush(engine: Engine, connection: Connection, _request: Request) -> None:
     """Flush: answered when everything accepted so far is on disk."""
     connection.block()
@@ -366,53 +353,6 @@ def hello(engine: Engine, connection: Connection, _request: Request) -> None:
     )
 
 
-def follow(engine: Engine, connection: Connection, request: Request) -> None:
-    """Follow: the journal as Pixiu's followers read it."""
-    part = request.part
-    (size,) = _U16.unpack_from(part) if len(part) >= 2 else (0,)
-    if engine.replication is None or len(part) != 2 + size + _FOLLOW.size:
-        raise RequestError(wire.BAD_EXTENSION_PART)
-    name = part[2 : 2 + size].decode(errors="replace")
-    last_event_id, last_epoch, highest_epoch, _ = _FOLLOW.unpack_from(part, 2 + size)
-    if max(last_epoch, highest_epoch) >= EPOCH_MAX or not 0 <= last_event_id < 2**62:
-        raise RequestError(wire.BAD_EXTENSION_PART)
-    engine.replication.follow_asked(connection, name, last_event_id, last_epoch, highest_epoch)
-
-
-def promote(engine: Engine, connection: Connection, request: Request) -> None:
-    """Promote: this node shall lead."""
-    if engine.replication is None or len(request.part) != 1:
-        raise RequestError(wire.BAD_EXTENSION_PART)
-    engine.replication.promote(connection, force=request.part != b"\0")
-
-
-def status(engine: Engine, connection: Connection, _request: Request) -> None:
-    """Status: what a person wants to know of this node."""
-    if engine.replication is None:
-        raise RequestError(wire.DONT_SUPPORT_ACTION)
-    counts = {"topics": sum(1 for _ in engine.topics.listed()), "subscribers": engine.counters.subscribers}
-    connection.answer(_json({"server": f"pixiu {__version__}", **engine.replication.status(), **counts}))
-
-
-def snapshot(engine: Engine, connection: Connection, _request: Request) -> None:
-    """Snapshot: a copy of everything, at one event id."""
-    stream = SnapshotStream(engine, connection)
-    connection.begin_stream(stream)
-    stream.start()
-
-
-def replica(engine: Engine, connection: Connection, request: Request) -> None:
-    """Replica: the journal as smss's followers read it."""
-    if not engine.is_leader:
-        raise NotLeader(wire.DONT_SUPPORT_ACTION)
-    (event_id,) = _I64.unpack(request.part)
-    if event_id < 0:
-        raise RequestError(wire.BAD_REPLICA_EVENT_ID)
-    stream = ReplicaStream(engine, connection, event_id)
-    connection.begin_stream(stream)
-    stream.start()
-
-
 def _json(value: object) -> bytes:
     return encode_sized(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
 
@@ -423,7 +363,6 @@ HANDLERS: dict[int, Callable[[Engine, Connection, Request], None]] = {
     wire.DELETE_TOPIC: delete_topic,
     wire.DELAY: delay,
     wire.ALIVE: alive,
-    wire.REPLICA: replica,
     wire.TOPIC_INFO: topic_info,
     wire.VALID_LIST: list_valid,
     wire.LIST: list_topics,
@@ -434,11 +373,7 @@ HANDLERS: dict[int, Callable[[Engine, Connection, Request], None]] = {
     wire.SET_POSITION: set_position,
     wire.DELAYS: list_delays,
     wire.CANCEL_DELAY: cancel_delay,
-    wire.FOLLOW: follow,
-    wire.PROMOTE: promote,
-    wire.STATUS: status,
-    wire.SNAPSHOT: snapshot,
-    wire.AUTHORIZE: authorize,
     wire.FLUSH: flush,
     **LOG_HANDLERS,
+    **NODE_HANDLERS,
 }

@@ -114,6 +114,7 @@ class Connection:
         "_writer",
         "blocked_since_us",
         "can_write",
+        "challenge",
         "is_heard",
         "is_node",
         "last_seen_us",
@@ -140,6 +141,8 @@ class Connection:
         self._stream: Stream | None = None
         self.is_node = False
         """Has it shown the node's key?"""
+        self.challenge = b""
+        """What it was told to prove its key with; good for one proof."""
         self.can_write = True
         self.blocked_since_us = 0
         self.wake_stream: Callable[[], object] | None = None

@@ -157,6 +157,7 @@ class RegistryControl:
         self._is_stopped = False
         self._addresses: dict[str, str] = {}
         self._live: frozenset[str] = frozenset()
+        self._founders: frozenset[str] = frozenset()
         self._tell: Callable[[Event], object] = _nobody
         registry.when_session(self._session_changed)
 
@@ -184,7 +185,7 @@ class RegistryControl:
             self._note_peers(folder, is_since_registered=bool(path) and path == self._path)
             found = _control_in(folder)
             if found is not None:
-                self._tell(ControlSeen(*found, self._live, asked_ms))
+                self._tell(ControlSeen(*found, self._live, asked_ms, founders=self._founders))
 
         self._registry.read(self._folder, done)
 
@@ -234,6 +235,11 @@ class RegistryControl:
             self._state = state
             self._write_place()
 
+    def tell_more(self, more: Mapping[str, object]) -> None:
+        """What else others shall read about this node."""
+        self._more.update(more)
+        self._write_place()
+
     def _write_place(self) -> None:
         path = self._path
         if not path:
@@ -278,6 +284,7 @@ class RegistryControl:
         places = sorted((sequence_of(name), entry) for name, entry in folder.items() if name.isdecimal())
         self._addresses = {str(e.data.get("name")): str(e.data.get("address")) for _, e in places}
         self._live = frozenset(self._addresses)
+        self._founders = frozenset(str(e.data.get("name")) for _, e in places if e.data.get("led"))
         if not self._path:
             self._live -= {self._name}  # what is there under our name is of an earlier life
         if not is_since_registered:

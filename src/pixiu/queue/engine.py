@@ -68,7 +68,12 @@ class Engine:
         self.files = files
         self.clock = clock
         self.scheduler = scheduler
-        self.node_key = key
+        self.node_keys: tuple[str, ...] = (key,) if key else ()
+        """Whoever shows one of them is a part of Pixiu."""
+        self.follower_keys: tuple[str, ...] = ()
+        """The cluster's secrets: the first is shown to a leader. With any, only who shows a key gets a copy of all."""
+        self.join_asked: Callable[[str, str, Callable[[bytes], object]], object] | None = None
+        """A registry, and the file of its secret: told by whoever wants this node's log there."""
         self.counters = QueueCounters()
         self.journal = Journal(files, segment_bytes=settings.journal.segment_bytes)
         self.topics = Topics(
@@ -340,6 +345,11 @@ class Engine:
         self._arriving.clear()
 
     # What requests need.
+
+    @property
+    def leader_key(self) -> bytes:
+        """What this node shows to a leader; empty without a secret."""
+        return self.follower_keys[0].encode() if self.follower_keys else b""
 
     def now_ms(self) -> int:
         """The wall clock."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from typing import TYPE_CHECKING
 
 from pixiu.machines import replication as machine
 from pixiu.machines.queue_wire.follow import FollowReader
+from pixiu.machines.queue_wire.proof import NONCE_BYTES, Prover
 from pixiu.machines.replication import EpochStart
 from pixiu.model.errors import PixiuError
 from pixiu.queue.record import read_frames
@@ -23,11 +25,13 @@ CONNECT_TIMEOUT_MS = 3000
 class LeaderLink:
     """The connection to the leader of one session."""
 
-    def __init__(self, replication: Replication, session: int, request: bytes) -> None:
+    def __init__(self, replication: Replication, session: int, request: bytes, key: bytes = b"") -> None:
+        """``key`` is shown to the leader, which has to show it, too."""
         self._replication = replication
         self.session = session
         self._request = request
         self._reader = FollowReader()
+        self._prover = new_prover(key)
         self._link: Link | None = None
         self._is_closed = False
 
@@ -36,12 +40,18 @@ class LeaderLink:
         self._link = links.connect(address, self, timeout_ms=CONNECT_TIMEOUT_MS)
 
     def opened(self, link: Link) -> None:
-        """Ask to follow."""
-        link.write(self._request)
+        """Ask to follow, once both ends have shown the key."""
+        link.write(self._request if self._prover is None else self._prover.start())
 
     def received(self, data: bytes) -> None:
         """The leader's stream."""
         try:
+            if self._prover is not None:
+                self.write(self._prover.receive(data))
+                if self._prover.is_done:
+                    self._prover = None
+                    self.write(self._request)
+                return
             events = self._reader.receive(data)
         except PixiuError as error:
             self.close()
@@ -59,7 +69,7 @@ class LeaderLink:
 
     def write(self, data: bytes) -> None:
         """Tell the leader something."""
-        if self._link is not None:
+        if self._link is not None and data:
             self._link.write(data)
 
     def close(self) -> None:
@@ -67,6 +77,11 @@ class LeaderLink:
         self._is_closed = True
         if self._link is not None:
             self._link.close()
+
+
+def new_prover(key: bytes) -> Prover | None:
+    """For a connection that shows a key first; None without one."""
+    return Prover(key, secrets.token_bytes(NONCE_BYTES)) if key else None
 
 
 def arrival(session: int, frames: bytes, commit_event_id: int, epoch: int) -> machine.FramesArrived:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pixiu.machines import replication as machine
@@ -23,13 +24,14 @@ from pixiu.machines.replication import EpochStart, LogState, Replica, State
 from pixiu.model.errors import PixiuError
 from pixiu.queue.control import FileControl
 from pixiu.queue.follow_stream import FollowStream
-from pixiu.queue.leader_link import CONNECT_TIMEOUT_MS, LeaderLink, arrival
+from pixiu.queue.joining import Join, among_others, machine_settings, own_record, why_not_join
+from pixiu.queue.leader_link import CONNECT_TIMEOUT_MS, LeaderLink, arrival, new_prover
+from pixiu.queue.replication_status import status_of
 from pixiu.queue.snapshot import SnapshotFetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pixiu.config.queue import ReplicationSettings
     from pixiu.ports.transport import Links
     from pixiu.queue.connection import Connection
     from pixiu.queue.control import ControlSource
@@ -40,7 +42,6 @@ log = logging.getLogger(__name__)
 TICKS_PER_HEARTBEAT = 4
 TICKS_PER_RENEWAL = 3
 SERVING = (State.LEADING, State.IN_SYNC)
-FETCH_SILENCE_MS = 15_000
 
 
 class Replication:
@@ -55,8 +56,13 @@ class Replication:
         links: Links,
         restart: Callable[[], object],
         control: ControlSource | None = None,
+        led_epoch: int = 0,
+        when_placed: Callable[[], object] = lambda: None,
     ) -> None:
-        """With ``control`` the registry's record says who leads; without, the operator does."""
+        """With ``control`` the registry's record says who leads; without, the operator does.
+
+        ``led_epoch``: in which this node led a log of its own. ``when_placed`` is told when the registry has placed it.
+        """
         self._engine = engine
         self._control = control or FileControl(engine.files)
         self._is_elected = control is not None
@@ -65,10 +71,14 @@ class Replication:
         self._restart = restart
         settings = engine.all_settings.replication
         self._is_always = engine.all_settings.journal.flush == "always"
-        self._tick_ms = settings.heartbeat_ms / TICKS_PER_HEARTBEAT
-        if self._is_elected:
-            self._tick_ms = min(self._tick_ms, settings.renew_ms / TICKS_PER_RENEWAL)
-        self._replica = Replica(name, _machine_settings(settings, is_elected=self._is_elected), self._log_state())
+        self._set_tick()
+        self._when_placed = when_placed
+        self.when_overtaken: Callable[[], object] = when_placed
+        """Told when this node begins to follow another."""
+        self._join: Join | None = None
+        self._replica = Replica(
+            name, machine_settings(settings, is_elected=self._is_elected), self._log_state(), led_epoch=led_epoch
+        )
         self._left: Callable[[], object] | None = None
         self._events: deque[machine.Event] = deque()
         self._is_busy = False
@@ -96,6 +106,41 @@ class Replication:
         self._feed(machine.Started(self._follow))
         self._tick()
 
+    def _set_tick(self) -> None:
+        settings = self._engine.all_settings.replication
+        self._tick_ms = settings.heartbeat_ms / TICKS_PER_HEARTBEAT
+        if self._is_elected:
+            self._tick_ms = min(self._tick_ms, settings.renew_ms / TICKS_PER_RENEWAL)
+
+    def why_not_join(self) -> str:
+        """Why this node cannot bring its log to a registry now; empty if it can."""
+        has_joined = self._is_elected or self._join is not None
+        return why_not_join(self._replica.state, has_joined=has_joined, has_followers=bool(self._streams))
+
+    def join(self, control: ControlSource, done: Callable[[str], object]) -> None:
+        """Put the log that this node leads under a registry, while it leads; ``done`` is told why not, or nothing."""
+
+        def ended(seen: machine.ControlSeen | None, reason: str) -> None:
+            self._join = None
+            if seen is None:
+                control.stop()
+            else:
+                self._joined(control, seen)
+            done(reason)
+
+        self._join = Join(control, self._engine, lambda: own_record(self._replica), ended)
+        self._join.start()
+
+    def _joined(self, control: ControlSource, seen: machine.ControlSeen) -> None:
+        engine = self._engine
+        engine.all_settings = replace(engine.all_settings, replication=among_others(engine.all_settings.replication))
+        self._control.stop()
+        self._control, self._is_elected = control, True
+        self._set_tick()
+        control.start(self._feed)
+        self._feed(machine.Joined(machine_settings(engine.all_settings.replication, is_elected=True), seen))
+        control.leads(self._replica.epoch)
+
     def leave(self, done: Callable[[], object]) -> None:
         """Hand over what this node leads, then call ``done``: another need not wait for the end of our lease."""
         self._left = done
@@ -105,6 +150,8 @@ class Replication:
     def stop(self) -> None:
         """Say nothing more to anyone."""
         self._is_stopped = True
+        if self._join is not None:
+            self._join.stop()
         self._control.stop()
         if self._link is not None:
             self._link.close()
@@ -132,26 +179,7 @@ class Replication:
 
     def status(self) -> dict[str, object]:
         """What ``pixiu queue status`` shows."""
-        replica, engine = self._replica, self._engine
-        control = replica.control
-        last = engine.journal.last_event_id
-        return {
-            "name": replica.name,
-            "role": "leader" if engine.is_leader else "follower",
-            "state": replica.state.value,
-            "epoch": replica.epoch if replica.state is State.LEADING else replica.log.tail_epoch,
-            "leader": replica.leader,
-            "in_sync": sorted(control.in_sync) if control is not None else [],
-            "acknowledge": engine.all_settings.replication.acknowledge,
-            "last_event_id": last,
-            "commit_event_id": engine.commit_event_id,
-            "flushed_event_id": engine.journal.flushed_through,
-            "first_event_id": engine.journal.first_event_id,
-            "flush": engine.all_settings.journal.flush,
-            "followers": [stream.status(last) for stream in self._streams.values()],
-            "journal_bytes": engine.journal.size,
-            "problem": "; ".join(self.problems()),
-        }
+        return status_of(self._replica, self._engine, self._streams.values(), self.problems())
 
     def follow_asked(
         self, connection: Connection, name: str, last_event_id: int, last_epoch: int, highest_epoch: int
@@ -246,6 +274,7 @@ class Replication:
                 engine.is_leader = True
                 engine.refuse_writes = f"{NOT_IN_SYNC}: min_isr is {engine.all_settings.replication.min_isr}"
                 self._control.leads(epoch)
+                self._when_placed()
                 log.info("leading", extra={"epoch": epoch, "from_event_id": self._lead_from})
             case machine.AcceptWrites():
                 engine.refuse_writes = None
@@ -363,6 +392,7 @@ class Replication:
 
     def _connect(self, command: machine.Follow) -> None:
         self._has_followed = True
+        self.when_overtaken()
         request = encode_follow(
             self.name.encode(),
             last_event_id=command.last_event_id,
@@ -373,7 +403,7 @@ class Replication:
         if address is None:  # it is not registered, or we have not read it yet: asked again after reconnect_ms
             self._events.append(machine.StreamEnded(command.session))
             return
-        self._link = LeaderLink(self, command.session, request)
+        self._link = LeaderLink(self, command.session, request, self._engine.leader_key)
         self._link.open(self._links, address)
 
     def _unfollow(self, session: int) -> None:
@@ -425,6 +455,7 @@ class Replication:
             self._link = None
         if not self._is_stopped:
             log.info("leader lost", extra={"reason": reason})
+            self._alarm = reason
             self._feed(machine.StreamEnded(session))
 
     def _append(self) -> None:
@@ -465,36 +496,6 @@ class Replication:
         if address is None:
             self._events.append(machine.SnapshotFailed(session))
             return
-        self._fetch = SnapshotFetch(self._engine.files, done)
+        self._fetch = SnapshotFetch(self._engine.files, done, new_prover(self._engine.leader_key))
         self._fetch.open(self._links, address, CONNECT_TIMEOUT_MS)
-        self._watch_fetch(self._fetch, 0)
-
-    def _watch_fetch(self, fetch: SnapshotFetch, received: int) -> None:
-        """Give up a leader that has sent nothing for a while."""
-
-        def look() -> None:
-            if self._fetch is fetch and not self._is_stopped:
-                if fetch.bytes_received == received:
-                    fetch.lost("the leader fell silent")
-                else:
-                    self._watch_fetch(fetch, fetch.bytes_received)
-
-        self._engine.scheduler.after(FETCH_SILENCE_MS, look)
-
-
-def _machine_settings(settings: ReplicationSettings, *, is_elected: bool) -> machine.ReplicaSettings:
-    """The machine's settings. A candidate waits a quarter longer than the lease: so much clocks may differ in speed."""
-    return machine.ReplicaSettings(
-        election=machine.Election.REGISTRY if is_elected else machine.Election.MANUAL,
-        acknowledge=machine.Acknowledge(settings.acknowledge),
-        min_isr=settings.min_isr,
-        heartbeat_ms=settings.heartbeat_ms,
-        in_sync_timeout_ms=settings.in_sync_timeout_ms,
-        silence_ms=max(5 * settings.heartbeat_ms, 3000),
-        reconnect_ms=settings.reconnect_ms,
-        control_poll_ms=settings.renew_ms,
-        control_retry_ms=max(2 * settings.renew_ms, 500) if is_elected else 2_000,
-        lease_ms=settings.lease_ms,
-        takeover_ms=-(-settings.lease_ms * 5 // 4),
-        stagger_ms=settings.renew_ms,
-    )
+        self._fetch.watch(self._engine.scheduler)

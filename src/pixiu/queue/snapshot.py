@@ -34,8 +34,10 @@ from pixiu.model.errors import PixiuError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pixiu.machines.queue_wire.proof import Prover
     from pixiu.ports.files import File, Files
     from pixiu.ports.keyvalue import KeyValue
+    from pixiu.ports.scheduler import Scheduler
     from pixiu.ports.transport import Link, Links
     from pixiu.queue.connection import Connection
     from pixiu.queue.engine import Engine
@@ -47,6 +49,9 @@ UNREAD_BYTES_MAX = 64 * 1024
 DUMP_FOLDER = "queue/state.dump"
 INCOMING = "incoming"
 COMPLETE = f"{INCOMING}/COMPLETE"
+
+FETCH_SILENCE_MS = 15_000
+"""A leader that has sent nothing for so long is given up."""
 
 _PAIR = Struct("<II")
 
@@ -179,7 +184,9 @@ def load_dump(data: bytes, store: KeyValue) -> None:
 class SnapshotFetch:
     """Receives a snapshot into ``incoming/``; whole and checked, it is installed at the next start."""
 
-    def __init__(self, files: Files, done: Callable[[str | None], None]) -> None:
+    def __init__(self, files: Files, done: Callable[[str | None], None], prover: Prover | None = None) -> None:
+        """``prover`` shows a key first, where the leader wants one."""
+        self._prover = prover
         self._files = files
         self._done = done
         self._reader = SnapshotReader()
@@ -194,14 +201,35 @@ class SnapshotFetch:
         self._files.remove_folder(INCOMING)
         self._link = links.connect(address, self, timeout_ms=timeout_ms)
 
+    def watch(self, scheduler: Scheduler) -> None:
+        """Give up a leader that falls silent."""
+        received = self.bytes_received
+
+        def look() -> None:
+            if self._is_over:
+                return
+            if self.bytes_received == received:
+                self.lost("the leader fell silent")
+            else:
+                self.watch(scheduler)
+
+        scheduler.after(FETCH_SILENCE_MS, look)
+
     def opened(self, link: Link) -> None:
-        """Ask for it."""
-        link.write(encode_snapshot())
+        """Ask for it, once both ends have shown the key."""
+        link.write(encode_snapshot() if self._prover is None else self._prover.start())
 
     def received(self, data: bytes) -> None:
         """More of it."""
         self.bytes_received += len(data)
         try:
+            if self._prover is not None:
+                send = self._prover.receive(data)
+                if self._prover.is_done:
+                    self._prover, send = None, encode_snapshot()
+                if send and self._link is not None:
+                    self._link.write(send)
+                return
             for event in self._reader.receive(data):
                 self._take(event)
         except (PixiuError, OSError) as error:

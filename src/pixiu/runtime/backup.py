@@ -18,6 +18,7 @@ from pixiu.machines.queue_wire.follow import FileClosed, FileOpened, PieceSent, 
 from pixiu.machines.queue_wire.requests import encode_snapshot
 from pixiu.machines.queue_wire.streams import Refused
 from pixiu.model.errors import Conflict, CorruptData, NotFound, PixiuError, Unavailable
+from pixiu.queue.client.keys import show_key_blocking
 from pixiu.runtime.files import flush_folders
 
 MANIFEST = "manifest.json"
@@ -86,13 +87,15 @@ class _FolderWriter:
         self.result = Backup(event_id, epoch, len(self._files), total)
 
 
-def backup_running(address: str, folder: Path, advance: Advance) -> Backup:
-    """Copy a running queue."""
+def backup_running(address: str, folder: Path, advance: Advance, *, key: str = "") -> Backup:
+    """Copy a running queue. ``key`` is the node's or the cluster's, for a queue that wants one."""
     _require_empty(folder)
     host, _, port = address.rpartition(":")
     writer = _FolderWriter(folder, advance)
     try:
         with socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_SECONDS) as connection:
+            if key:
+                show_key_blocking(connection, key)
             connection.sendall(encode_snapshot())
             while writer.result is None:
                 data = connection.recv(RECEIVE_BYTES)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from picows import WSListener, WSMsgType, WSUpgradeResponse, WSUpgradeResponseWithListener
@@ -127,8 +128,8 @@ class WebSocket(WSListener, _Socket):
 
     # fmt: off
     __slots__ = (
-        "_address", "_asked", "_client", "_loop", "_parts", "_parts_are_text", "_parts_bytes", "_server", "_socket",
-        "_timer", "_ws",
+        "_address", "_asked", "_client", "_loop", "_parts", "_parts_are_text", "_parts_bytes", "_said_goodbye", "_server",
+        "_socket", "_timer", "_ws",
     )
     # fmt: on
 
@@ -142,6 +143,7 @@ class WebSocket(WSListener, _Socket):
         self._parts: list[bytes] | None = None  # of a message in several frames
         self._parts_bytes = 0
         self._parts_are_text = False
+        self._said_goodbye = False
         self._timer: asyncio.TimerHandle | None = None
 
     # What picows calls.
@@ -181,6 +183,7 @@ class WebSocket(WSListener, _Socket):
         elif kind == WSMsgType.PONG:
             client.heard()
         elif kind == WSMsgType.CLOSE:
+            self._said_goodbye = True
             if not transport.is_close_frame_sent:
                 transport.send_close(frame.get_close_code())
             transport.disconnect()
@@ -208,7 +211,7 @@ class WebSocket(WSListener, _Socket):
         self._server.closed(self._socket)
         client, self._client = self._client, None
         if client is not None:
-            self._server.pace.run(client.lost)
+            self._server.pace.run(partial(client.lost, "quit" if self._said_goodbye else "send_error"))
 
     def pause_writing(self) -> None:
         """The socket is full."""
@@ -321,7 +324,7 @@ class TcpSocket(asyncio.Protocol, _Socket):
         self._server.closed(self._socket)
         client, self._client = self._client, None
         if client is not None:
-            self._server.pace.run(client.lost)
+            self._server.pace.run(partial(client.lost, "quit" if exc is None else "send_error"))
 
     def pause_writing(self) -> None:
         """The socket is full."""

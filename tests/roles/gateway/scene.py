@@ -12,7 +12,7 @@ from pixiu.machines.session import LengthPrefixed
 from pixiu.model.errors import PixiuError, Unauthenticated
 from pixiu.model.frames_pb2 import ServerFrame
 from pixiu.model.pixiu_pb2 import P2P, MsgChat
-from pixiu.model.session import Session
+from pixiu.model.session import LogoutCause, Session
 from pixiu.ports.authentication import Identity
 from pixiu.roles.gateway import Gateway
 from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
@@ -142,6 +142,7 @@ class FakeMessaging:
         self.acks: list[tuple[int, int]] = []
         self.beats: list[int] = []
         self.gone: list[int] = []
+        self.causes: list[LogoutCause] = []
         self.is_known = True
 
     def act(self, actor: Actor, action: str, params: dict[str, object], done: Done) -> None:
@@ -171,8 +172,9 @@ class FakeMessaging:
         else:
             done(Session(1000 + index, int(user.removeprefix("u")), platform, device, index + 1, "local", 1))
 
-    def disconnect(self, session_id: int) -> None:
+    def disconnect(self, session_id: int, cause: LogoutCause = "quit") -> None:
         self.gone.append(session_id)
+        self.causes.append(cause)
 
     def ack(self, session_id: int, cursor: int) -> bool:
         self.acks.append((session_id, cursor))

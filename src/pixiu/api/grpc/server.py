@@ -17,6 +17,7 @@ from google.protobuf.empty_pb2 import Empty
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from pixiu.api.admin import REASON_BYTES_MAX, ROWS, ROWS_MAX
+from pixiu.api.administration import now
 from pixiu.api.grpc.stream import Ending, LoopStream, details_of
 from pixiu.machines.session.events import read_cursor
 from pixiu.model.errors import PixiuError, RequestError, Unauthenticated
@@ -181,14 +182,14 @@ class GrpcServer:
         await self._bridge.identify_admin(_metadata(context).get("authorization", ""))
         if not 0 <= request.limit <= ROWS_MAX or request.after < 0:
             raise RequestError(f"limit must be 0 to {ROWS_MAX}, and after a session's id")
-        found = self._administration.sessions(request.uid or None, request.after, request.limit or ROWS)
+        found = await now(self._administration.sessions(request.uid or None, request.after, request.limit or ROWS))
         return ListResponse(sessions=[_connected(each) for each in found])
 
     async def _kick(self, request: KickRequest, context: Any) -> KickResponse:
         await self._bridge.identify_admin(_metadata(context).get("authorization", ""))
         reason = request.reason or "kicked"
         check_text(reason, what="reason", bytes_max=REASON_BYTES_MAX)
-        return KickResponse(kicked=self._administration.kick(request.uid, request.sid or None, reason))
+        return KickResponse(kicked=await now(self._administration.kick(request.uid, request.sid or None, reason)))
 
 
 def push_params_of(request: PushRequest) -> Params:

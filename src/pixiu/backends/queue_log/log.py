@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pixiu.queue.client import Client
     from pixiu.queue.client.feed import Feed
 
-__all__ = ["RemoteLog"]
+__all__ = ["TOPICS", "RemoteLog"]
 
 log = logging.getLogger(__name__)
 

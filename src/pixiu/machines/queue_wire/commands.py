@@ -49,6 +49,9 @@ FEED: Final = 141
 READ_TOPIC: Final = 142
 SCHEDULE: Final = 143
 SCHEDULED: Final = 144
+JOIN: Final = 145
+CHALLENGE: Final = 146
+PROVE: Final = 147
 
 # Response codes.
 
@@ -130,6 +133,8 @@ TOPIC_RESERVED: Final = "topic is reserved"
 BEHIND: Final = "behind"
 DELAYED_NOT_EXIST: Final = "delayed message not exist"
 WRONG_KEY: Final = "wrong key"
+KEY_NEEDED: Final = "the key of the cluster is needed for this"
+"""Follow, Snapshot and Replica, where a secret is set."""
 FENCED_PREFIX: Final = "fenced, epoch "
 PAYLOAD_TOO_LARGE: Final = "payload is too large"
 TOO_MANY_MESSAGES: Final = "too many messages in one publish, at most 65536"

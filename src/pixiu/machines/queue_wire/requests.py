@@ -19,6 +19,7 @@ from pixiu.machines.queue_wire.commands import (
     AUTHORIZE,
     BATCH_MAX,
     CANCEL_DELAY,
+    CHALLENGE,
     CREATE_TOPIC,
     DELAY,
     DELAYS,
@@ -30,9 +31,11 @@ from pixiu.machines.queue_wire.commands import (
     FLUSH,
     FOLLOW,
     HELLO,
+    JOIN,
     LIST,
     POSITIONS,
     PROMOTE,
+    PROVE,
     PUB,
     READ_TOPIC,
     REPLICA,
@@ -55,6 +58,7 @@ __all__ = [
     "encode_append",
     "encode_authorize",
     "encode_cancel_delay",
+    "encode_challenge",
     "encode_create_topic",
     "encode_delay",
     "encode_delays",
@@ -65,9 +69,11 @@ __all__ = [
     "encode_follow",
     "encode_follow_progress",
     "encode_hello",
+    "encode_join",
     "encode_list",
     "encode_positions",
     "encode_promote",
+    "encode_prove",
     "encode_pub",
     "encode_read_topic",
     "encode_replica",
@@ -297,6 +303,21 @@ def encode_status(*, trace_id: bytes = b"") -> bytes:
 def encode_authorize(key: bytes, *, trace_id: bytes = b"") -> bytes:
     """Authorize this connection with the node's key."""
     return encode_extension(AUTHORIZE, key, trace_id=trace_id)
+
+
+def encode_challenge(*, trace_id: bytes = b"") -> bytes:
+    """Challenge: ask for something to prove the key with."""
+    return encode_extension(CHALLENGE, trace_id=trace_id)
+
+
+def encode_prove(part: bytes, *, trace_id: bytes = b"") -> bytes:
+    """Prove: the key, by what the challenge was."""
+    return encode_extension(PROVE, part, trace_id=trace_id)
+
+
+def encode_join(registry: bytes, secret_file: bytes, *, trace_id: bytes = b"") -> bytes:
+    """Join: bring the log that this node leads to a registry."""
+    return encode_extension(JOIN, encode_string(registry) + encode_string(secret_file), trace_id=trace_id)
 
 
 def encode_snapshot(*, trace_id: bytes = b"") -> bytes:

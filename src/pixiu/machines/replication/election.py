@@ -39,6 +39,8 @@ class View:
     unchanged_ms: int  # registry: how long the record was seen without a renewal
     follow: str | None  # manual: whom the operator told this node to follow
     is_in_sync: bool  # manual: what the leader last said
+    led_epoch: int = 0  # registry: the epoch in which this node led a log of its own; 0: it has none, or it was a copy
+    founders: frozenset[str] = frozenset()  # registry: who else says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +108,21 @@ def _may_take_over(view: View, control: Control) -> bool:
 
 
 def _found(view: View) -> Decision:
-    """No control record yet: the smallest live node opens the first epoch, if there is nothing to lose."""
+    """No control record yet: a node that led a log of its own brings it; else the smallest live one begins a log.
+
+    A journal that is a copy may lack the end of what was accepted, and waits for a person.
+    """
+    others = (view.founders & view.live) - {view.name}
     if view.highest_epoch > 0 or view.log.tail_event_id > 0:
-        return Wait("there is no control record, but this journal has records: promote a node with --force")
+        if not view.led_epoch:
+            return Wait("there is no control record, but this journal has records: promote a node with --force")
+        if others:
+            return Wait(f"{min(others)} brings a log of its own, too: only one of them can be this cluster's")
+        if view.name not in view.live:
+            return Wait()
+        return Claim(Control(max(view.highest_epoch, view.led_epoch) + 1, view.name, frozenset({view.name})))
+    if others:
+        return Wait()
     if view.live and view.name == min(view.live):
         return Claim(Control(1, view.name, frozenset({view.name})))
     return Wait()

@@ -109,6 +109,18 @@ class ControlSeen:
     live: frozenset[str] = frozenset()
     asked_ms: int | None = None
     is_granted: bool = False
+    founders: frozenset[str] = frozenset()  # who of them led a log of its own until now
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A leader of its own log has put it under the registry: ``seen`` grants it the record, ``settings`` hold from now.
+
+    It goes on in the epoch that it has. Nobody else can lead before it has taken someone into the in-sync set.
+    """
+
+    settings: ReplicaSettings
+    seen: ControlSeen
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +295,7 @@ class StreamEnded:
 
 
 Event: TypeAlias = (
-    Started | Ticked | ControlSeen | ControlRefused | SessionLost | PromoteAsked | LeaveAsked | FollowTold
+    Started | Ticked | ControlSeen | Joined | ControlRefused | SessionLost | PromoteAsked | LeaveAsked | FollowTold
     | Flushed | Trimmed | EpochAppended | LeadingStopped | Truncated | AppendFailed | SnapshotInstalled
     | SnapshotFailed | FollowAsked | FollowerDurable | FollowerGone
     | FramesArrived | StateHeard | TruncateTold | TooFarTold | StreamEnded

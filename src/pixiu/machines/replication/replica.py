@@ -23,8 +23,11 @@ class Replica(Following):
     leadership_type: ClassVar[type[Leadership]] = Leadership
     lease_type: ClassVar[type[Lease]] = Lease
 
-    def __init__(self, name: str, settings: e.ReplicaSettings, log: LogState) -> None:
+    def __init__(self, name: str, settings: e.ReplicaSettings, log: LogState, *, led_epoch: int = 0) -> None:
+        """``led_epoch``: in which this node led a log of its own before it came to the registry; 0: it did not."""
         super().__init__(name, settings, log)
+        self._led_epoch = led_epoch
+        self._founders: frozenset[str] = frozenset()
         self.epoch = 0  # of our own leading
         self.leadership: Leadership | None = None
         self.accepts_writes = False
@@ -84,6 +87,8 @@ class Replica(Following):
                 return self._read_control(now_ms)
             case e.ControlSeen():
                 return self._control_seen(now_ms, event)
+            case e.Joined():
+                return self._joined(now_ms, event)
             case e.ControlRefused() if self._is_leaving and self.state is State.JOINING:
                 return [e.Left()]
             case e.ControlRefused():
@@ -167,6 +172,7 @@ class Replica(Following):
         if self._version < 0 and event.control is not None and event.control.leader == self._follow:
             self._is_told_in_sync = self.name in event.control.in_sync
         self._version, self.control, self._live = event.version, event.control, event.live
+        self._founders = event.founders
         if event.control is not None:
             self.highest_epoch = max(self.highest_epoch, event.control.epoch)
         if self.state in (State.LEADING, State.PROMOTING):
@@ -174,6 +180,19 @@ class Replica(Following):
         if self._is_leaving and event.is_granted:
             return [e.Left()]
         return self._settle(now_ms)
+
+    def _joined(self, now_ms: int, event: e.Joined) -> list[Command]:
+        """The registry decides from now on; whoever leads goes on leading, under its lease."""
+        self.settings = settings = event.settings
+        self.lease = self.lease_type(settings)
+        self._version = -1
+        leadership, control = self.leadership, event.seen.control
+        if leadership is not None and control is not None:
+            self.leadership = self.leadership_type(
+                self.name, settings,
+                epoch=self.epoch, control=control, now_ms=now_ms, durable=self.log.durable_event_id,
+            )  # fmt: skip
+        return self._control_seen(now_ms, event.seen)
 
     def _note_lease(self, now_ms: int, event: e.ControlSeen) -> None:
         """Only a change that was made renews the lease: what is read may be old."""
@@ -225,7 +244,8 @@ class Replica(Following):
             View(
                 name=self.name, settings=self.settings, log=self.log, highest_epoch=self.highest_epoch,
                 control=self.control, live=self._live, unchanged_ms=self._unchanged_ms(now_ms),
-                follow=self._follow, is_in_sync=self._is_told_in_sync,
+                follow=self._follow, is_in_sync=self._is_told_in_sync, led_epoch=self._led_epoch,
+                founders=self._founders,
             )
         )  # fmt: skip
 

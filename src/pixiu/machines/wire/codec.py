@@ -35,7 +35,7 @@ from pixiu.machines.wire.messages import (
     Welcome,
 )
 from pixiu.model.errors import RemoteProtocolError, RequestError, TooLarge
-from pixiu.model.session import Session
+from pixiu.model.session import LOGOUT_CAUSES, Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,11 +155,14 @@ def _read_logged_in(reader: Reader) -> LoggedIn:
 
 
 def _write_logout(message: LogOut) -> bytes:
-    return NUMBER.pack(message.session_id)
+    return NUMBER.pack(message.session_id) + text_bytes(message.cause)
 
 
 def _read_logout(reader: Reader) -> LogOut:
-    return LogOut(reader.number())
+    session_id, cause = reader.number(), reader.text()
+    if cause not in LOGOUT_CAUSES:
+        raise RemoteProtocolError(f"a session does not end by {cause[:20]!r}")
+    return LogOut(session_id, cause)
 
 
 def _write_request(message: Request) -> bytes:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pixiu.machines.room_link import Ack, Frame
     from pixiu.model.errors import PixiuError
-    from pixiu.model.session import Session
+    from pixiu.model.session import LogoutCause, Session
 
 __all__ = [
     "VERSION",
@@ -99,9 +99,10 @@ class LoggedIn(NamedTuple):
 
 
 class LogOut(NamedTuple):
-    """A connection is gone, and its session with it."""
+    """A connection is gone, and its session with it; and why."""
 
     session_id: int
+    cause: LogoutCause = "quit"
 
 
 class Request(NamedTuple):

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from pixiu.model.errors import ConfigError
+from pixiu.node.cluster_secrets import queue_key, read_secrets
 from pixiu.pipeline.records.schema import DDL
 from pixiu.pipeline.source.decode import Wanted
 from pixiu.pipeline.source.journal import SLICE_ROWS
@@ -36,7 +37,7 @@ __all__ = ["PixiuDataSource", "SourceOptions"]
 
 OPTIONS = (
     "path", "server", "topics", "columns", "startingEventId", "startingTime", "endingEventId",
-    "maxRowsPerTrigger", "rowsPerPartition", "indexFolder",
+    "maxRowsPerTrigger", "rowsPerPartition", "indexFolder", "secretFile",
 )  # fmt: skip
 
 COLUMNS = {"header": HEADER_DDL, "full": FULL_DDL, **DDL}
@@ -56,6 +57,8 @@ class SourceOptions:
     rows_per_trigger: int | None
     rows_per_partition: int
     index_folder: str | None
+    key: str = ""
+    """Shown to a server that wants one: the first line of the option secretFile's file."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -84,6 +87,7 @@ class SourceOptions:
         return cls(
             path=given.get("path"),
             server=given.get("server"),
+            key=queue_key(read_secrets(Path(given["secretFile"])), "") if "secretFile" in given else "",
             columns=columns,
             wanted=wanted,
             starting_event_id=_number(given, "startingEventId", 1),
@@ -97,7 +101,7 @@ class SourceOptions:
     def log(self) -> AnyLog:
         """The log that is to be read."""
         if self.server is not None:
-            return RemoteLog(self.server)
+            return RemoteLog(self.server, self.key)
         assert self.path is not None
         return log_of(Path(self.path), Path(self.index_folder) if self.index_folder else None)
 

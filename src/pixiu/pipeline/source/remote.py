@@ -38,12 +38,15 @@ class RemoteSlice:
     after: int
     through: int
     epoch: int
+    key: str = ""
+    """Shown to a leader that wants one."""
 
 
 class RemoteLog:
     """The log of the leader at ``HOST:PORT``."""
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, key: str = "") -> None:
+        self._key = key
         host, _, port = server.rpartition(":")
         if not host or not port.isdecimal():
             raise ConfigError(f"option server is HOST:PORT of a queue, not {server!r}")
@@ -64,7 +67,7 @@ class RemoteLog:
         if not commit:
             return 1
         try:
-            for _, frame in read_frames(next(followed_frames(self._server, 0, epoch, commit))):
+            for _, frame in read_frames(next(followed_frames(self._server, 0, epoch, commit, key=self._key))):
                 return frame.event_id
         except Gone as error:
             return int(str(error).rsplit(" ", 1)[1])
@@ -80,7 +83,7 @@ class RemoteLog:
             return []
         epoch = self._hello()[1]
         return [
-            RemoteSlice(self._server, start, min(start + rows_max, through), epoch)
+            RemoteSlice(self._server, start, min(start + rows_max, through), epoch, self._key)
             for start in range(after, through, rows_max)
         ]
 
@@ -102,7 +105,7 @@ def _pieces(part: RemoteSlice) -> Iterator[tuple[Any, bytes]]:
     begin, step = part.after, RECORD_EVENTS
     while True:
         expected: int | None = None
-        for frames in followed_frames(part.server, begin, part.epoch, part.through):
+        for frames in followed_frames(part.server, begin, part.epoch, part.through, key=part.key):
             lines = _lines(frames)
             first = int(lines["event_id"][0])
             if expected is None and first > part.after + 1:

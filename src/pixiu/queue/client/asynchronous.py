@@ -394,6 +394,11 @@ class Client:
         """Make the connected server the leader; returns the new epoch."""
         return (await self._pool.ask("", wire.encode_promote(force=force), "promoting", moves_on=False)).value
 
+    async def join(self, registry: str, *, secret_file: str = "") -> int:
+        """Let the connected server bring the log that it leads to a registry; returns its epoch."""
+        request = wire.encode_join(registry.encode(), secret_file.encode())
+        return (await self._pool.ask("", request, "joining", moves_on=False)).value
+
     async def flush(self) -> None:
         """Returns when everything accepted so far is on disk."""
         await self._pool.ask("", wire.encode_flush(), "flushing", is_safe=True)

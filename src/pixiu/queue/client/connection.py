@@ -14,9 +14,9 @@ from typing import cast
 
 from pixiu.machines.queue_wire import Kind, Response, ResponseReader
 from pixiu.machines.queue_wire.commands import CODE_REFUSED
-from pixiu.machines.queue_wire.requests import encode_authorize
-from pixiu.model.errors import RemoteProtocolError, Unavailable
+from pixiu.model.errors import NotAllowed, RemoteProtocolError, Unavailable
 from pixiu.queue.client.errors import FateUnknown, error_of
+from pixiu.queue.client.keys import show_key
 from pixiu.queue.client.servers import Address
 
 __all__ = ["Call", "Connection"]
@@ -98,8 +98,16 @@ class Connection(asyncio.Protocol):
             self._timer = self._loop.call_later(self._response_timeout_s, self._check_silence)
 
     async def authorize(self, key: bytes) -> None:
-        """Show the node's key, before anything else."""
-        call = Call(encode_authorize(key), Kind.DONE, self._loop.create_future(), 0.0)
+        """Show the node's key without saying it, before anything else; the server shows it, too."""
+        try:
+            await show_key(self._asked, key, self.address)
+        except NotAllowed:
+            self.break_off(ConnectionError("not authorized"))
+            raise
+
+    async def _asked(self, request: bytes) -> bytes:
+        """One answer on the way to an authorized connection."""
+        call = Call(request, Kind.SIZED, self._loop.create_future(), 0.0)
         self.send(call)
         try:
             response = await call.future
@@ -111,6 +119,7 @@ class Connection(asyncio.Protocol):
         if response.code == CODE_REFUSED:
             self.break_off(ConnectionError("not authorized"))
             raise error_of(response.text, f"authorizing at {self.address}")
+        return response.body
 
     def _write(self) -> None:
         if self._transport is not None and self.is_usable:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import secrets
 from typing import TYPE_CHECKING, cast
 
-from pixiu.machines.queue_wire import Kind, ResponseReader
-from pixiu.machines.queue_wire.commands import CODE_REFUSED
 from pixiu.machines.queue_wire.follow import FollowReader, FramesSent
-from pixiu.machines.queue_wire.requests import encode_authorize, encode_feed
+from pixiu.machines.queue_wire.proof import NONCE_BYTES, Prover
+from pixiu.machines.queue_wire.requests import encode_feed
 from pixiu.machines.queue_wire.streams import Refused
 from pixiu.model.errors import NotLeader, PixiuError, Unavailable
 from pixiu.queue.client.errors import error_of
@@ -43,8 +43,7 @@ class FeedConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._receive = receive
         self._request = encode_feed(after=after)
-        self._key = key
-        self._answers: ResponseReader | None = None
+        self._prover = None if key is None else Prover(key, secrets.token_bytes(NONCE_BYTES))
         self._reader = FollowReader()
         self._transport: asyncio.Transport | None = None
         self._heard_s = self._loop.time()
@@ -55,19 +54,14 @@ class FeedConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Connected: show who we are."""
         self._transport = made = cast("asyncio.Transport", transport)  # uvloop's is none by name
-        if self._key is None:
-            made.write(self._request)
-        else:
-            self._answers = ResponseReader()
-            self._answers.expect(Kind.DONE)
-            made.write(encode_authorize(self._key))
+        made.write(self._request if self._prover is None else self._prover.start())
 
     def data_received(self, data: bytes) -> None:
         """Bytes of the server."""
         self._heard_s = self._loop.time()
         try:
-            if self._answers is not None:
-                self._authorized(data)
+            if self._prover is not None:
+                self._prove(self._prover, data)
                 return
             for event in self._reader.receive(data):
                 if isinstance(event, FramesSent):
@@ -77,15 +71,12 @@ class FeedConnection(asyncio.Protocol):
         except PixiuError as error:
             self._end(error)
 
-    def _authorized(self, data: bytes) -> None:
-        assert self._answers is not None
-        for response in self._answers.receive(data):
-            if response.code == CODE_REFUSED:
-                self._end(error_of(response.text, ABOUT))
-                return
-            self._answers = None
-            if self._transport is not None:
-                self._transport.write(self._request)
+    def _prove(self, prover: Prover, data: bytes) -> None:
+        send = prover.receive(data)
+        if prover.is_done:
+            self._prover, send = None, self._request
+        if self._transport is not None:
+            self._transport.write(send)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is gone."""

@@ -15,6 +15,7 @@ from pixiu.machines.queue_wire.follow import FollowReader, FramesSent, StateTold
 from pixiu.machines.queue_wire.requests import encode_follow
 from pixiu.machines.queue_wire.streams import Refused
 from pixiu.model.errors import Gone, Unavailable
+from pixiu.queue.client.keys import show_key_blocking
 from pixiu.queue.record import read_frames
 
 if TYPE_CHECKING:
@@ -26,8 +27,11 @@ SILENCE_SECONDS = 30.0
 RECEIVE_BYTES = 2**20
 
 
-def followed_frames(server: str, after: int, epoch: int, through: int) -> Iterator[bytes]:
-    """Whole frames behind the record of ``after``, in pieces, until ``through`` is in one of them."""
+def followed_frames(server: str, after: int, epoch: int, through: int, *, key: str = "") -> Iterator[bytes]:
+    """Whole frames behind the record of ``after``, in pieces, until ``through`` is in one of them.
+
+    ``key`` is shown first, where the leader wants one.
+    """
     host, _, port = server.rpartition(":")
     while True:
         known = epoch
@@ -35,6 +39,8 @@ def followed_frames(server: str, after: int, epoch: int, through: int) -> Iterat
             with socket.create_connection((host.strip("[]"), int(port)), timeout=SILENCE_SECONDS) as connection:
                 name = f"reader-{os.getpid()}-{after}".encode()
                 request = encode_follow(name, last_event_id=after, last_epoch=epoch if after else 0, highest_epoch=0)
+                if key:
+                    show_key_blocking(connection, key)
                 connection.sendall(request)
                 reader = FollowReader()
                 while data := connection.recv(RECEIVE_BYTES):

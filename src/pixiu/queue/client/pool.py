@@ -4,17 +4,18 @@ import asyncio
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from pixiu.machines.queue_wire import Kind, Response
 from pixiu.machines.queue_wire.commands import CODE_REFUSED
-from pixiu.machines.queue_wire.requests import encode_authorize
 from pixiu.model.errors import LocalProtocolError, NotLeader, PixiuError, Unavailable
 from pixiu.queue.client.connection import Connection
 from pixiu.queue.client.errors import FateUnknown, error_of
 from pixiu.queue.client.feed import FeedConnection
+from pixiu.queue.client.keys import show_key
 from pixiu.queue.client.leader import LeaderFinder
 from pixiu.queue.client.line import Line
 from pixiu.queue.client.servers import NOWHERE, Address, Backoff, Servers
@@ -280,7 +281,7 @@ class Pool:
         self._streams.add(connection)
         if self._options.key is not None:
             try:
-                await connection.ask(encode_authorize(self._options.key), "authorizing")
+                await show_key(partial(connection.ask, about="authorizing"), self._options.key, connection.address)
             except BaseException:
                 connection.abort()
                 raise

@@ -34,7 +34,7 @@ class SubscribeConnection(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
 
     async def ask(self, request: bytes, about: str) -> bytes:
-        """One ordinary request before the stream begins, such as Authorize; returns the answer's body."""
+        """One ordinary request before the stream begins, such as Challenge; returns the answer's body."""
         assert self._reader is None, "the stream has begun"
         self._answers.expect(Kind.SIZED)
         self._write(request)

@@ -14,6 +14,7 @@ from pixiu.roles.gateway.cluster import ClusterRooms
 from pixiu.roles.gateway.cluster_live import ClusterLive
 from pixiu.roles.gateway.connection import Connection
 from pixiu.roles.gateway.gateway import Gateway
+from pixiu.roles.gateway.group_talk import GroupTalk
 from pixiu.roles.gateway.link import NodeLink
 from pixiu.roles.gateway.link_names import LinkNames
 from pixiu.roles.gateway.live import LiveActions
@@ -32,6 +33,7 @@ __all__ = [
     "Connection",
     "Gateway",
     "GatewayCounters",
+    "GroupTalk",
     "LinkNames",
     "LiveActions",
     "LocalAction",

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pixiu.links.leaders import Leader, Leaders
     from pixiu.machines.room_link import Ack, Frame
     from pixiu.model.metric import Snapshot
-    from pixiu.model.session import Session
+    from pixiu.model.session import LogoutCause, Session
     from pixiu.ports.clock import Clock
     from pixiu.ports.scheduler import Scheduler
     from pixiu.roles.gateway.connection import Connection
@@ -317,13 +317,13 @@ class CarrierLinks:
 
         at.link.find(user, found)
 
-    def disconnect(self, session_id: int) -> None:
+    def disconnect(self, session_id: int, cause: LogoutCause = "quit") -> None:
         """A connection is gone."""
         home = self._homes.pop(session_id, None)
         if home is not None:
-            home.link.disconnect(session_id)
+            home.link.disconnect(session_id, cause)
         else:
-            self._alone.disconnect(session_id)
+            self._alone.disconnect(session_id, cause)
 
     def ack(self, session_id: int, cursor: int) -> bool:
         """A client holds everything through this cursor. False: its session is not known."""
@@ -392,7 +392,7 @@ class CarrierLinks:
 
         gateway.cut_off_those(is_moving)
         for session_id in moving:
-            self.disconnect(session_id)
+            self.disconnect(session_id, "server")
         for each in self.partitions.values():
             if each.link.is_up:
                 self.reached(each)

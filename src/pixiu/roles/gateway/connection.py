@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pixiu.im.draft import Answer
     from pixiu.machines.delivery import Push
     from pixiu.machines.session import Codec, Envelope
-    from pixiu.model.session import Session
+    from pixiu.model.session import LogoutCause, Session
     from pixiu.ports.authentication import Identity
     from pixiu.ports.clients import ClientTransport
     from pixiu.ports.scheduler import Timer
@@ -58,6 +58,8 @@ REASONS = frozenset({
 })
 # fmt: on
 """Why connections end, as they are counted; what else a kick says is counted as "other"."""
+CAUSES: Mapping[str, LogoutCause] = {"idle": "timeout", "slow": "send_error"}
+"""What that means for the session; everything else is a decision of the server's."""
 
 
 class State(Enum):
@@ -459,26 +461,26 @@ class Connection:
         count(self._gateway.counters.closed, reason if reason in REASONS else "other")
         self._state = CLOSED
         self.outlet.close(code, reason)
-        self._leave()
+        self._leave(CAUSES.get(reason, "server"))
 
-    def lost(self) -> None:
-        """The connection is gone."""
+    def lost(self, cause: LogoutCause = "quit") -> None:
+        """The connection is gone: the client has closed it, or the network has."""
         self.pass_ack()
         if self._state is not CLOSED:
             self._state = CLOSED
             self.outlet.drop()
-            self._leave()
+            self._leave(cause)
 
     @property
     def is_closed(self) -> bool:
         """Is it over?"""
         return self._state is CLOSED
 
-    def _leave(self) -> None:
+    def _leave(self, cause: LogoutCause) -> None:
         if self._timer is not None:
             self._timer.cancel()
         session, self.session = self.session, None
         self._held = self._waiting = None
         if session is not None:
-            self._gateway.messaging.disconnect(session.session_id)
+            self._gateway.messaging.disconnect(session.session_id, cause)
         self._gateway.left(self)

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from pixiu.im.draft import Actor, Params
     from pixiu.machines import room_link
     from pixiu.machines.wire import WireMessage
-    from pixiu.model.session import Session
+    from pixiu.model.session import LogoutCause, Session
     from pixiu.ports.clock import Clock
     from pixiu.ports.scheduler import Scheduler, Timer
     from pixiu.ports.transport import WatchedLink
@@ -253,10 +253,10 @@ class NodeLink:
         self._logins[self._number] = (sink, done)
         self._say(encode(LogIn(self._number, user, platform, device, cursor)))
 
-    def disconnect(self, session_id: int) -> None:
+    def disconnect(self, session_id: int, cause: LogoutCause = "quit") -> None:
         """A connection is gone."""
         if self._sinks.pop(session_id, None) is not None:
-            self._say(encode(LogOut(session_id)))
+            self._say(encode(LogOut(session_id, cause)))
 
     def ack(self, session_id: int, cursor: int) -> bool:
         """A client holds everything through this cursor. False: its session is not known."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pixiu.config.gateway import GatewaySettings
     from pixiu.im.draft import Actor, Params
     from pixiu.machines.delivery import Push
-    from pixiu.model.session import Session
+    from pixiu.model.session import LogoutCause, Session
     from pixiu.roles.gateway.connection import Connection
 
 __all__ = ["Authenticate", "Done", "LinkOwner", "LiveCaller", "LiveGateway", "LocalAction", "Messaging", "SessionSink"]
@@ -52,8 +52,8 @@ class Messaging(Protocol):
         """A client logs in."""
         ...
 
-    def disconnect(self, session_id: int) -> object:
-        """A connection is gone."""
+    def disconnect(self, session_id: int, cause: LogoutCause = "quit") -> object:
+        """A connection is gone, and why."""
         ...
 
     def ack(self, session_id: int, cursor: int) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pixiu.machines.rooms import room_number
 from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.model.names import check_platform, check_public_id
-from pixiu.model.session import Session
+from pixiu.model.session import LogoutCause, Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,8 +69,8 @@ class RoomSessions:
         number = room_number(user)  # users get numbers as rooms do, where nobody gives them
         done(Session(session_id, number, platform, device, self._number, f"{self._boot:x}", self._boot))
 
-    def disconnect(self, session_id: int) -> None:
-        """A connection is gone."""
+    def disconnect(self, session_id: int, cause: LogoutCause = "quit") -> None:
+        """A connection is gone; nobody counts why."""
         self._names.pop(session_id, None)
 
     def ack(self, session_id: int, cursor: int) -> bool:

@@ -1,12 +1,14 @@
 """What the relay counts. Hot paths add to plain numbers; ``/metrics`` reads them."""
 
 from pixiu.model.metric import HOP_SECONDS, Histogram, Metric, Value
+from pixiu.model.session import LogoutCause
 
 __all__ = ["METRICS", "RelayCounters"]
 
 METRICS = (
     Metric("pixiu_relay_sessions", "gauge", "Sessions that are connected."),
     Metric("pixiu_relay_logins_total", "counter", "Sessions that were opened."),
+    Metric("pixiu_relay_logouts_total", "counter", "Sessions that ended, by who or what ended them.", ("cause",)),
     Metric("pixiu_relay_pushes_total", "counter", "Messages handed to the newest session of a platform."),
     Metric("pixiu_relay_copies_total", "counter", "Messages handed to other sessions of a platform."),
     Metric("pixiu_relay_resends_total", "counter", "Messages handed over again, since no ack came."),
@@ -31,6 +33,8 @@ class RelayCounters:
     def __init__(self) -> None:
         self.sessions = 0
         self.logins = 0
+        self.logouts: dict[tuple[str, ...], int] = {}
+        """By cause. Sessions of a gateway that died have none: nobody knows."""
         self.pushes = 0
         self.copies = 0
         self.resends = 0
@@ -46,6 +50,10 @@ class RelayCounters:
         self.reads = 0
         self.resyncs = 0
         self.epochs = 0
+
+    def ended(self, cause: LogoutCause) -> None:
+        """A session is over."""
+        self.logouts[(cause,)] = self.logouts.get((cause,), 0) + 1
 
     def snapshot(self) -> dict[str, Value]:
         """The present values, by metric name."""

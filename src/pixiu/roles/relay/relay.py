@@ -18,7 +18,7 @@ from pixiu.model.cursor import Cursors
 from pixiu.model.errors import Unavailable
 from pixiu.model.ids import first_id_of
 from pixiu.model.inbox import NEED_NOTIFICATION, NEED_OFFLINE
-from pixiu.model.session import Session
+from pixiu.model.session import LogoutCause, Session
 from pixiu.roles.relay.deliveries import RESYNC, Deliveries
 from pixiu.roles.relay.leaving import Leaving
 from pixiu.roles.relay.live import LiveInbox, LiveSession
@@ -213,11 +213,12 @@ class Relay:
         self._scheduler.soon(lambda: self._load(live))
         return session
 
-    def disconnect(self, session_id: int) -> bool:
-        """A connection is gone. True if its session was here."""
+    def disconnect(self, session_id: int, cause: LogoutCause = "quit") -> bool:
+        """A connection is gone. True if its session was here; one that is told twice counts once (X41)."""
         live = self._live.get(session_id)
         if live is None:
             return False
+        self.counters.ended(cause)
         self._forget(live)
         return True
 
@@ -237,6 +238,7 @@ class Relay:
             return False
         self._forget(live)
         self.counters.kicks += 1
+        self.counters.ended("server")
         log.info("session kicked", extra={"session_id": session_id, "user": user, "reason": reason})
         live.sink.close(session_id, reason)
         return True

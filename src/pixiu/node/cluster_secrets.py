@@ -1,0 +1,68 @@
+"""The secret of a cluster: where it is read from, and what stands in for it on one machine."""
+
+from __future__ import annotations
+
+import logging
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from pixiu.machines.links.sealing import Secrets
+from pixiu.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["is_loopback", "queue_key", "queue_keys", "read_secrets", "secrets_of"]
+
+log = logging.getLogger(__name__)
+
+DEVELOPMENT = b"pixiu on one machine, no secret"
+"""Used on loopback where no secret is given: it keeps other programs' noise out, and nobody who tries."""
+
+
+def is_loopback(host: str) -> bool:
+    """Is this an address that only this machine reaches?"""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def secrets_of(text: str, bind: str) -> Secrets:
+    """The cluster's secrets, one per line. Where there is none, one for this machine alone. Raises ``ConfigError``."""
+    if text:
+        return Secrets.from_text(text)
+    if not is_loopback(bind):
+        raise ConfigError(f"{bind} can be reached by others: give the cluster a secret with --secret-file")
+    return Secrets([DEVELOPMENT])
+
+
+def queue_key(text: str, bind: str) -> str:
+    """What the queue's own roles show it: the first of its keys. Empty: there is none."""
+    return next(iter(queue_keys(text, bind)), "")
+
+
+def queue_keys(text: str, bind: str) -> tuple[str, ...]:
+    """What the queue takes from its own: the secrets; on one machine without any, what links use there.
+
+    Raises ``ConfigError`` for a secret that is too short, as links do.
+    """
+    lines = (line.strip() for line in text.splitlines())
+    found = tuple(line for line in lines if line and not line.startswith("#"))
+    if found:
+        Secrets.from_text(text)
+    return found or ((DEVELOPMENT.decode(),) if is_loopback(bind) else ())
+
+
+def read_secrets(path: Path | None) -> str:
+    """The text of a file of secrets; empty without a file. Raises ``ConfigError``."""
+    if path is None:
+        return ""
+    try:
+        if path.stat().st_mode & 0o077:
+            log.warning("others can read the cluster's secret", extra={"path": str(path)})
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the secret in {path}: {error}") from None

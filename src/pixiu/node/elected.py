@@ -1,0 +1,27 @@
+"""What a node belongs to that elects its leader through a registry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pixiu.ports.registry import Registry
+
+__all__ = ["Elected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """Where a queue finds its peers: a session with the registry, and the folder of its partition there."""
+
+    registry: Registry
+    folder: str
+    keys: tuple[str, ...] = ()
+    """The cluster's secrets, beside the data directory's key."""
+    place: str = ""
+    """The registry, as a person writes it."""
+    close: Callable[[], object] | None = None
+    """Ends the session; None where whoever opened it does."""
