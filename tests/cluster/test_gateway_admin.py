@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -142,7 +143,7 @@ async def dead_letters(cluster: Cluster, admin: Admin) -> None:
 async def the_log(doors: Doors, admin: Admin) -> None:
     names = [row["name"] for row in (await admin.get("topics"))["topics"]]
     assert {"pixiu.main", "pixiu.dlq"} <= set(names) and names == sorted(names)
-    scheduled = await doors.act(EVEN, "schedule", to=ODD, text="later", at=2_000_000_000_000)
+    scheduled = await doors.act(EVEN, "schedule", to=ODD, text="later", at=int(time.time() + 3600) * 1000)
     async with asyncio.timeout(20):
         while not (found := (await admin.get("scheduled"))["scheduled"]):
             await asyncio.sleep(0.1)

@@ -9,13 +9,16 @@ import pytest
 
 from pixiu.im.draft import Actor, UnknownUsers
 from pixiu.links.leaders import Leader
-from pixiu.model.errors import Unavailable
+from pixiu.machines.wire import Pushes
+from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.model.ids import Snowflakes
+from pixiu.model.inbox import NEED_OFFLINE
 from pixiu.model.partitions import user_partition
 from pixiu.roles.gateway import carriers as carriers_module
 from tests.node.carrier_links import ClusterWorld
 
 if TYPE_CHECKING:
+    from tests.node.carrier_links import ClusterGateway
     from tests.node.links import Client
 
 ALL = [str(number) for number in range(1000, 1100)]
@@ -283,6 +286,49 @@ def test_rooms_of_groups_are_at_the_carriers() -> None:
     stranger = gateway.connect(ODD_TOO)
     assert stranger.ask("enter", room="g:team")["error"]["code"] == "forbidden"
     assert stranger.ask("enter", room="g:nowhere")["error"]["code"] == "not_found"
+
+
+@pytest.mark.feature("X70")
+def test_what_is_sent_to_one_user_goes_once_to_the_right_gateway_or_waits_or_is_dropped_and_counted() -> None:
+    """The relay's way of chat: the carrier of a user knows where the user is, and no other gateway is told."""
+    world = ClusterWorld()
+    one, two = world.gateways
+    even, odd = one.connect(EVEN), two.connect(ODD)
+    came: list[ClusterGateway] = []
+    for gateway in world.gateways:
+        for partition in gateway.carriers.partitions.values():
+            note_pushes(partition.link, came, gateway)
+    even.ask("send", to=ODD, text="you are there")
+    world.run(50)
+    assert odd.texts == ["you are there"] and came == [two], "one push, to where the user is"
+    away = two.connect(ODD_TOO)
+    away.connection.lost()
+    world.run(50)
+    publisher, dead = Actor(0, "", "", 0, is_admin=True), world.carriers[1].messaging.relay.counters
+    for options, text in ((0, "now or never"), (NEED_OFFLINE, "it can wait")):
+        answers: list[Any] = []
+        params = {"uids": [ODD_TOO], "msg_bodies": [text], "msg_options": options}
+        one.carriers.call(publisher, "push", params, answers.append)
+        world.run(50)
+        assert not isinstance(answers[0], PixiuError), answers
+    assert dead.dead == 1, "what is for this moment is dropped, and counted"
+    waiting = world.carriers[1].messaging.stores.inboxes.after(int(ODD_TOO), "web", 0, 10).entries
+    assert len(waiting) == 1, "what lasts is in the inbox"
+    assert came == [two], "of neither a gateway has heard"
+    late = one.connect(ODD_TOO)
+    world.run(50)
+    assert late.texts == ["it can wait"]
+
+
+def note_pushes(link: Any, came: list[ClusterGateway], gateway: ClusterGateway) -> None:
+    """Keep where messages for sessions come."""
+    perform = link._receivers[Pushes]
+
+    def noted(message: Pushes) -> None:
+        came.append(gateway)
+        perform(message)
+
+    link._receivers[Pushes] = noted
 
 
 def said_to(client: Client) -> list[tuple[str, str, str]]:
