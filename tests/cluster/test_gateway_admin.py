@@ -57,7 +57,8 @@ class Admin:
         return answer.json()
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.long
+@pytest.mark.timeout(300)
 @pytest.mark.feature("P11")
 async def test_a_gateway_looks_after_the_users_of_all_partitions_and_serves_grpc(tmp_path: Path) -> None:
     port = free_port()
