@@ -32,7 +32,7 @@ def passed_on(batch: int) -> tuple[float, int, int]:
     cluster.run(2_000)
     handle, sent = proxy.endpoint._talks, [0]
     assert handle is not None
-    talks = [
+    talks: list[tuple[int, tuple[int, bytes] | Talk]] = [
         (99, (TALK, encode(Talk(0, n % 16, n + 1, 99, 0, Priority.CHAT, is_reliable=False, body=b"x" * 100))))
         for n in range(MESSAGES)
     ]
@@ -47,7 +47,7 @@ def passed_on(batch: int) -> tuple[float, int, int]:
             sent[0] += 1
             return True
 
-    proxy.way.datagrams = Counted()  # type: ignore[assignment]
+    proxy.way.datagrams = Counted()
     role = getattr(handle, "__self__")  # noqa: B009 - the RoomProxy behind the endpoint
     before, began = role.passed, time.process_time()
     for start in range(0, MESSAGES, batch):
