@@ -120,12 +120,17 @@ class BlockingRegistry:
 
     def places(self, folder: str) -> set[str]:
         """The names of those who are registered."""
+        return set(self.told(folder))
+
+    def told(self, folder: str) -> dict[str, dict[str, Any]]:
+        """What those who are registered say of themselves, by name."""
         client = KazooClient(hosts=self._address.hosts)
         client.start(timeout=10)
         try:
             root = f"{self._address.root}/{folder}"
             paths = [f"{root}/{name}" for name in client.get_children(root) if name.isdecimal()]
-            return {json.loads(client.get(path)[0])["name"] for path in paths}
+            rows = [json.loads(client.get(path)[0]) for path in paths]
+            return {row["name"]: row for row in rows}
         finally:
             client.stop()
             client.close()

@@ -7,6 +7,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 from pixiu.model.errors import Conflict, Unavailable
@@ -30,6 +31,10 @@ def test_a_leader_that_is_killed_is_replaced_or_comes_back_and_nothing_accepted_
         cluster.wait_in_sync(3)
         leader = cluster.leader()
         others = {"queue-0-0", "queue-0-1", "queue-0-2"} - {leader}
+        for name, row in BlockingRegistry(cluster.registry).told("queue/partition0").items():
+            health = [httpx.get(f"http://{row['admin']}/{path}") for path in ("healthz", "readyz", "metrics")]
+            assert [answer.status_code for answer in health] == [200, 200, 200], (name, health[1].text)
+            assert f"pixiu_queue_is_leader {int(name == leader)}" in health[2].text
         with Load(cluster.registry) as load:
             load.wait_for_more()
             cluster.run("kill", leader, "--json")

@@ -134,8 +134,9 @@ def control(registry: str) -> dict[str, Any]:
         client.close()
 
 
-@pytest.mark.timeout(150)
-@pytest.mark.feature("X44", "X54")
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.feature("X54")
 def test_a_running_node_becomes_the_first_replica_while_people_write(tmp_path: Path, registry: str) -> None:
     alone, second = tmp_path / "alone", tmp_path / "second"
     ports = ["--port", "0", "--queue-port", "0", "--no-pipeline"]

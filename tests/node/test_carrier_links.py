@@ -285,51 +285,6 @@ def test_rooms_of_groups_are_at_the_carriers() -> None:
     assert stranger.ask("enter", room="g:nowhere")["error"]["code"] == "not_found"
 
 
-def said_to(client: Client) -> list[tuple[str, str, str]]:
-    """What a client was shown of the room, by whom, with its number."""
-    said = [frame["message"] for frame in client.pushed("message")]
-    return [(each["from"], each["text"], each["message_id"]) for each in said if each.get("room") == "g:team"]
-
-
-@pytest.mark.feature("R18")
-@pytest.mark.parametrize("kind", ["live", "reliable"])
-def test_what_is_said_in_the_room_of_a_group_is_heard_once_in_every_partition(kind: str) -> None:
-    world = ClusterWorld()
-    one, two = world.gateways
-    even, odd, far = one.connect(EVEN), one.connect(ODD), two.connect(ODD_TOO)
-    even.ask("create_group", group="team", name="team", members=[ODD, ODD_TOO])
-    for each in (even, odd, far):
-        assert "result" in each.ask("enter", room="g:team")
-    answers = [
-        each.ask("say", room="g:team", text=text, **{"class": kind})["result"]
-        for each, text in ((even, "from the even"), (odd, "from the odd"), (far, "from afar"))
-    ]
-    world.run(100)
-    ids = [answer["message_id"] for answer in answers]
-    assert len(set(ids)) == 3
-    for each in (even, odd, far):
-        assert said_to(each) == [
-            (EVEN, "from the even", ids[0]), (ODD, "from the odd", ids[1]), (ODD_TOO, "from afar", ids[2])
-        ]  # fmt: skip
-    odd.ask("quit", group="team")
-    assert odd.ask("say", room="g:team", text="still here?")["error"]["code"] == "forbidden"
-    assert len(said_to(even)) == 3, "what is refused at home goes nowhere"
-
-
-def test_reliable_talk_in_the_room_of_a_group_is_not_promised_to_a_partition_that_is_gone() -> None:
-    world = ClusterWorld(gateways=1)
-    gateway = world.gateways[0]
-    even, odd = gateway.connect(EVEN), gateway.connect(ODD)
-    even.ask("create_group", group="team", name="team", members=[ODD])
-    for each in (even, odd):
-        each.ask("enter", room="g:team")
-    world.carriers[1].kill()
-    world.run(50)
-    refused = even.ask("say", room="g:team", text="hear me", **{"class": "reliable"})["error"]
-    assert refused["code"] == "unavailable" and "others have heard it" in refused["message"]
-    assert "result" in even.ask("say", room="g:team", text="never mind")
-
-
 def test_what_a_carrier_has_not_applied_yet_is_waited_for_before_it_is_refused() -> None:
     world = ClusterWorld(gateways=1, creates_users=False)
     gateway = world.gateways[0]

@@ -122,10 +122,7 @@ class Replication:
 
         def ended(seen: machine.ControlSeen | None, reason: str) -> None:
             self._join = None
-            if seen is None:
-                control.stop()
-            else:
-                self._joined(control, seen)
+            control.stop() if seen is None else self._joined(control, seen)
             done(reason)
 
         self._join = Join(control, self._engine, lambda: own_record(self._replica), ended)

@@ -128,8 +128,8 @@ class WebSocket(WSListener, _Socket):
 
     # fmt: off
     __slots__ = (
-        "_address", "_asked", "_client", "_loop", "_parts", "_parts_are_text", "_parts_bytes", "_said_goodbye", "_server",
-        "_socket", "_timer", "_ws",
+        "_address", "_asked", "_client", "_loop", "_parts", "_parts_are_text", "_parts_bytes", "_said_goodbye",
+        "_server", "_socket", "_timer", "_ws",
     )
     # fmt: on
 
