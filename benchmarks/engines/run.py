@@ -74,7 +74,8 @@ def _measure(options: argparse.Namespace, console: Console, root: Path) -> int:
 
 
 def _count(options: argparse.Namespace, mix: Mix) -> int:
-    return max(options.messages // (SLOW_SHARE if mix.has_cassandra else 1), 1)
+    messages: int = options.messages
+    return max(messages // (SLOW_SHARE if mix.has_cassandra else 1), 1)
 
 
 def _rounds(options: argparse.Namespace, console: Console, root: Path, engines: Engines, mixes: list[Mix]) -> Results:

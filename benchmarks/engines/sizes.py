@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarks.engines.mixes import Engines
-    from pixiu.ports.stores import Stores
+    from pixiu.backends.mixed import Base
 
 __all__ = ["measure_recent", "measure_sizes"]
 
@@ -65,7 +65,7 @@ def _row_size(result: TimelineResult) -> str:
     return f"{result.disk_mb_per_million_rows:,.0f} MiB"
 
 
-def _fill_ids(stores: Stores) -> None:
+def _fill_ids(stores: Base) -> None:
     """So many ids wait, in the inboxes of a hundred users."""
     for user in range(1, USERS + 1):
         stores.inboxes.open(user, "ios")
@@ -76,7 +76,7 @@ def _fill_ids(stores: Stores) -> None:
     stores.commit({})
 
 
-def _fill_bodies(stores: Stores) -> None:
+def _fill_bodies(stores: Base) -> None:
     body = b"x" * 100
     for number in range(1, IDS + 1):
         stores.bodies.put(FIRST + number, body, 3)
@@ -108,9 +108,9 @@ def _redis_ids(engines: Engines) -> tuple[float, float]:
     stores = RedisStores(RedisAddress.parse(f"redis://127.0.0.1:{engines.valkey.port}"), "sizes")
     try:
         empty = engines.valkey_memory()
-        _fill_ids(stores)  # type: ignore[arg-type] - it has all that this asks for, and no timelines
+        _fill_ids(stores)
         with_ids = engines.valkey_memory()
-        _fill_bodies(stores)  # type: ignore[arg-type] - as above
+        _fill_bodies(stores)
         with_bodies = engines.valkey_memory()
     finally:
         stores.close()
