@@ -1,13 +1,15 @@
 """The thread that writes to Cassandra outlives whatever comes of asking: nobody else would ask again."""
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from pixiu.backends.cassandra.job import Job
 from pixiu.backends.cassandra.layout import Layout
-from pixiu.backends.cassandra.link import Link
 from pixiu.backends.cassandra.sender import Sender
+
+if TYPE_CHECKING:
+    from pixiu.backends.cassandra.link import Link
 
 
 class Odd(Exception):
