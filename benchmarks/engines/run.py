@@ -53,7 +53,8 @@ def _measure(options: argparse.Namespace, console: Console, root: Path) -> int:
     keys = options.only or [*(mix.key for mix in MIXES), SIZES]
     mixes = [mix for mix in MIXES if mix.key in keys]
     spare_the_collector()  # as pixiu serve does
-    with Engines(root / "servers", mixes) as engines:
+    wanted = {name for mix in mixes for name in mix.needs} | ({"redis"} if SIZES in keys else set())
+    with Engines(root / "servers", wanted) as engines:
         for name, reason in engines.left_out.items():
             console.print(f"[yellow]{name} is left out: {reason}[/yellow]", highlight=False)
         mixes = [mix for mix in mixes if engines.has(mix)]

@@ -12,6 +12,7 @@ from pixiu.backends.embedded.keyvalue import LARGE, RocksKeyValue
 from pixiu.backends.embedded.stores import EmbeddedStores
 from pixiu.model.ids import NODE_BITS, SEQUENCE_BITS
 from pixiu.model.pixiu_pb2 import MsgChat
+from tools.jars import JarsMissing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["measure_recent", "measure_sizes"]
 
 IDS = 50_000
-ROWS = 10_000
+ROWS = 5_000
 """Sends, of two rows each."""
 USERS = 100
 MILLION = 1_000_000
@@ -46,8 +47,12 @@ def measure_sizes(folder: Path, engines: Engines) -> Section:
         section.rows.append(["bodies of 100 bytes, counted", "Redis, memory", f"{IDS:,}", _megabytes(bodies)])
         runs["redis"] = {"id": ids, "body": bodies}
     results = [("embedded, disk, bodies apart", on_embedded(ROWS))]
-    if "cassandra" not in engines.left_out and engines.cassandra is not None:
+    if engines.cassandra is not None:
+        engines.cassandra.stop()  # two at a time are too many for a small machine, and its part is done
+    try:
         results.append(("Cassandra, disk, content included", on_cassandra(ROWS)))
+    except JarsMissing as error:
+        section.notes.append(f"Cassandra is left out: {error}.")
     for where, result in results:
         section.rows.append(["rows of private timelines", where, f"{2 * ROWS:,}", _row_size(result)])
         runs[result.engine] = {"disk_mb_per_million_rows": result.disk_mb_per_million_rows}
