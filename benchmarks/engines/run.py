@@ -21,6 +21,7 @@ from benchmarks.queue import frame
 from benchmarks.queue.frame import positive
 from benchmarks.queue.machine import facts
 from benchmarks.queue.section import Check, Section, whole
+from pixiu.model.errors import PixiuError
 from pixiu.runtime.collector import spare_the_collector
 
 MARKERS = "bench-engines"
@@ -82,8 +83,15 @@ def _count(options: argparse.Namespace, mix: Mix) -> int:
 def _rounds(options: argparse.Namespace, console: Console, root: Path, engines: Engines, mixes: list[Mix]) -> Results:
     results: Results = {mix.key: [] for mix in mixes}
     for number in range(options.rounds):
-        for mix in mixes:
-            found = uvloop.run(measure(root, engines, mix, _count(options, mix)))
+        for mix in list(mixes):
+            try:
+                found = uvloop.run(measure(root, engines, mix, _count(options, mix)))
+            except PixiuError as error:
+                console.print(f"[yellow]{mix.label} is left out: {error}[/yellow]", highlight=False)
+                engines.left_out[mix.key] = str(error)
+                mixes.remove(mix)
+                del results[mix.key]
+                continue
             results[mix.key].append(found)
             console.print(
                 f"  round {number + 1}: {mix.label:<26} accepted {found.accepted:>9,.0f}/s   "

@@ -10,6 +10,7 @@ from benchmarks.engines.timelines import TimelineResult, on_cassandra, on_embedd
 from benchmarks.queue.section import Section
 from pixiu.backends.embedded.keyvalue import LARGE, RocksKeyValue
 from pixiu.backends.embedded.stores import EmbeddedStores
+from pixiu.model.errors import PixiuError
 from pixiu.model.ids import NODE_BITS, SEQUENCE_BITS
 from pixiu.model.pixiu_pb2 import MsgChat
 from tools.jars import JarsMissing
@@ -51,8 +52,8 @@ def measure_sizes(folder: Path, engines: Engines) -> Section:
         engines.cassandra.stop()  # two at a time are too many for a small machine, and its part is done
     try:
         results.append(("Cassandra, disk, content included", on_cassandra(ROWS)))
-    except JarsMissing as error:
-        section.notes.append(f"Cassandra is left out: {error}.")
+    except (JarsMissing, PixiuError, RuntimeError) as error:
+        section.notes.append(f"Cassandra is left out: {(str(error).splitlines() or [''])[0]}")
     for where, result in results:
         section.rows.append(["rows of private timelines", where, f"{2 * ROWS:,}", _row_size(result)])
         runs[result.engine] = {"disk_mb_per_million_rows": result.disk_mb_per_million_rows}
