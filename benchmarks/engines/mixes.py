@@ -54,9 +54,9 @@ MIXES = (
 class Engines:
     """The servers of a run. ``left_out`` says which cannot be had, and why."""
 
-    def __init__(self, folder: Path, mixes: Iterable[Mix]) -> None:
+    def __init__(self, folder: Path, wanted: Iterable[str]) -> None:
         self._folder = folder
-        self._wanted = {name for mix in mixes for name in mix.needs}
+        self._wanted = frozenset(wanted)
         self._exits = ExitStack()
         self._numbers = count(1)
         self.left_out: dict[str, str] = {}

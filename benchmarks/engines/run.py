@@ -21,6 +21,7 @@ from benchmarks.queue import frame
 from benchmarks.queue.frame import positive
 from benchmarks.queue.machine import facts
 from benchmarks.queue.section import Check, Section, whole
+from pixiu.model.errors import PixiuError
 from pixiu.runtime.collector import spare_the_collector
 
 MARKERS = "bench-engines"
@@ -53,7 +54,8 @@ def _measure(options: argparse.Namespace, console: Console, root: Path) -> int:
     keys = options.only or [*(mix.key for mix in MIXES), SIZES]
     mixes = [mix for mix in MIXES if mix.key in keys]
     spare_the_collector()  # as pixiu serve does
-    with Engines(root / "servers", mixes) as engines:
+    wanted = {name for mix in mixes for name in mix.needs} | ({"redis"} if SIZES in keys else set())
+    with Engines(root / "servers", wanted) as engines:
         for name, reason in engines.left_out.items():
             console.print(f"[yellow]{name} is left out: {reason}[/yellow]", highlight=False)
         mixes = [mix for mix in mixes if engines.has(mix)]
@@ -74,14 +76,22 @@ def _measure(options: argparse.Namespace, console: Console, root: Path) -> int:
 
 
 def _count(options: argparse.Namespace, mix: Mix) -> int:
-    return max(options.messages // (SLOW_SHARE if mix.has_cassandra else 1), 1)
+    messages: int = options.messages
+    return max(messages // (SLOW_SHARE if mix.has_cassandra else 1), 1)
 
 
 def _rounds(options: argparse.Namespace, console: Console, root: Path, engines: Engines, mixes: list[Mix]) -> Results:
     results: Results = {mix.key: [] for mix in mixes}
     for number in range(options.rounds):
-        for mix in mixes:
-            found = uvloop.run(measure(root, engines, mix, _count(options, mix)))
+        for mix in list(mixes):
+            try:
+                found = uvloop.run(measure(root, engines, mix, _count(options, mix)))
+            except PixiuError as error:
+                console.print(f"[yellow]{mix.label} is left out: {error}[/yellow]", highlight=False)
+                engines.left_out[mix.key] = str(error)
+                mixes.remove(mix)
+                del results[mix.key]
+                continue
             results[mix.key].append(found)
             console.print(
                 f"  round {number + 1}: {mix.label:<26} accepted {found.accepted:>9,.0f}/s   "

@@ -10,19 +10,21 @@ from benchmarks.engines.timelines import TimelineResult, on_cassandra, on_embedd
 from benchmarks.queue.section import Section
 from pixiu.backends.embedded.keyvalue import LARGE, RocksKeyValue
 from pixiu.backends.embedded.stores import EmbeddedStores
+from pixiu.model.errors import PixiuError
 from pixiu.model.ids import NODE_BITS, SEQUENCE_BITS
 from pixiu.model.pixiu_pb2 import MsgChat
+from tools.jars import JarsMissing
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarks.engines.mixes import Engines
-    from pixiu.ports.stores import Stores
+    from pixiu.backends.mixed import Base
 
 __all__ = ["measure_recent", "measure_sizes"]
 
 IDS = 50_000
-ROWS = 10_000
+ROWS = 5_000
 """Sends, of two rows each."""
 USERS = 100
 MILLION = 1_000_000
@@ -46,8 +48,12 @@ def measure_sizes(folder: Path, engines: Engines) -> Section:
         section.rows.append(["bodies of 100 bytes, counted", "Redis, memory", f"{IDS:,}", _megabytes(bodies)])
         runs["redis"] = {"id": ids, "body": bodies}
     results = [("embedded, disk, bodies apart", on_embedded(ROWS))]
-    if "cassandra" not in engines.left_out and engines.cassandra is not None:
+    if engines.cassandra is not None:
+        engines.cassandra.stop()  # two at a time are too many for a small machine, and its part is done
+    try:
         results.append(("Cassandra, disk, content included", on_cassandra(ROWS)))
+    except (JarsMissing, PixiuError, RuntimeError) as error:
+        section.notes.append(f"Cassandra is left out: {(str(error).splitlines() or [''])[0]}")
     for where, result in results:
         section.rows.append(["rows of private timelines", where, f"{2 * ROWS:,}", _row_size(result)])
         runs[result.engine] = {"disk_mb_per_million_rows": result.disk_mb_per_million_rows}
@@ -65,7 +71,7 @@ def _row_size(result: TimelineResult) -> str:
     return f"{result.disk_mb_per_million_rows:,.0f} MiB"
 
 
-def _fill_ids(stores: Stores) -> None:
+def _fill_ids(stores: Base) -> None:
     """So many ids wait, in the inboxes of a hundred users."""
     for user in range(1, USERS + 1):
         stores.inboxes.open(user, "ios")
@@ -76,7 +82,7 @@ def _fill_ids(stores: Stores) -> None:
     stores.commit({})
 
 
-def _fill_bodies(stores: Stores) -> None:
+def _fill_bodies(stores: Base) -> None:
     body = b"x" * 100
     for number in range(1, IDS + 1):
         stores.bodies.put(FIRST + number, body, 3)
@@ -108,9 +114,9 @@ def _redis_ids(engines: Engines) -> tuple[float, float]:
     stores = RedisStores(RedisAddress.parse(f"redis://127.0.0.1:{engines.valkey.port}"), "sizes")
     try:
         empty = engines.valkey_memory()
-        _fill_ids(stores)  # type: ignore[arg-type] - it has all that this asks for, and no timelines
+        _fill_ids(stores)
         with_ids = engines.valkey_memory()
-        _fill_bodies(stores)  # type: ignore[arg-type] - as above
+        _fill_bodies(stores)
         with_bodies = engines.valkey_memory()
     finally:
         stores.close()
