@@ -179,7 +179,7 @@ class Bench:
                     f"first audit through event {lake.through:,}",
                     lake.through,
                     lambda: pipeline.run(["audit"]),
-                    warm=None,
+                    warm=False,
                 )
             lake.peak.bytes = max(lake.peak.bytes, peak.bytes)
         return lake.audited
@@ -199,12 +199,12 @@ class Bench:
         """The pipeline of a data directory, in the shared session. No stores belong to the log: nobody is asked."""
         return Pipeline(data, lambda: self.spark, take_cut=_no_cut, warn=lambda text: None)
 
-    def measure(
-        self, name: str, rows: int, work: Callable[[], Any], *, warm: Callable[[], Any] | None | bool = True
-    ) -> Cost:
+    def measure(self, name: str, rows: int, work: Callable[[], Any], *, warm: Callable[[], Any] | bool = True) -> Cost:
         """Warm up with ``warm``, or with the work itself (True), or not; then measure it once, and say what it took."""
-        if warm is not None and warm is not False:
-            (work if warm is True else warm)()
+        if warm is True:
+            work()
+        elif warm is not False:
+            warm()
         load = os.getloadavg()[0]
         cpu, wall = self.tree.cpu_seconds(), time.perf_counter()
         work()
@@ -235,7 +235,7 @@ class Bench:
     def marts(self, pipeline: Pipeline) -> dict[str, Cost]:
         """What one more minute costs each job that reads the archive, and which files of it are read."""
         return {
-            job: self.measure(f"{job}, one more minute", self.news, partial(pipeline.run, [job]), warm=None)
+            job: self.measure(f"{job}, one more minute", self.news, partial(pipeline.run, [job]), warm=False)
             for job in (*MARTS, "audit")
         }
 

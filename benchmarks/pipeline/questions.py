@@ -80,7 +80,7 @@ def archive(bench: Bench) -> Section:
         "tasks alone", part, lambda: _tasks_alone(bench, part), warm=lambda: _tasks_alone(bench, 20_000)
     )
     messages = lake.data / "pipeline" / "lake" / "messages" / "data"
-    duck = bench.measure("DuckDB sorts", rows, lambda: _duckdb_sorts(messages, bench.root / "duck.parquet"), warm=None)
+    duck = bench.measure("DuckDB sorts", rows, lambda: _duckdb_sorts(messages, bench.root / "duck.parquet"), warm=False)
     section.rows = [
         copied.row("Spark, Parquet → Parquet, as it is"), lake.archived.row("Pixiu on Spark, log → archive"),
         alone.row("the same tasks in one process, no Spark"),
@@ -147,7 +147,7 @@ def audit(bench: Bench) -> Section:
     made = bench.audit(lake)
     answers: list[dict[str, Any]] = []
     duck = bench.measure(
-        "DuckDB, a tenth", small.through, lambda: answers.append(check_audit(small.data, small.through)), warm=None
+        "DuckDB, a tenth", small.through, lambda: answers.append(check_audit(small.data, small.through)), warm=False
     )
     section.rows = [made.row("Spark, from nothing"), duck.row("DuckDB, the counts alone, of a tenth")]
     section.notes.append(
@@ -168,7 +168,8 @@ def cluster(bench: Bench) -> Section:
     seconds = [_on_executors(bench, count) for count in (1, 2)]
     section.rows = [[str(number + 1), f"{took:.1f}", f"{seconds[0] / took:.2f}"] for number, took in enumerate(seconds)]
     section.notes.append(
-        f"The first {CLUSTER_SEGMENTS} segments, from the first batch to the last, sessions not counted. The machine has {os.cpu_count()} cores; driver and "
+        f"The first {CLUSTER_SEGMENTS} segments, from the first batch to the last, sessions not counted. The machine "
+        f"has {os.cpu_count()} cores; driver and "
         "executors share them."
     )
     return section

@@ -6,6 +6,7 @@ Spark only hands tasks out; here they run in this process. Once with Spark is te
 import random
 from collections import Counter, namedtuple
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -187,7 +188,7 @@ def test_what_an_audit_reads_follows_what_is_new(data: Path) -> None:
     audit(data)
     read: list[tuple[Counter[str], Counter[str]]] = []
     for step in range(3):
-        with_node(data, lambda node, step=step: say(node, 10, begin=1000 * (step + 1)))
+        with_node(data, partial(say, count=10, begin=1000 * (step + 1)))
         make_lake(data)
         pipeline = audit(data)
         read.append((pipeline.files_read, pipeline.rows_read))

@@ -8,6 +8,7 @@ which of them left, and how.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -283,8 +284,7 @@ def _evicted(
             (int(event), int(part), str(what), int(first), int(last), -1)
             for _, event, part, what, _, first, last in zip(*own, strict=True)
         ]
-        platform = inboxes.platform[inbox]
-        found = evictions(sorted(steps), lambda event, platform=platform: _limit_at(limits, platform, event))
+        found = evictions(sorted(steps), partial(_limit_at, limits, inboxes.platform[inbox]))
         index = dict(zip(entries.useq[low:high].tolist(), range(low, high), strict=True))
         yield from ((index[useq], by) for useq, by in found)
 

@@ -138,10 +138,14 @@ class _Part:
         for batch in self._kept("inboxes"):
             latest[self._numbers(batch)] = ints(batch.column("latest"))
         none = np.zeros(0, np.int64)
-        waited = [(none,) * 5]
-        for batch in self._kept("waiting"):
-            columns = (ints(batch.column(name)) for name in ("useq", "event_id", "message_id", "accepted_at"))
-            waited.append((self._numbers(batch), *columns))  # type: ignore[arg-type]
+        fields = ("useq", "event_id", "message_id", "accepted_at")
+        waited: list[tuple[Any, ...]] = [
+            (none,) * 5,
+            *(
+                (self._numbers(batch), *(ints(batch.column(name)) for name in fields))
+                for batch in self._kept("waiting")
+            ),
+        ]
         ranges = [
             (none,) * 3,
             *(
@@ -149,8 +153,8 @@ class _Part:
                 for batch in self._kept("handed")
             ),
         ]
-        columns = [np.concatenate(column) for column in zip(*waited, strict=True)]
-        entries = Entries(*columns, np.zeros(len(columns[0]), bool))
+        inbox, useq, event, message, accepted = (np.concatenate(column) for column in zip(*waited, strict=True))
+        entries = Entries(inbox, useq, event, message, accepted, np.zeros(len(inbox), np.bool_))
         return latest, entries, Handed(*(np.concatenate(column) for column in zip(*ranges, strict=True)))
 
     # The audit.
