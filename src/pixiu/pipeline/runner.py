@@ -43,10 +43,13 @@ JOBS = ("archive", "search", "usage", "heat", "latency", "audit")
 """What ``pixiu pipeline run --once`` runs when nothing is named, in this order."""
 
 EVERY_JOBS = JOBS[:-1]
-"""What runs again and again when nothing is named: the audit reads everything, and is asked for by name."""
+"""What runs again and again when nothing is named: the audit looks at all that waits, and is asked for by name."""
 
 HANDED = timedelta(minutes=10)
 """Acks are matched with hand-overs so long before: a session that acks nothing is closed after seconds."""
+
+ROUNDED = timedelta(milliseconds=1)
+"""How much smaller than its newest time a file's statistics may say that it is."""
 
 ROWS_PER_TRIGGER = 1_000_000
 
@@ -236,7 +239,7 @@ class Pipeline:
         if first is None:
             return empty_frame(self.spark, table.schema)
         since = first - HANDED
-        files = [file for file in table.files() if file.noted_max is None or file.noted_max >= since]
+        files = [file for file in table.files() if file.noted_max is None or file.noted_max >= since - ROUNDED]
         return self._read(table, files).where(f"event_id <= {through} AND noted_at >= TIMESTAMP '{since.isoformat()}'")
 
     # The audit.

@@ -1,11 +1,10 @@
-"""Who should have got what, and what became of it: recomputed from the archive, compared with what the stores hold.
+"""Who should have got what, and what became of it, by joins and windows: what a rebuild makes stores of.
 
 An *entry* is a message in an inbox, with the place that the carrier gave it (``useq``). Entries are made again from
-messages, inboxes and memberships as of each message's event id; the ledger says which of them left, and how. What waits
-is never computed by subtraction: it is counted in the stores at a cut, and then compared entry by entry.
+messages, inboxes and memberships as of each message's event id; the ledger says which of them left, and how.
 
-Everything here is DataFrames in, DataFrames out. ``pixiu audit`` does the same by replaying the log into empty stores,
-and pixiu.pipeline.checker by SQL of its own; tests hold the three against each other.
+Everything here is DataFrames in, DataFrames out. The audit's books have the same rules in pixiu.pipeline.books;
+``pixiu audit`` replays the log into empty stores, and pixiu.pipeline.checker asks by SQL of its own.
 """
 
 from __future__ import annotations
