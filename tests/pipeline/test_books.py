@@ -1,6 +1,6 @@
 """Books that are brought up step by step are those that are made at once, and those of ``pixiu audit`` and DuckDB.
 
-Spark only hands tasks out; here they run in this process. Once with Spark is tests/pipeline/test_jobs.py.
+Spark only hands tasks out; here they run in this process, but for one test.
 """
 
 import random
@@ -73,13 +73,14 @@ def no_cut(data: Path) -> Cut:
 
 
 def audit(
-    data: Path, cut: Callable[[Path], Cut] = no_cut, *, told: list[str] | None = None, dies_at: str = ""
-) -> Pipeline:
+    data: Path, cut: Callable[[Path], Cut] = no_cut, *, told: list[str] | None = None, dies_at: str = "",
+    spark: Any = None,
+) -> Pipeline:  # fmt: skip
     def reached(point: str) -> None:
         if point == dies_at:
             raise Crashed
 
-    session: Any = Session()
+    session: Any = spark or Session()
     said: list[str] = [] if told is None else told
     with Pipeline(data, lambda: session, take_cut=cut, warn=said.append, reached=reached) as pipeline:
         assert set(pipeline.run(["audit"])) == {"audit", "findings"}
@@ -161,6 +162,28 @@ def test_a_random_log(data: Path, seed: int) -> None:
     audit(data, cut_stopped)
     assert books(data) == stepped, "what was mended is no longer found"
     assert sum(row[9] for row in stepped[0]) > 0, "some were handed over out of order"
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("_parts")
+def test_tasks_of_spark(spark: Any, data: Path) -> None:
+    """The same books, and marts that read what is new, where Spark runs the tasks."""
+    chaos(data, 3, 200)
+    cut = cut_stopped(data)
+    make_lake(data, through=cut.event_id // 2)
+    audit(data, spark=spark)
+    make_lake(data)
+    audit(data, lambda _: cut, spark=spark)
+    assert books(data) == at_once(data, lambda _: cut)
+    balanced(data)
+    with Pipeline(data, lambda: spark) as pipeline:
+        pipeline.run(["usage", "heat", "latency"])
+        before = pipeline.rows_read["messages"]
+        with_node(data, lambda node: say(node, 10))
+        make_lake(data)
+        pipeline.run(["usage", "heat", "latency"])
+        # By usage, presence, first_days and heat; by latency once for both of its tables.
+        assert pipeline.rows_read["messages"] - before <= 10 * 6
 
 
 @pytest.mark.parametrize("point", ["audit-written", "audit-committed"])

@@ -7,8 +7,8 @@ which of them left, and how.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -202,10 +202,17 @@ def _mapped(texts: Any, value_of: Callable[[str], Any], kind: Any) -> Any:
 def latest_at(ledger: Ledger, entries: Entries, latest: Any) -> Any:
     """The last place that the inbox of each row had given by its event. ``latest``: before all that is new."""
     came = entries.is_new
-    times = np.unique(np.concatenate([entries.event[came], ledger.event]))
-    step = len(times) + 1
-    keys = entries.inbox[came] * step + np.searchsorted(times, entries.event[came])
-    asked = ledger.inbox * step + np.searchsorted(times, ledger.event)
+    events, asked_events = entries.event[came], ledger.event
+    step = int(max(events.max(initial=0), asked_events.max(initial=0))) + 1
+    if (len(latest) + 1) * step >= 2**63:  # too large for one number: events by their order
+        times = np.unique(np.concatenate([events, asked_events]))
+        events, asked_events, step = (
+            np.searchsorted(times, events),
+            np.searchsorted(times, asked_events),
+            len(times) + 1,
+        )
+    keys = entries.inbox[came] * step + events
+    asked = ledger.inbox * step + asked_events
     begin = np.searchsorted(keys, ledger.inbox * step)
     return latest[ledger.inbox] + np.searchsorted(keys, asked, "right") - begin
 
@@ -284,14 +291,16 @@ def _evicted(
             (int(event), int(part), str(what), int(first), int(last), -1)
             for _, event, part, what, _, first, last in zip(*own, strict=True)
         ]
-        found = evictions(sorted(steps), partial(_limit_at, limits, inboxes.platform[inbox]))
+        found = evictions(sorted(steps), _limit_of(limits, inboxes.platform[inbox]))
         index = dict(zip(entries.useq[low:high].tolist(), range(low, high), strict=True))
         yield from ((index[useq], by) for useq, by in found)
 
 
-def _limit_at(limits: list[tuple[int, dict[str, int]]], platform: str, event: int) -> int:
-    _, found = max(((since, each) for since, each in limits if since <= event), key=lambda pair: pair[0])
-    return found.get(platform, found[""])
+def _limit_of(limits: list[tuple[int, dict[str, int]]], platform: str) -> Callable[[int], int]:
+    """How many may wait in an inbox of this platform, at an event."""
+    since = [event for event, _ in limits]
+    numbers = [each.get(platform, each[""]) for _, each in limits]
+    return lambda event: numbers[bisect_right(since, event) - 1]
 
 
 def evictions(
