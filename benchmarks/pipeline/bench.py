@@ -7,18 +7,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from benchmarks.pipeline.logs import make_log
+from pixiu.model.errors import Unavailable
+from pixiu.pipeline.lake.schema import MARTS
 from pixiu.pipeline.runner import Pipeline
 from pixiu.pipeline.session import open_session
 from pixiu.pipeline.source.journal import JournalFolder
 
-__all__ = ["COLUMNS", "Bench", "Cost"]
+__all__ = ["COLUMNS", "Bench", "Cost", "Lake"]
 
 TICKS = os.sysconf("SC_CLK_TCK")
 SAMPLE_SECONDS = 0.3
@@ -69,6 +71,10 @@ class Tree:
         return total
 
 
+def _no_cut(data: Path) -> Any:
+    raise Unavailable(f"{data} has a log and no stores")
+
+
 def _tree() -> dict[int, int]:
     """Ticks by process id."""
     parents: dict[int, int] = {}
@@ -94,6 +100,18 @@ class Peak:
     bytes: int = 0
 
 
+@dataclass(slots=True)
+class Lake:
+    """A data directory with a lake through some event, and what it took to make that."""
+
+    data: Path
+    through: int
+    archived: Cost
+    peak: Peak
+    audited: Cost | None = None
+    """Set with the first audit."""
+
+
 @dataclass
 class Bench:
     """One run."""
@@ -114,8 +132,10 @@ class Bench:
     def data(self) -> Path:
         """A data directory with the log: so many messages, and a minute's more."""
         path = self.log or self.root / "data"
-        self.console.print(f"making {self.rows + self.news:,} records", highlight=False)
+        began = time.perf_counter()
         make_log(path, self.rows + self.news)
+        took = time.perf_counter() - began
+        self.console.print(f"  a log of {self.rows + self.news:,} records: {took:.1f} s", highlight=False)
         return path
 
     @cached_property
@@ -128,25 +148,72 @@ class Bench:
         """The session that all questions share, but those that are about sessions."""
         return open_session(self.root / "work", spark_url="local[2]")
 
-    def another(self, name: str) -> Path:
-        """The same log in a data directory of its own, so with a lake of its own."""
+    @cached_property
+    def lake(self) -> Lake:
+        """The archive of all but the last minute. Questions share it, and the first that asks pays."""
+        return self._filled("lake", self.end - self.news)
+
+    @cached_property
+    def small_lake(self) -> Lake:
+        """The archive of a tenth of that."""
+        return self._filled("small-lake", (self.end - self.news) // 10)
+
+    def _filled(self, name: str, through: int) -> Lake:
+        with self.watched() as peak:
+            cost = self.measure(
+                f"archive through event {through:,}", through, lambda: self.fill(name, through),
+                warm=lambda: self.fill("warm", min(through, self.end // 20)),
+            )  # fmt: skip
+        return Lake(self.root / name, through, cost, peak)
+
+    def fill(self, name: str, through: int) -> None:
+        """A new lake of this name."""
+        with self.pipeline(self.another(name)) as pipeline:
+            pipeline.run(["archive"], through=through)
+
+    def audit(self, lake: Lake) -> Cost:
+        """The first audit of a lake."""
+        if lake.audited is None:
+            with self.watched() as peak, self.pipeline(lake.data) as pipeline:
+                lake.audited = self.measure(
+                    f"first audit through event {lake.through:,}",
+                    lake.through,
+                    lambda: pipeline.run(["audit"]),
+                    warm=False,
+                )
+            lake.peak.bytes = max(lake.peak.bytes, peak.bytes)
+        return lake.audited
+
+    def another(self, name: str, segments: int | None = None) -> Path:
+        """The same log in a data directory of its own, so with a lake of its own; or its first segments alone."""
         path = self.root / name
         shutil.rmtree(path, ignore_errors=True)
-        path.mkdir()
-        (path / "queue").symlink_to(self.data.resolve() / "queue")
+        journal = path / "queue" / "journal"
+        journal.mkdir(parents=True)
+        for log in sorted((self.data.resolve() / "queue" / "journal").glob("*.log"))[:segments]:
+            for file in (log, log.with_suffix(".idx")):
+                (journal / file.name).symlink_to(file)
         return path
 
     def pipeline(self, data: Path) -> Pipeline:
-        """The pipeline of a data directory, in the shared session."""
-        return Pipeline(data, lambda: self.spark)
+        """The pipeline of a data directory, in the shared session. No stores belong to the log: nobody is asked."""
+        return Pipeline(data, lambda: self.spark, take_cut=_no_cut, warn=lambda text: None)
 
-    def measure(self, rows: int, work: Callable[[], Any], *, warm: Callable[[], Any] | None = None) -> Cost:
-        """Warm up with ``warm``, or with the work itself, then measure it once."""
-        (warm or work)()
+    def measure(self, name: str, rows: int, work: Callable[[], Any], *, warm: Callable[[], Any] | bool = True) -> Cost:
+        """Warm up with ``warm``, or with the work itself (True), or not; then measure it once, and say what it took."""
+        if warm is True:
+            work()
+        elif warm is not False:
+            warm()
         load = os.getloadavg()[0]
         cpu, wall = self.tree.cpu_seconds(), time.perf_counter()
         work()
-        return Cost(rows, self.tree.cpu_seconds() - cpu, time.perf_counter() - wall, load)
+        cost = Cost(rows, self.tree.cpu_seconds() - cpu, time.perf_counter() - wall, load)
+        self.console.print(
+            f"  {name}: {cost.cpu:.1f} CPU s, {cost.wall:.1f} s, {cost.cpu_per_million:.2f} CPU s per million",
+            highlight=False,
+        )
+        return cost
 
     @contextmanager
     def watched(self) -> Iterator[Peak]:
@@ -164,6 +231,13 @@ class Bench:
         finally:
             stopped.set()
             thread.join()
+
+    def marts(self, pipeline: Pipeline) -> dict[str, Cost]:
+        """What one more minute costs each job that reads the archive, and which files of it are read."""
+        return {
+            job: self.measure(f"{job}, one more minute", self.news, partial(pipeline.run, [job]), warm=False)
+            for job in (*MARTS, "audit")
+        }
 
     def close(self) -> None:
         """End the session, if one was opened."""

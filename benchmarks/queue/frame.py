@@ -33,11 +33,13 @@ def run(
     console = Console(width=None if sys.stdout.isatty() else 140)
     stop_on_terminate()
     try:
+        if options.data is not None:
+            options.data.mkdir(parents=True, exist_ok=True)
         if source is not None:
             generator.compiled(source)
         if options.markdown and options.markdown.exists():
             report.split_at_markers(options.markdown, markers)
-    except (GeneratorError, ValueError) as error:
+    except (GeneratorError, ValueError, OSError) as error:
         console.print(f"[red]{error}[/red]", highlight=False)
         return 1
     root = Path(tempfile.mkdtemp(prefix="run-", dir=options.data or generator.build_directory()))
@@ -88,7 +90,7 @@ def tell(
 
 def add_output_options(parser: argparse.ArgumentParser) -> None:
     """Where to measure and where to write."""
-    parser.add_argument("--data", type=Path, help="a directory on the disk to use (benchmarks/.build)")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="a directory on the disk to use (benchmarks/.build)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every number")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables, between FILE's markers")
 

@@ -84,10 +84,12 @@ def make_marts(data: Path, *, users: Sequence[int], group: int, through: int, fi
         ("acked", "waiting", "expired", "dead", "resent", "reordered", "late", "lost", "duplicates"), 0
     )
     audit = [
-        book | {"window_start": MINUTE, "user_id": user, "platform": "ios", "is_closed": True, "intended": 20,
+        book | {"window_start": MINUTE, "user_id": user, "inbox": "first", "intended": 20,
                 "acked": 18, "waiting": 1 if findings else 2, "lost": int(findings), "expected_waiting": 2}
         for user in users
     ]  # fmt: skip
+    audit += [{"user_id": user, "inbox": "first", "platform": "ios"} for user in users]
+    audit.append({"newest_at": MINUTE + timedelta(hours=2), "waiting": 0})
     found = [
         {"finding": "lost", "reason": "not in the inbox", "user_id": users[0], "platform": "ios", "useq": 7,
          "message_id": 909776103973847040}

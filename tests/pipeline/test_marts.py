@@ -109,7 +109,7 @@ def test_hops_and_their_sums(tables: dict[str, Any]) -> None:
 
 def test_two_runs_rolled_up_are_one(tables: dict[str, Any]) -> None:
     sums = marts.latency(summed(tables))
-    twice = marts.rolled_up("latency", sums.unionByName(sums))
+    twice = marts.rolled_up(MART_SCHEMAS["latency"], sums.unionByName(sums))
     names = ("minute", "hop", "link", "messages", "in_time", "sum_us", "max_us")
     assert rows_of(twice, *names) == {
         (minute, hop, link, 2 * count, 2 * in_time, 2 * total, most)

@@ -24,7 +24,7 @@ class PipelineSettings(Section):
     """How long after the start of the server the first run begins."""
 
     audit_every_s: Annotated[int, Bounds(0, 7 * 86_400)] = 900
-    """How often a run makes the audit, too, which reads the whole archive; 0 is never. A long one comes less often."""
+    """How often a run makes the audit, too, which asks for all that waits; 0 is never. A long one comes less often."""
 
     idle_s: Annotated[int, Bounds(0, 86_400)] = 300
     """The process ends, and gives its memory back, when nothing new came for this long; it comes back with the log."""

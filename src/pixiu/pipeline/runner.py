@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from pixiu.model.errors import ConfigError, Unavailable
-from pixiu.pipeline.cut import rows_of_cut, take_cut_of
-from pixiu.pipeline.jobs import audit, marts
+from pixiu.pipeline.books.run import books_through, run_audit
+from pixiu.pipeline.cut import take_cut_of
+from pixiu.pipeline.jobs import marts
 from pixiu.pipeline.lake.compaction import Compacted, compact, empty_frame, first_ack, kept_from, read_table
 from pixiu.pipeline.lake.erasure import blank_lake
 from pixiu.pipeline.lake.feed import Feed, Progress
 from pixiu.pipeline.lake.lock import LakeLock
 from pixiu.pipeline.lake.place import Place
 from pixiu.pipeline.lake.schema import AUDIT_SCHEMAS, LAKE_SCHEMAS, MART_SCHEMAS, MARTS
-from pixiu.pipeline.lake.table import THROUGH, LakeTable
+from pixiu.pipeline.lake.table import LakeTable
 from pixiu.pipeline.search.embedded import EmbeddedIndex
 from pixiu.pipeline.search.feed import SearchFeed
 from pixiu.pipeline.source.slices import log_of
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from pixiu.pipeline.lake.table import DataFile
     from pixiu.pipeline.search.steps import Sink
     from pixiu.roles.carrier.audit import Cut
 
@@ -40,10 +43,13 @@ JOBS = ("archive", "search", "usage", "heat", "latency", "audit")
 """What ``pixiu pipeline run --once`` runs when nothing is named, in this order."""
 
 EVERY_JOBS = JOBS[:-1]
-"""What runs again and again when nothing is named: the audit reads everything, and is asked for by name."""
+"""What runs again and again when nothing is named: the audit looks at all that waits, and is asked for by name."""
 
 HANDED = timedelta(minutes=10)
 """Acks are matched with hand-overs so long before: a session that acks nothing is closed after seconds."""
+
+ROUNDED = timedelta(milliseconds=1)
+"""How much smaller than its newest time a file's statistics may say that it is."""
 
 ROWS_PER_TRIGGER = 1_000_000
 
@@ -82,13 +88,16 @@ class Pipeline:
         self._open_spark = spark
         self._spark: SparkSession | None = None
         self._tell = tell
-        self._warn = warn
-        self._reached = reached
+        self.warn = warn
+        self.reached = reached
         self._rows_per_trigger = rows_per_trigger
         self._open_sink = open_sink
         self._sums: tuple[tuple[int, int], DataFrame] | None = None
         """What both tables of latency are made of, for the events between two."""
         self._take_cut = take_cut
+        self.files_read: Counter[str] = Counter()
+        self.rows_read: Counter[str] = Counter()
+        """What marts and books were made of, by table of the archive: it follows what is new, not what was."""
 
     def __enter__(self) -> Self:
         return self
@@ -144,11 +153,11 @@ class Pipeline:
             feed = Feed(
                 self.spark, [self.table(name) for name in LAKE_SCHEMAS], self.place.checkpoints,
                 {"path": str(self.place.data), "indexFolder": str(self.place.index)},
-                self._rows_per_trigger, self._tell, self._warn, self._reached,
+                self._rows_per_trigger, self._tell, self.warn, self.reached,
             )  # fmt: skip
             added = feed.run(end)
         messages, changes = self.table("messages"), self.table("changes")
-        compact(lambda: self.spark, messages, changes, only_recalls=True, reached=self._reached)
+        compact(lambda: self.spark, messages, changes, only_recalls=True, reached=self.reached)
         blank_lake(self.place.lake)
         return added
 
@@ -157,11 +166,11 @@ class Pipeline:
         if self._open_sink is not None:
             sink = self._open_sink()
         else:
-            sink = EmbeddedIndex(self.place.data, reached=self._reached)
+            sink = EmbeddedIndex(self.place.data, reached=self.reached)
         try:
             feed = SearchFeed(
                 self.place.lake, self.table("messages"), self.table("changes"), sink,
-                tell=lambda *told: self._tell(Progress("search", *told)), reached=self._reached,
+                tell=lambda *told: self._tell(Progress("search", *told)), reached=self.reached,
             )  # fmt: skip
             return feed.run()
         finally:
@@ -173,14 +182,29 @@ class Pipeline:
         """The rows of a table of the archive that came behind ``after``, from the files that have any."""
         table = self.table(name)
         files = [file for file in table.files() if file.event_max is None or file.event_max > after]
-        return read_table(self.spark, table, files).where(f"event_id > {after} AND event_id <= {through}")
+        return self._read(table, files).where(f"event_id > {after} AND event_id <= {through}")
+
+    def files_behind(self, name: str, after: int) -> list[str]:
+        """The files of a table of the archive that have events behind ``after``."""
+        table = self.table(name)
+        files = [file for file in table.files() if file.event_max is None or file.event_max > after]
+        self._note(table, files)
+        return [str(table.folder / file.path) for file in files]
+
+    def _read(self, table: LakeTable, files: list[DataFile]) -> DataFrame:
+        self._note(table, files)
+        return read_table(self.spark, table, files)
+
+    def _note(self, table: LakeTable, files: list[DataFile]) -> None:
+        self.files_read[table.name] += len(files)
+        self.rows_read[table.name] += sum(file.rows for file in files)
 
     def mart(self, name: str) -> LakeTable:
         """A mart, created if it is new, and made anew if an older program made it with other columns."""
         begins_after = self.log.first_event_id() - 1
         table = LakeTable(self.place.lake, name, MART_SCHEMAS[name], begins_after=begins_after)
         if table.missing:
-            self._warn(f"the table {name} lacks {', '.join(table.missing)}: it is made again from the archive")
+            self.warn(f"the table {name} lacks {', '.join(table.missing)}: it is made again from the archive")
             shutil.rmtree(table.folder)
             table = LakeTable(self.place.lake, name, MART_SCHEMAS[name])  # from the beginning of the archive
         return table
@@ -194,7 +218,7 @@ class Pipeline:
         rows = self._mart_rows(name, after, through)
         folder = table.new_folder(f"{through:020d}")
         rows.coalesce(1).write.parquet(str(table.folder / folder))
-        self._reached("mart-written")
+        self.reached("mart-written")
         return table.append(folder, after=after, through=through)
 
     def _mart_rows(self, name: str, after: int, through: int) -> DataFrame:
@@ -220,18 +244,16 @@ class Pipeline:
         if first is None:
             return empty_frame(self.spark, table.schema)
         since = first - HANDED
-        files = [file for file in table.files() if file.day_max is None or file.day_max >= since.date()]
-        return read_table(self.spark, table, files).where(
-            f"event_id <= {through} AND noted_at >= TIMESTAMP '{since.isoformat()}'"
-        )
+        files = [file for file in table.files() if file.noted_max is None or file.noted_max >= since - ROUNDED]
+        return self._read(table, files).where(f"event_id <= {through} AND noted_at >= TIMESTAMP '{since.isoformat()}'")
 
     # The audit.
 
     def _audit(self) -> dict[str, int]:
-        """Make the books again, at a cut through the stores if nobody runs on them."""
+        """Bring the books up to the archive, at a cut through the stores if they can be asked."""
         oldest = kept_from(self.table("messages"))
-        if oldest is not None:
-            self._warn(
+        if oldest is not None and not books_through(self):
+            self.warn(
                 f"no audit: retention let messages go from before {oldest.isoformat()}, and places in inboxes are "
                 "counted from the first one on; `pixiu audit` reads the log instead"
             )
@@ -240,36 +262,11 @@ class Pipeline:
         try:
             cut = self._take_cut(self.place.data)
         except Unavailable as error:
-            self._warn(f"the audit counts what should wait, and not what does: {error}")
+            self.warn(f"the audit counts what should wait, and not what does: {error}")
         through = self.held_through() if cut is None else cut.event_id
         if cut is not None and self.held_through() < through:
             self._archive(through)
-        messages, deliveries, changes = (
-            read_table(self.spark, self.table(name)).where(f"event_id <= {through}")
-            for name in ("messages", "deliveries", "changes")
-        )
-        inboxes = audit.inboxes_of(changes).persist()
-        meant = audit.entries_of(messages, changes, inboxes).persist()
-        entries = audit.departures(meant, deliveries, changes, inboxes).persist()
-        held = found = None
-        if cut is not None:
-            held = self.spark.createDataFrame(rows_of_cut(cut)).persist()
-            found = audit.findings(entries, held, inboxes)
-        twice = audit.accepted_twice(messages)
-        made = {
-            "audit": audit.books(entries, deliveries, inboxes, held, found),
-            "findings": twice if found is None else found.unionByName(twice),
-        }
-        rows: dict[str, int] = {}
-        for name, frame in made.items():
-            table = LakeTable(self.place.lake, name, AUDIT_SCHEMAS[name])
-            folder = table.new_folder(f"{through:020d}")
-            frame.coalesce(1).write.parquet(str(table.folder / folder))
-            table.replace(table.files(), folder, why="audit", positions={THROUGH: through})
-            rows[name] = sum(file.rows for file in table.files())
-        for frame in filter(None, (held, entries, meant, inboxes)):
-            frame.unpersist()
-        return rows
+        return run_audit(self, cut, through)
 
     def compact(self, *, vacuum_hours: int = 168, keep_days: int | None = None) -> list[Compacted]:
         """Make small files into large ones, fold receipts in, and remove files that nobody needs any more.
@@ -281,15 +278,16 @@ class Pipeline:
             oldest = datetime.now(UTC).date() - timedelta(days=keep_days)
             for name in MART_SCHEMAS:
                 self._mart(name)
+            self._audit()
         done = []
         for name, schema in (LAKE_SCHEMAS | MART_SCHEMAS | AUDIT_SCHEMAS).items():
             table = LakeTable.for_reading(self.place.lake, name, schema)
             if table is None:
                 continue
-            if name not in AUDIT_SCHEMAS:  # each audit is one file, and replaces the one before
+            if name != "findings":  # one file, and each audit replaces it
                 until = oldest if name in RETAINED else None
                 changes = self.table("changes")
-                done.append(compact(lambda: self.spark, table, changes, oldest=until, reached=self._reached))
+                done.append(compact(lambda: self.spark, table, changes, oldest=until, reached=self.reached))
             table.vacuum(vacuum_hours)
         return done
 

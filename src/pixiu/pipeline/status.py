@@ -56,7 +56,7 @@ def status_of(data: Path) -> dict[str, Any]:
 def audit_of(data: Path) -> dict[str, Any]:
     """The newest audit in one line: its sums, what it found, and whether the books balance (None: no cut was taken)."""
     names = ("intended", "acked", "waiting", "expired", "dead", "resent", "expected_waiting")
-    _, (sums,) = query_duckdb(data, f"SELECT {', '.join(f'sum({name})' for name in names)} FROM lake_audit")
+    _, (sums,) = query_duckdb(data, f"SELECT {', '.join(f'sum({name})' for name in names)} FROM audit")
     _, ((lost, duplicates),) = query_duckdb(
         data,
         "SELECT count(*) FILTER (finding = 'lost'), count(*) FILTER (finding = 'duplicate') FROM lake_findings",

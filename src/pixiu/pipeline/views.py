@@ -224,8 +224,35 @@ FROM days d JOIN firsts f ON f.user_id = d.user_id JOIN cohorts c ON c.first_day
 GROUP BY f.first_day, d.day
 """
 
-_AUDIT = """
-SELECT a.*, u.public_id AS user_name FROM lake_audit a LEFT JOIN users u ON u.user_id = a.user_id
+_SUMS = ", ".join(
+    f"CAST(coalesce(sum({name}), 0) AS BIGINT) AS {name}"
+    for name in (
+        "intended", "acked", "waiting", "expired", "dead", "resent", "reordered", "late", "lost", "duplicates",
+        "expected_waiting",
+    )
+)  # fmt: skip
+
+_COUNTED = ", ".join(f"CASE WHEN n.has_cut THEN s.{name} END AS {name}" for name in ("waiting", "lost", "duplicates"))
+
+# Rows without a window say how it is now: when the newest message came, whether the stores were asked, and which
+# platforms have taken over first inboxes.
+_AUDIT = f"""
+WITH note AS (
+    SELECT max(newest_at) AS newest_at, count(waiting) > 0 AS has_cut FROM lake_audit
+    WHERE window_start IS NULL AND user_id IS NULL
+), names AS (
+    SELECT user_id, inbox, platform FROM lake_audit WHERE window_start IS NULL AND user_id IS NOT NULL
+), sums AS (
+    SELECT window_start, user_id, inbox, {_SUMS} FROM lake_audit WHERE window_start IS NOT NULL
+    GROUP BY window_start, user_id, inbox
+)
+SELECT s.window_start, s.user_id, coalesce(p.platform, s.inbox) AS platform,
+       s.window_start + INTERVAL 70 MINUTES <= n.newest_at AS is_closed,
+       s.intended, s.acked, s.expired, s.dead, s.resent, s.reordered, s.late, s.expected_waiting, {_COUNTED},
+       u.public_id AS user_name
+FROM sums s CROSS JOIN note n
+LEFT JOIN names p ON p.user_id = s.user_id AND p.inbox = s.inbox
+LEFT JOIN users u ON u.user_id = s.user_id
 """
 
 _FINDINGS = """

@@ -1,11 +1,10 @@
-"""Who should have got what, and what became of it: recomputed from the archive, compared with what the stores hold.
+"""Who should have got what, and what became of it, by joins and windows: what a rebuild makes stores of.
 
 An *entry* is a message in an inbox, with the place that the carrier gave it (``useq``). Entries are made again from
-messages, inboxes and memberships as of each message's event id; the ledger says which of them left, and how. What waits
-is never computed by subtraction: it is counted in the stores at a cut, and then compared entry by entry.
+messages, inboxes and memberships as of each message's event id; the ledger says which of them left, and how.
 
-Everything here is DataFrames in, DataFrames out. ``pixiu audit`` does the same by replaying the log into empty stores,
-and pixiu.pipeline.checker by SQL of its own; tests hold the three against each other.
+Everything here is DataFrames in, DataFrames out. The audit's books have the same rules in pixiu.pipeline.books;
+``pixiu audit`` replays the log into empty stores, and pixiu.pipeline.checker asks by SQL of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from pyspark.sql import Window
 from pyspark.sql import functions as sf
 
 from pixiu.model.inbox import FIRST
-from pixiu.pipeline.lake.schema import AUDIT_SCHEMAS
 from pixiu.roles.carrier.reached import Limits
 
 if TYPE_CHECKING:
@@ -28,11 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql.window import WindowSpec
 
 __all__ = [
-    "accepted_twice",
-    "books",
     "departures",
     "entries_of",
-    "findings",
     "inboxes_of",
     "large_groups",
     "members_of",
@@ -305,141 +300,3 @@ def evictions(rows: Iterable[dict[str, Any]], limit_at: Callable[[int], int]) ->
                 waiting.popleft()
         else:
             waiting = deque(useq for useq in waiting if not first <= useq <= through)
-
-
-# The comparison with the stores.
-
-
-def findings(entries: DataFrame, cut: DataFrame, inboxes: DataFrame) -> DataFrame:
-    """What does not fit: rows of (finding: lost or duplicate, reason, user_id, platform, useq, message_id).
-
-    ``entries`` come from ``departures``; ``cut`` is what waits in the stores: user_id, platform, useq, message_id,
-    has_body; ``inboxes`` are those that the log knows.
-    """
-    waits = entries.where("left_event IS NULL").select(*_INBOX, "useq", sf.col("message_id").alias("_wanted"))
-    known = inboxes.select(*_INBOX).withColumn("_is_known", sf.lit(True))
-    met = Window.partitionBy(*_INBOX, "message_id").orderBy("useq")
-    held = cut.withColumn("_times", sf.row_number().over(met)).join(known, _INBOX, "left")
-    both = waits.join(held, [*_INBOX, "useq"], "full")
-    is_absent = sf.col("message_id").isNull()
-    verdict = (
-        sf.when(is_absent, _finding("lost", "not in the inbox"))
-        .when(
-            sf.col("_wanted").isNull() & sf.col("_is_known").isNull(),
-            _finding("duplicate", "the log knows no such inbox"),
-        )
-        .when(sf.col("_wanted").isNull(), _finding("duplicate", "waits, though the log says that it has left"))
-        .when(sf.col("_wanted") != sf.col("message_id"), _finding("lost", "another message has its place"))
-        .when(~sf.col("has_body"), _finding("lost", "its body is missing"))
-    )
-    shown = sf.when(sf.col("_verdict.finding") == "lost", sf.col("_wanted")).otherwise(sf.col("message_id"))
-    columns = ["finding", "reason", *_INBOX, "useq", "message_id"]
-    found = (
-        both.withColumn("_verdict", verdict)
-        .where("_verdict IS NOT NULL")
-        .withColumn("message_id", shown)
-        .select("_verdict.finding", "_verdict.reason", *_INBOX, "useq", "message_id")
-    )
-    twice = held.where("_times > 1 AND _is_known").select(
-        sf.lit("duplicate").alias("finding"),
-        sf.lit("twice in one inbox").alias("reason"),
-        *_INBOX,
-        "useq",
-        "message_id",
-    )
-    return found.unionByName(twice).select(*columns)
-
-
-def _finding(kind: str, reason: str) -> Column:
-    return sf.struct(sf.lit(kind).alias("finding"), sf.lit(reason).alias("reason"))
-
-
-def accepted_twice(messages: DataFrame) -> DataFrame:
-    """Messages that repeat what the same user sent under the same send_id before: there must be none."""
-    order = Window.partitionBy("sender_id", "send_id").orderBy("event_id")
-    return (
-        messages.where("send_id IS NOT NULL AND send_id != ''")
-        .withColumn("_times", sf.row_number().over(order))
-        .where("_times > 1")
-        .select(
-            sf.lit("duplicate").alias("finding"), sf.lit("accepted twice").alias("reason"),
-            sf.lit(None).cast("bigint").alias("user_id"), sf.lit(None).cast("string").alias("platform"),
-            sf.lit(None).cast("bigint").alias("useq"), "message_id",
-        )
-    )  # fmt: skip
-
-
-# The books.
-
-
-def books(
-    entries: DataFrame, deliveries: DataFrame, inboxes: DataFrame, cut: DataFrame | None, found: DataFrame | None
-) -> DataFrame:
-    """One row per hour of acceptance and inbox: what was meant for it, and what became of that.
-
-    Without a cut nobody has looked into the stores: ``waiting``, ``lost`` and ``duplicates`` are then null.
-    """
-    hour = sf.date_trunc("hour", "accepted_at").alias("window_start")
-    newest = entries.agg(sf.max("accepted_at").alias("_newest"))
-    known = entries.select(*_INBOX, "useq", "message_id", hour)
-    counts = entries.groupBy(hour, *_INBOX).agg(
-        sf.count("*").alias("intended"),
-        *(sf.count(sf.when(sf.col("how") == how, 1)).alias(how) for how in ("acked", "expired", "dead")),
-        sf.count(sf.when(sf.col("left_event").isNull(), 1)).alias("expected_waiting"),
-        sf.count(
-            sf.when(
-                (sf.col("how") == "acked") & (sf.col("left_at") > sf.col("accepted_at") + sf.expr("INTERVAL 1 HOUR")),
-                1,
-            )
-        ).alias("late"),
-    )
-    for name, rows in (
-        ("resent", _handed(deliveries, inboxes, "resent")),
-        ("reordered", reordered(deliveries, inboxes)),
-    ):
-        per_inbox = rows.join(known, [*_INBOX, "useq"]).groupBy("window_start", *_INBOX).agg(sf.count("*").alias(name))
-        counts = counts.join(per_inbox, ["window_start", *_INBOX], "left").fillna(0, [name])
-    if cut is None or found is None:
-        for name in ("waiting", "lost", "duplicates"):
-            counts = counts.withColumn(name, sf.lit(None).cast("bigint"))
-        return _closed(counts, newest)
-    waiting = cut.join(known.drop("message_id"), [*_INBOX, "useq"]).groupBy("window_start", *_INBOX)
-    counts = counts.join(waiting.agg(sf.count("*").alias("waiting")), ["window_start", *_INBOX], "left")
-    for name, kind in (("lost", "lost"), ("duplicates", "duplicate")):
-        here = found.where(sf.col("finding") == kind).drop("message_id").join(known, [*_INBOX, "useq"])
-        counts = counts.join(
-            here.groupBy("window_start", *_INBOX).agg(sf.count("*").alias(name)), ["window_start", *_INBOX], "left"
-        )
-    return _closed(counts.fillna(0, ["waiting", "lost", "duplicates"]), newest)
-
-
-def _closed(counts: DataFrame, newest: DataFrame) -> DataFrame:
-    """A window is closed when the log has come an hour and ten minutes past its beginning."""
-    is_closed = sf.col("window_start") + sf.expr("INTERVAL 70 MINUTES") <= sf.col("_newest")
-    return (
-        counts.crossJoin(sf.broadcast(newest)).withColumn("is_closed", is_closed).select(*AUDIT_SCHEMAS["audit"].names)
-    )
-
-
-def _handed(deliveries: DataFrame, inboxes: DataFrame, what: str) -> DataFrame:
-    """The entries that rows of the ledger speak of, one by one: user_id, platform, useq, event_id, part."""
-    return (
-        deliveries.where(sf.col("what") == what)
-        .withColumnRenamed("platform", "_named")
-        .join(inboxes, "user_id")
-        .where(_name_at("event_id") == sf.col("_named"))
-        .select(
-            *_INBOX, "event_id", "part", "noted_at", sf.explode(sf.sequence("first_useq", "through_useq")).alias("useq")
-        )
-    )
-
-
-def reordered(deliveries: DataFrame, inboxes: DataFrame) -> DataFrame:
-    """Entries that were handed over for the first time behind a later one of the same inbox."""
-    handed = (
-        _handed(deliveries, inboxes, "handed")
-        .groupBy(*_INBOX, "useq")
-        .agg(sf.min(sf.struct("event_id", "part")).alias("_first"))
-    )
-    before = Window.partitionBy(*_INBOX).orderBy("_first", "useq").rowsBetween(Window.unboundedPreceding, -1)
-    return handed.withColumn("_highest", sf.max("useq").over(before)).where("useq < _highest").select(*_INBOX, "useq")

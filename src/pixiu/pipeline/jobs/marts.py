@@ -208,20 +208,24 @@ def keys_of(schema: Any) -> list[str]:
     return [name for name in schema.names if name not in _SUMS | _TOPS | {"sketch"}]
 
 
-def rolled_up(name: str, rows: DataFrame) -> DataFrame:
-    """Rows of a mart with those that say the same made one: no sum changes."""
-    if name == "first_days":
+def rolled_up(schema: Any, rows: DataFrame) -> DataFrame:
+    """Rows of a mart, or of the books, with those that say the same made one: no sum changes."""
+    if schema == MART_SCHEMAS["first_days"]:
         return rows.groupBy("user_id").agg(sf.min("day").alias("day"))
-    keys = keys_of(MART_SCHEMAS[name])
+    keys = keys_of(schema)
     values: list[Column] = [
         sf.expr("kll_merge_agg_bigint(sketch)").alias("sketch") if each == "sketch"
         else (sf.sum(each) if each in _SUMS else sf.max(each)).cast("bigint").alias(each)
-        for each in MART_SCHEMAS[name].names if each not in keys
+        for each in schema.names if each not in keys
     ]  # fmt: skip
-    return rows.groupBy(*keys).agg(*values).select(*MART_SCHEMAS[name].names)
+    return rows.groupBy(*keys).agg(*values).select(*schema.names)
 
 
-_SUMS = {"messages", "bytes", "deliveries", "in_time", "sum_ms", "sum_us", "connected", "disconnected"}
+_SUMS = {
+    "messages", "bytes", "deliveries", "in_time", "sum_ms", "sum_us", "connected", "disconnected",
+    "intended", "acked", "waiting", "expired", "dead", "resent", "reordered", "late", "lost", "duplicates",
+    "expected_waiting",
+}  # fmt: skip
 _TOPS = {"members", "max_ms", "max_us", "peak"}
 
 

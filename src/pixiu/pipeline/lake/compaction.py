@@ -16,6 +16,7 @@ import duckdb
 from pixiu.pipeline.jobs.archive import fold, marks_of
 from pixiu.pipeline.jobs.marts import keys_of, rolled_up
 from pixiu.pipeline.lake.schema import MART_SCHEMAS, ORDER
+from pixiu.pipeline.lake.table import DATA, NOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +76,7 @@ def kept_from(table: LakeTable) -> date | None:
 
 def first_ack(table: LakeTable, after: int, through: int) -> datetime | None:
     """When the oldest ack behind ``after`` was noted; None if there is none. Asked of DuckDB, as recalls are."""
-    uris = [str(table.folder / file.path) for file in table.files() if file.event_max is None or file.event_max > after]
+    uris = [str(table.folder / file.path) for file in table.files() if _may_be_behind(file, after)]
     if not uris:
         return None
     with duckdb.connect() as connection:
@@ -100,7 +101,7 @@ def compact(
 ) -> Compacted:
     """Rewrite what needs it. ``only_recalls`` leaves small files alone; days before ``oldest`` leave the table."""
     table.refresh()
-    files = table.files()
+    files = [file for file in table.files() if not file.path.startswith(f"{DATA}/{NOW}")]
     chosen, gone = _choose(files, None if only_recalls else target_bytes // 2, oldest)
     positions: dict[str, int] = {}
     if table.name == "messages":
@@ -114,7 +115,9 @@ def compact(
             table.replace(gone.values(), None, why="nothing to rewrite", positions=positions)
         return Compacted(table.name, len(files), len(files) - len(gone), 0)
     folder = table.new_folder("compacted")
-    rows = _rewritten(open_spark(), table, changes, list(chosen.values()), oldest)
+    # Recalls alone: those that are new. Receipts from before are folded in by a compaction.
+    marks_after = table.position(FOLDED) if only_recalls else 0
+    rows = _rewritten(open_spark(), table, changes, list(chosen.values()), oldest, marks_after)
     order = ORDER.get(table.name) or keys_of(table.schema)
     count = max(1, -(-sum(file.size for file in chosen.values()) // target_bytes))
     rows = rows.coalesce(1) if count == 1 else rows.repartitionByRange(count, *order)
@@ -139,15 +142,26 @@ def _choose(
 
 
 def _rewritten(
-    spark: SparkSession, table: LakeTable, changes: LakeTable, files: list[DataFile], oldest: date | None
-) -> DataFrame:
+    spark: SparkSession, table: LakeTable, changes: LakeTable, files: list[DataFile], oldest: date | None,
+    marks_after: int,
+) -> DataFrame:  # fmt: skip
     """The rows of these files as they should be now."""
     rows = read_table(spark, table, files)
     if oldest is not None:
         rows = rows.where(f"day >= DATE '{oldest.isoformat()}'")
     if table.name == "messages":
-        return fold(rows, marks_of(read_table(spark, changes)))
-    return rolled_up(table.name, rows) if table.name in MART_SCHEMAS else rows
+        return fold(rows, marks_of(_changes(spark, changes, marks_after)))
+    return rolled_up(table.schema, rows) if table.name in MART_SCHEMAS or table.name == "audit" else rows
+
+
+def _changes(spark: SparkSession, changes: LakeTable, after: int) -> DataFrame:
+    """The changes behind an event, from the files that have any."""
+    files = [file for file in changes.files() if _may_be_behind(file, after)]
+    return read_table(spark, changes, files).where(f"event_id > {after}")
+
+
+def _may_be_behind(file: DataFile, after: int) -> bool:
+    return file.event_max is None or file.event_max > after
 
 
 def _with_recalls(table: LakeTable, changes: LakeTable, files: list[DataFile]) -> list[DataFile]:
@@ -155,13 +169,14 @@ def _with_recalls(table: LakeTable, changes: LakeTable, files: list[DataFile]) -
 
     Asked of DuckDB: mostly there are none, and to find that out Spark would need seconds.
     """
-    marks = changes.uris()
+    after = table.position(FOLDED)
+    marks = [str(changes.folder / file.path) for file in changes.files() if _may_be_behind(file, after)]
     if not marks or not files:
         return []
     with duckdb.connect() as connection:
         recalled = connection.execute(
             "SELECT about FROM read_parquet(?) WHERE what = 'recalled' AND event_id > ?",
-            [marks, table.position(FOLDED)],
+            [marks, after],
         ).fetchall()
         ids = [number for (number,) in recalled]
         near = [file for file in files if any(_may_hold(file, number) for number in ids)]

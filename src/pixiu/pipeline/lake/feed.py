@@ -40,7 +40,7 @@ CRASH_POINTS = ("before-write", "after-write", "before-commit", "after-commit", 
 _START = "pixiu-start.json"
 _TOO_SLOW = "Python worker failed to connect back"
 
-STARTS = 5
+STARTS = 20
 """How often a stream is started, where Spark loses patience with a Python process before it is up."""
 
 

@@ -8,6 +8,7 @@
     ├── lake/           one Delta table per folder
     ├── checkpoints/    what Spark remembers of each stream; may be lost, is then said and made again
     ├── index/          indexes of segments that had none that answered; may be removed at any time
+    ├── books/          what the next audit needs of the last; may be removed when nothing runs, and is made again
     └── work/           Spark's scratch files; may be removed when nothing runs
 """
 
@@ -44,6 +45,11 @@ class Place:
     def checkpoints(self) -> Path:
         """Spark's memory."""
         return self.folder / "checkpoints"
+
+    @property
+    def books(self) -> Path:
+        """What the audit hands on."""
+        return self.folder / "books"
 
     @property
     def index(self) -> Path:

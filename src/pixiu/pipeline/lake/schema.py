@@ -116,8 +116,11 @@ AUDIT_SCHEMAS = {
         [
             ("window_start", _MOMENT),
             ("user_id", pa.int64()),
+            ("inbox", pa.string()),
             ("platform", pa.string()),
-            ("is_closed", pa.bool_()),
+            ("newest_at", _MOMENT),
+            ("first_useq", pa.int64()),
+            ("through_useq", pa.int64()),
             ("intended", pa.int64()),
             ("acked", pa.int64()),
             ("waiting", pa.int64()),
@@ -142,4 +145,4 @@ AUDIT_SCHEMAS = {
         ]
     ),
 }
-"""The newest audit; each run replaces them."""
+"""The books as changes that add up, and what the newest audit has found. The view ``audit`` has the sums."""

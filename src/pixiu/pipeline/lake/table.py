@@ -34,6 +34,8 @@ THROUGH = "pixiu.through"
 """The app transaction whose version is the event id through which a table holds the log."""
 
 DATA = "data"
+NOW = "now"
+"""Folders of files that the next run takes out again: compaction leaves them alone."""
 _STATISTICS = (
     "event_id",
     "message_id",
@@ -60,6 +62,7 @@ class DataFile(NamedTuple):
     message_min: int | None
     message_max: int | None
     event_max: int | None
+    noted_max: datetime | None
 
 
 class LakeTable:
@@ -119,6 +122,7 @@ class LakeTable:
                 row.get("min.message_id"),
                 row.get("max.message_id"),
                 row.get("max.event_id"),
+                row.get("max.noted_at"),
             )
             for row in actions
         ]
@@ -158,16 +162,19 @@ class LakeTable:
     def replace(
         self,
         gone: Iterable[DataFile],
-        folder: str | None,
+        folder: str | Mapping[str, Collection[str]] | None,
         *,
         why: str,
         positions: Mapping[str, int] | None = None,
     ) -> None:
-        """Put the files of a folder in the place of others, at once. What the table holds stays the same."""
+        """Put the files of a folder in the place of others, at once; or some files of several folders, by name."""
         now = int(time.time() * 1000)
         actions: list[Any] = [RemoveAction(file.path, True, now, file.size) for file in gone]
-        if folder is not None:
-            actions += [action for action, _ in self._add_actions(folder)]
+        added: Mapping[str, Collection[str] | None] = (
+            {} if folder is None else folder if not isinstance(folder, str) else {folder: None}
+        )
+        for each, names in added.items():
+            actions += [action for action, _ in self._add_actions(each, names)]
         transactions = [Transaction(name, number) for name, number in (positions or {}).items()]
         self._commit(actions, transactions, {"pixiu.why": why})
 

@@ -342,7 +342,7 @@ def _audit(asked: _Asked, data: Path, status: dict[str, Any]) -> dict[str, Any]:
     sums = audit_of(data)
     more = asked.rows(
         "SELECT CAST(sum(reordered) AS BIGINT) AS reordered, CAST(sum(late) AS BIGINT) AS late, "
-        "count(DISTINCT (user_id, platform)) AS inboxes, count(DISTINCT window_start) AS windows FROM lake_audit"
+        "count(DISTINCT (user_id, platform)) AS inboxes, count(DISTINCT window_start) AS windows FROM audit"
     )[0]
     findings = asked.rows(f"SELECT * FROM findings ORDER BY message_id LIMIT {FINDINGS_MAX}")
     for row in findings:

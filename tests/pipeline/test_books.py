@@ -1,0 +1,268 @@
+"""Books that are brought up step by step are those that are made at once, and those of ``pixiu audit`` and DuckDB.
+
+Spark only hands tasks out; here they run in this process, but for one test.
+"""
+
+import random
+from collections import Counter, namedtuple
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("duckdb")
+pytest.importorskip("pyspark")
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pixiu.model.errors import Unavailable
+from pixiu.node import audit_stopped, cut_stopped
+from pixiu.pipeline.books import run as books_run
+from pixiu.pipeline.books.keys import hashes_of, look_up
+from pixiu.pipeline.checker import check_audit
+from pixiu.pipeline.query import query_duckdb
+from pixiu.pipeline.runner import Pipeline
+from pixiu.pipeline.status import audit_of
+from pixiu.roles.carrier.audit import Cut
+from tests.pipeline.chaos import chaos
+from tests.pipeline.lakes import make_lake
+from tests.pipeline.logs import say, talk, with_node
+from tests.pipeline.test_audit import local_audit, named, spoil
+
+Done = namedtuple("Done", ["done"])
+
+
+class Tasks:
+    """A DataFrame of tasks, as far as an audit uses one. A task may be run twice."""
+
+    def __init__(self, texts: list[tuple[str]], schema: str) -> None:
+        self._batches = [pa.RecordBatch.from_pydict({"task": [text]}) for (text,) in texts]
+        del schema
+
+    def repartition(self, count: int) -> "Tasks":
+        assert count == len(self._batches)
+        return self
+
+    def mapInArrow(self, function: Callable[..., Any], schema: str) -> "Tasks":  # noqa: N802 - Spark's name
+        self._function = function
+        del schema
+        return self
+
+    def collect(self) -> list[Done]:
+        list(self._function(iter(self._batches[:1])))
+        return [Done(row["done"]) for batch in self._function(iter(self._batches)) for row in batch.to_pylist()]
+
+
+class Session:
+    """A Spark session, as far as an audit uses one."""
+
+    def createDataFrame(self, texts: list[tuple[str]], schema: str) -> Tasks:  # noqa: N802 - Spark's name
+        return Tasks(texts, schema)
+
+
+class Crashed(Exception):
+    """The process is gone."""
+
+
+def no_cut(data: Path) -> Cut:
+    raise Unavailable("nobody looks")
+
+
+def audit(
+    data: Path, cut: Callable[[Path], Cut] = no_cut, *, told: list[str] | None = None, dies_at: str = "",
+    spark: Any = None,
+) -> Pipeline:  # fmt: skip
+    def reached(point: str) -> None:
+        if point == dies_at:
+            raise Crashed
+
+    session: Any = spark or Session()
+    said: list[str] = [] if told is None else told
+    with Pipeline(data, lambda: session, take_cut=cut, warn=said.append, reached=reached) as pipeline:
+        assert set(pipeline.run(["audit"])) == {"audit", "findings"}
+    return pipeline
+
+
+def books(data: Path) -> tuple[list[Any], set[Any]]:
+    found = query_duckdb(data, "SELECT finding, reason, user_id, platform, useq, message_id FROM findings")[1]
+    assert len(found) == len(set(found))
+    return query_duckdb(data, "SELECT * FROM audit ORDER BY window_start, user_id, platform")[1], set(found)
+
+
+def at_once(data: Path, cut: Callable[[Path], Cut]) -> tuple[list[Any], set[Any]]:
+    """The books of the same lake, from its beginning."""
+    for path in (data / "pipeline" / "books").glob("0*"):
+        (path / "state.json").unlink()
+    told: list[str] = []
+    audit(data, cut, told=told)
+    assert any("made again" in text for text in told)
+    return books(data)
+
+
+def in_steps(data: Path, seed: int, steps: int, cut: Cut) -> tuple[list[Any], set[Any]]:
+    """The books through random events, and through the end."""
+    for event in sorted(random.Random(seed).sample(range(2, cut.event_id), steps)):
+        make_lake(data, through=event)
+        audit(data)
+    make_lake(data, through=cut.event_id)
+    told: list[str] = []
+    audit(data, lambda _: cut, told=told)
+    assert told == []
+    return books(data)
+
+
+def balanced(data: Path) -> None:
+    """``pixiu audit``, DuckDB's query and the books say the same."""
+    report, found = audit_stopped(data), audit_of(data)
+    names = ("intended", "acked", "expired", "dead")
+    assert {name: found[name] for name in names} == {name: getattr(report, name) for name in names}
+    assert found["waiting"] == found["expected_waiting"] == report.waiting
+    checked = check_audit(data, report.cut)
+    assert {name: checked[name] for name in names} == {name: found[name] for name in names}
+    rows = query_duckdb(data, "SELECT count(*) FROM audit WHERE intended <> acked + waiting + expired + dead")[1]
+    assert rows == [(0,)]
+
+
+@pytest.fixture
+def _parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users are in several parts."""
+    monkeypatch.setattr(books_run, "ROWS_PER_PART", 20)
+
+
+def test_an_ordinary_log(data: Path) -> None:
+    with_node(data, talk)
+    cut = cut_stopped(data)
+    stepped = in_steps(data, 1, 3, cut)
+    balanced(data)
+    assert audit_of(data)["balanced"] is True
+    assert audit_of(data)["resent"] == audit_stopped(data).resent
+    assert stepped == at_once(data, lambda _: cut)
+    assert {row[2] for row in stepped[0]} == {"first", "ios", "web", "tv"}
+
+
+@pytest.mark.usefixtures("_parts")
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 20))])
+def test_a_random_log(data: Path, seed: int) -> None:
+    """Rows of the ledger say things of entries that left long ago; stores have lost, doubled and swapped entries."""
+    chaos(data, seed, 400)
+    cut = cut_stopped(data)
+    stepped = in_steps(data, seed, 4, cut)
+    balanced(data)
+    assert stepped[1] == set()
+    assert list(spoil(cut, random.Random(seed)))
+    cut.inboxes[99, "ios"] = next(iter(cut.inboxes.values()))
+    audit(data, lambda _: cut)
+    spoilt = books(data)
+    assert spoilt[1] == named(local_audit(data, cut))
+    assert spoilt == at_once(data, lambda _: cut)
+    audit(data, cut_stopped)
+    assert books(data) == stepped, "what was mended is no longer found"
+    assert sum(row[9] for row in stepped[0]) > 0, "some were handed over out of order"
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("_parts")
+def test_tasks_of_spark(spark: Any, data: Path) -> None:
+    """The same books, and marts that read what is new, where Spark runs the tasks."""
+    chaos(data, 3, 200)
+    cut = cut_stopped(data)
+    make_lake(data, through=cut.event_id // 2)
+    audit(data, spark=spark)
+    make_lake(data)
+    audit(data, lambda _: cut, spark=spark)
+    assert books(data) == at_once(data, lambda _: cut)
+    balanced(data)
+    with Pipeline(data, lambda: spark) as pipeline:
+        pipeline.run(["usage", "heat", "latency"])
+        before = pipeline.rows_read["messages"]
+        with_node(data, lambda node: say(node, 10))
+        make_lake(data)
+        pipeline.run(["usage", "heat", "latency"])
+        # By usage, presence, first_days and heat; by latency once for both of its tables.
+        assert pipeline.rows_read["messages"] - before <= 10 * 6
+
+
+@pytest.mark.parametrize("point", ["audit-written", "audit-committed"])
+def test_killed(data: Path, point: str) -> None:
+    """Broken off before and behind the commit: the next run brings the same books."""
+    chaos(data, 1, 300)
+    cut = cut_stopped(data)
+    make_lake(data, through=cut.event_id // 2)
+    with pytest.raises(Crashed):
+        audit(data, dies_at=point)
+    audit(data)
+    make_lake(data)
+    with pytest.raises(Crashed):
+        audit(data, lambda _: cut, dies_at=point)
+    audit(data, lambda _: cut)
+    broken = books(data)
+    balanced(data)
+    assert broken == at_once(data, lambda _: cut)
+
+
+def test_what_an_audit_reads_follows_what_is_new(data: Path) -> None:
+    """The same files and rows, however much came before; and none without news."""
+    with_node(data, talk)
+    make_lake(data)
+    audit(data)
+    read: list[tuple[Counter[str], Counter[str]]] = []
+    for step in range(3):
+        with_node(data, partial(say, count=10, begin=1000 * (step + 1)))
+        make_lake(data)
+        pipeline = audit(data)
+        read.append((pipeline.files_read, pipeline.rows_read))
+    assert read[0][1]["messages"] == 10
+    assert read[0] == read[1] == read[2]
+    assert not audit(data).files_read.total()
+
+
+def test_what_was_accepted_twice_is_found_once_and_stays(data: Path) -> None:
+    with_node(data, talk)
+    make_lake(data)
+    audit(data)
+    messages = data / "pipeline" / "lake" / "messages"
+    (path,) = messages.glob("data/*/*.parquet")
+    (row,) = [each for each in pq.read_table(path).to_pylist() if each["send_id"] == "bob3"]
+    with_node(data, lambda node: say(node, 3, begin=700))
+    make_lake(data)
+    (new,) = [file for file in messages.glob("data/*/*.parquet") if file != path]
+    table = pq.read_table(new)
+    rows = table.to_pylist()
+    rows[1] |= {"send_id": row["send_id"], "sender_id": row["sender_id"]}
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), new)
+    audit(data)
+    expected = {("duplicate", "accepted twice", None, None, None, rows[1]["message_id"])}
+    assert books(data)[1] == expected
+    with_node(data, lambda node: say(node, 2, begin=800))
+    make_lake(data)
+    audit(data)
+    assert books(data)[1] == expected
+
+
+def test_keys_that_were_there_before(tmp_path: Path) -> None:
+    """Files are searched and merged: there are few of them, whatever comes."""
+    dice = np.random.default_rng(1)
+    names: list[str] = []
+    seen: set[int] = set()
+    for _ in range(50):
+        keys = dice.integers(0, 5_000, int(dice.integers(1, 60)))
+        expected = sorted({int(key) for key in keys if int(key) in seen or list(keys).count(key) > 1})
+        names, found = look_up(keys, tmp_path, names)
+        assert found.tolist() == expected
+        seen |= {int(key) for key in keys}
+        sizes = [len(np.load(tmp_path / name)) for name in names]
+        assert sorted(sizes, reverse=True) == sizes
+        assert len(sizes) <= 12
+    assert {int(key) for name in names for key in np.load(tmp_path / name)} == seen
+
+
+def test_hashes_tell_senders_and_texts_apart() -> None:
+    texts = ["", "a", "b", "ab", "ba", "aa", "中文", *(f"x{number}" for number in range(2000))]
+    senders = np.arange(3).repeat(len(texts))
+    found = hashes_of(senders, pa.array(texts * 3))
+    assert len(set(found.tolist())) == 3 * len(texts)
+    assert (hashes_of(senders[5:9], pa.array(texts * 3)[5:9]) == found[5:9]).all()
