@@ -9,11 +9,12 @@ from pixiu.im.entries import ENTRY_BYTES_MAX, Asking, asking_of, key_of
 from pixiu.model.errors import RequestError
 
 
-def asking(entry_id: str = "1-0", **fields: str | bytes) -> Asking:
-    pairs = [
-        (name.encode(), value if isinstance(value, bytes) else value.encode()) for name, value in fields.items()
-    ]
-    return asking_of(entry_id, pairs)
+def asking(entry_id: str = "1-0", **fields: str) -> Asking:
+    return asking_of(entry_id, [(name.encode(), value.encode()) for name, value in fields.items()])
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode()
 
 
 @pytest.mark.feature("R10")
@@ -60,7 +61,7 @@ def test_what_is_no_text_comes_as_json() -> None:
 )
 def test_what_makes_no_sense_is_refused_with_the_reason(fields: dict[str, str | bytes], problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
-        asking(**fields)
+        asking_of("1-0", [(name.encode(), _bytes(value)) for name, value in fields.items()])
     with pytest.raises(RequestError, match="there twice"):
         asking_of("1-0", [(b"action", b"send"), (b"action", b"send")])
 
@@ -73,9 +74,10 @@ def test_all_that_would_be_made_up_comes_from_the_entry() -> None:
         assert key_of(7, first) == key_of(7, again) != key_of(8, again)
         other = asking("5-2", action=action, uid="a")
         assert key_of(7, other) != key_of(7, first)
-    assert asking("5-1", action="send", uid="a").params["send_id"] != asking("5-2", action="send", uid="a").params[
-        "send_id"
-    ]
+    assert (
+        asking("5-1", action="send", uid="a").params["send_id"]
+        != asking("5-2", action="send", uid="a").params["send_id"]
+    )
     reused = asking("5-1", action="send", uid="a", text="another")
     assert reused.params["send_id"] != asking("5-1", action="send", uid="a", text="one").params["send_id"]
 
