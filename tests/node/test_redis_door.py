@@ -298,6 +298,19 @@ async def test_answers_are_bounded_and_what_cannot_be_done_now_stays_pending(
             add(redis, "send", "1", tuid="2", text=str(number))
         await all_done(redis)
         assert 100 <= redis.xlen("g:answers") <= 200
+        long = add(redis, "history", "2", {"with": "1", "limit": 100})
+        for _ in range(3):
+            add(redis, "send", "1", tuid="2", text="x" * 60_000)
+        longer = add(redis, "history", "2", {"with": "1", "limit": 100})
+        await all_done(redis)
+        await node.host.applied()
+        again = add(redis, "history", "2", {"with": "1", "limit": 100})
+        await all_done(redis)
+        given = answers(redis)
+        assert len(json.loads(given[long]["result"])["messages"]) == 100
+        assert "result" in given[longer]
+        assert given[again]["result"] == "{}"
+        assert "ask over HTTP" in given[again]["message"]
         # A node that is going back to what its stores have accepts nothing.
         node.messaging._has_started = False
         entry = add(redis, "send", "1", tuid="2", text="later")
