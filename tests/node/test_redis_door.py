@@ -341,6 +341,19 @@ async def test_a_door_beside_embedded_stores_tells_when_its_redis_is_away_and_go
                 await until(lambda: sent in answers(redis))
 
 
+@pytest.mark.feature("T1", "R10")
+async def test_the_layout_for_clusters_has_its_answers_in_the_slot_of_the_stream(
+    tmp_path: Path, server: ValkeyProcess, redis: Any
+) -> None:
+    async with opened(tmp_path, f"{server.url}?layout=cluster"):
+        made = add(redis, "create_user", "1", name="Ada")
+        wrong = redis.xadd("g:all", {"action": "nothing"})
+        await until(lambda: redis.xlen("{g:all}:answers") == 2)
+        assert json.loads(answers(redis, "{g:all}:answers")[made]["result"])["name"] == "Ada"
+        assert wrong in answers(redis, "{g:all}:malformed")
+        assert redis.xlen("g:all") == 0
+
+
 async def test_a_door_to_nowhere_is_refused(tmp_path: Path) -> None:
     for door, problem in [("store", "the stores are in no Redis"), ("http://x", "must be redis://")]:
         with pytest.raises(ConfigError, match=problem):
