@@ -83,7 +83,7 @@ def test_a_wrong_variable_is_refused_by_key_and_bound(environ: dict[str, str], w
         ("[que]\nport = 1\n", ["unknown section que", "did you mean queue?"]),
         (
             "[zzz]\nport = 1\n",
-            ["unknown section zzz", "known: carrier, delays, engines, gateway, horn, http, inbox, journal"],
+            ["unknown section zzz", "known: carrier, delays, door, engines, gateway, horn, http, inbox, journal"],
         ),
         ("queue = 1\n", ["queue is a section"]),
         ("[queue]\nport = true\n", ["queue.port must be a whole number, not True"]),

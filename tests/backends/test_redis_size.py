@@ -10,7 +10,7 @@ from pixiu.backends.redis.address import RedisAddress
 from pixiu.backends.redis.stores import RedisStores
 from pixiu.model.conversation import Direct
 from pixiu.model.ids import NODE_BITS, SEQUENCE_BITS
-from pixiu.model.pixiu_pb2 import MsgChat
+from pixiu.model.pixiu_pb2 import NORMAL, MsgChat
 from pixiu.ports.sendkeys import Sent
 from tests.engines import ValkeyProcess
 
@@ -43,14 +43,28 @@ def test_what_things_take(tmp_path: Path) -> None:
             at, message_id = 1_794_758_247_535 + number, FIRST + number
             stores.inboxes.add(number % 100 + 1, "ios", message_id, number, at, options=7, session=0)
 
+        streams = stores.streams
+        assert streams is not None
+        said = MsgChat(fromId=7, toId=8, tm=1_794_758_247_535, data=b"x" * 60, priority=NORMAL).SerializeToString()
+
+        def say(number: int) -> None:
+            streams.say_to_user(number, FIRST + number, number % 100 + 1, (number + 1) % 100 + 1, said)
+
         sizes = {
+            "a message in two streams": taken(say),
             "an id that waits": taken(add),
             "a body of 100 bytes": taken(lambda number: stores.bodies.put(FIRST + number, b"x" * 100, 3)),
             "a send key": taken(lambda n: stores.keys.put((n % 100).to_bytes(8, "big") + b"%d" % n, Sent(n, n, n))),
             "an unread count": taken(lambda number: stores.unread.add(number // 20, Direct(number % 20), number)),
         }
         stores.close()
-    bounds = {"an id that waits": 400, "a body of 100 bytes": 500, "a send key": 150, "an unread count": 150}
+    bounds = {
+        "a message in two streams": 300,
+        "an id that waits": 400,
+        "a body of 100 bytes": 500,
+        "a send key": 150,
+        "an unread count": 150,
+    }
     assert {name for name, size in sizes.items() if not 0 < size <= bounds[name]} == set(), sizes
 
 

@@ -1,4 +1,4 @@
-"""Every test of the actions once more, with stores in Redis: caches that hold next to nothing, a commit after each step."""
+"""Every test of the actions once more, with stores in Redis: tiny caches, and a commit after each step."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +20,7 @@ from tests.im.test_since_join import *  # noqa: F403
 from tests.im.test_sync import *  # noqa: F403
 from tests.im.test_users import *  # noqa: F403
 
-pytestmark = [pytest.mark.engines, pytest.mark.serial]
+pytestmark = [pytest.mark.engines, pytest.mark.serial]  # type: ignore[assignment]
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +30,7 @@ def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyProcess]:
 
 
 @pytest.fixture(autouse=True, params=["seed", "cluster"])
-def on_redis(
-    request: pytest.FixtureRequest, valkey: ValkeyProcess, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
+def on_redis(request: pytest.FixtureRequest, valkey: ValkeyProcess, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     address = RedisAddress.parse(f"{valkey.url}?layout={request.param}")
     opened: list[RedisStores] = []
 

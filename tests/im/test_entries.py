@@ -1,19 +1,25 @@
 """Entries of a stream as actions: the seed's names, JSON for what is no text, and what makes a repeat harmless."""
 
 import json
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pixiu.im import VERBS
 from pixiu.im.entries import ENTRY_BYTES_MAX, Asking, asking_of, key_of
-from pixiu.model.errors import RequestError
+from pixiu.model.errors import PixiuError, RequestError
+from tests.im.world import World
+
+if TYPE_CHECKING:
+    from pixiu.im.draft import Answer
 
 
-def asking(entry_id: str = "1-0", **fields: str | bytes) -> Asking:
-    pairs = [
-        (name.encode(), value if isinstance(value, bytes) else value.encode()) for name, value in fields.items()
-    ]
-    return asking_of(entry_id, pairs)
+def asking(entry_id: str = "1-0", **fields: str) -> Asking:
+    return asking_of(entry_id, [(name.encode(), value.encode()) for name, value in fields.items()])
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode()
 
 
 @pytest.mark.feature("R10")
@@ -60,7 +66,7 @@ def test_what_is_no_text_comes_as_json() -> None:
 )
 def test_what_makes_no_sense_is_refused_with_the_reason(fields: dict[str, str | bytes], problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
-        asking(**fields)
+        asking_of("1-0", [(name.encode(), _bytes(value)) for name, value in fields.items()])
     with pytest.raises(RequestError, match="there twice"):
         asking_of("1-0", [(b"action", b"send"), (b"action", b"send")])
 
@@ -73,9 +79,10 @@ def test_all_that_would_be_made_up_comes_from_the_entry() -> None:
         assert key_of(7, first) == key_of(7, again) != key_of(8, again)
         other = asking("5-2", action=action, uid="a")
         assert key_of(7, other) != key_of(7, first)
-    assert asking("5-1", action="send", uid="a").params["send_id"] != asking("5-2", action="send", uid="a").params[
-        "send_id"
-    ]
+    assert (
+        asking("5-1", action="send", uid="a").params["send_id"]
+        != asking("5-2", action="send", uid="a").params["send_id"]
+    )
     reused = asking("5-1", action="send", uid="a", text="another")
     assert reused.params["send_id"] != asking("5-1", action="send", uid="a", text="one").params["send_id"]
 
@@ -87,3 +94,20 @@ def test_a_send_id_names_the_action_wherever_it_comes_from() -> None:
     assert "send_id" not in one.params, "the action has no such param"
     assert asking("1-0", action="send", uid="a", send_id="x").params["send_id"] == "x", "as over HTTP"
     assert key_of(7, asking("1-0", action="quit", uid="a", gid="9", send_id="x")) != key_of(7, one)
+
+
+@pytest.mark.feature("R10", "R20")
+def test_a_change_under_a_key_takes_effect_once_and_its_repeat_is_not_judged_again() -> None:
+    world = World()
+    world.do("1", "create_group", group="9", members=["2"])
+    quitting = asking("7-0", action="quit", uid="2", gid="9")
+    actor = world.actor("2")
+    answers: list[Answer | PixiuError] = []
+    for _ in range(2):
+        world.proxy.act(actor, quitting.action, dict(quitting.params), answers.append, key=key_of(actor.user, quitting))
+        world.settle()
+    first, again = answers
+    assert not isinstance(first, PixiuError)
+    assert not isinstance(again, PixiuError), "who has quit cannot quit again, but this is the same quitting"
+    assert again["is_repeat"] is True
+    assert sum(record.HasField("member") for record in world.records()) == 1

@@ -139,8 +139,7 @@ async def _seen(node: EmbeddedNode) -> list[object]:
     """What the three users see, without ids, times and send ids."""
     found: list[object] = []
     for user in "123":
-        for action, where in (("history", {}), ("contacts", {}), ("user", {})):
-            found.append(_plain(await node.act(user, action, **where)))
+        found += [_plain(await node.act(user, action)) for action in ("history", "contacts", "user")]
     found.append(_plain(await node.act("1", "group", group="9")))
     return found
 
@@ -299,6 +298,19 @@ async def test_answers_are_bounded_and_what_cannot_be_done_now_stays_pending(
             add(redis, "send", "1", tuid="2", text=str(number))
         await all_done(redis)
         assert 100 <= redis.xlen("g:answers") <= 200
+        long = add(redis, "history", "2", {"with": "1", "limit": 100})
+        for _ in range(3):
+            add(redis, "send", "1", tuid="2", text="x" * 60_000)
+        longer = add(redis, "history", "2", {"with": "1", "limit": 100})
+        await all_done(redis)
+        await node.host.applied()
+        again = add(redis, "history", "2", {"with": "1", "limit": 100})
+        await all_done(redis)
+        given = answers(redis)
+        assert len(json.loads(given[long]["result"])["messages"]) == 100
+        assert "result" in given[longer]
+        assert given[again]["result"] == "{}"
+        assert "ask over HTTP" in given[again]["message"]
         # A node that is going back to what its stores have accepts nothing.
         node.messaging._has_started = False
         entry = add(redis, "send", "1", tuid="2", text="later")
@@ -327,6 +339,19 @@ async def test_a_door_beside_embedded_stores_tells_when_its_redis_is_away_and_go
             with Valkey(port=server.port, decode_responses=True) as redis:
                 sent = add(redis, "send", "1", tuid="1", text="back")
                 await until(lambda: sent in answers(redis))
+
+
+@pytest.mark.feature("T1", "R10")
+async def test_the_layout_for_clusters_has_its_answers_in_the_slot_of_the_stream(
+    tmp_path: Path, server: ValkeyProcess, redis: Any
+) -> None:
+    async with opened(tmp_path, f"{server.url}?layout=cluster"):
+        made = add(redis, "create_user", "1", name="Ada")
+        wrong = redis.xadd("g:all", {"action": "nothing"})
+        await until(lambda: redis.xlen("{g:all}:answers") == 2)
+        assert json.loads(answers(redis, "{g:all}:answers")[made]["result"])["name"] == "Ada"
+        assert wrong in answers(redis, "{g:all}:malformed")
+        assert redis.xlen("g:all") == 0
 
 
 async def test_a_door_to_nowhere_is_refused(tmp_path: Path) -> None:

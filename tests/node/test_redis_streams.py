@@ -14,7 +14,7 @@ from pixiu.backends.redis.address import RedisAddress
 from pixiu.backends.redis.routes import RedisRoutes
 from pixiu.backends.redis.stores import RedisStores
 from pixiu.config import CarrierSettings, EngineSettings, MessagingSettings, Settings
-from pixiu.model.pixiu_pb2 import P2P, MsgChat
+from pixiu.model.pixiu_pb2 import NORMAL, P2P, MsgChat
 from pixiu.node import rebuild_stores
 from pixiu.node.embedded import EmbeddedNode
 from pixiu.ports.routes import Route
@@ -219,7 +219,7 @@ def test_a_commit_that_is_told_again_says_nothing_twice(server: ValkeyProcess, r
     stores = RedisStores(RedisAddress.parse(f"{server.url}?layout={layout}"), "n1")
     commits, overlay, streams = stores._commits, stores._overlay, stores.streams
     assert streams is not None
-    chat = MsgChat(fromId=1, toId=2, tm=5, data=b"x", chatType=P2P, priority=1).SerializeToString()
+    chat = MsgChat(fromId=1, toId=2, tm=5, data=b"x", chatType=P2P, priority=NORMAL).SerializeToString()
     stores.commit({})
     for event in range(1, 200):
         streams.say_to_user(event, 1000 + event, 1, 2, chat)

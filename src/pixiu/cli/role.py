@@ -159,7 +159,10 @@ def _find_registry(option: str | None, assignments: list[str]) -> RegistryAddres
     """Where the option or the settings say. What roles would not heed is refused."""
     from pixiu.cli.serve import read_settings
 
-    engines = read_settings(None, {}, assignments).engines
+    settings = read_settings(None, {}, assignments)
+    engines = settings.engines
+    if settings.door.redis:
+        raise ConfigError("roles have no door to a Redis stream: leave door.redis out, or take pixiu serve")
     for key in ("log", "store", "timelines"):
         if getattr(engines, key) != EMBEDDED:
             raise ConfigError(f"roles keep everything by themselves: leave engines.{key} out, or take pixiu serve")

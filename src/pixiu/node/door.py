@@ -27,12 +27,15 @@ if TYPE_CHECKING:
     from pixiu.node.messaging import Messaging
     from pixiu.ports.clock import Clock
 
-__all__ = ["DELIVERIES_MAX", "Door"]
+__all__ = ["DELIVERIES_MAX", "RESULT_MAX", "Door"]
 
 log = logging.getLogger(__name__)
 
 DELIVERIES_MAX = 16
 """An entry that was begun this often and never finished is taken for the reason, and put aside."""
+
+RESULT_MAX = 65_536
+"""Characters of a result; of a longer one it is only said that it is done."""
 
 _BUSY_SECONDS = 0.02
 """While something is under way: between two looks whether there is more."""
@@ -276,7 +279,10 @@ def _about(asking: Asking) -> tuple[tuple[str, str], ...]:
 def _outcome(answer: Answer | PixiuError) -> tuple[tuple[str, str], ...]:
     if isinstance(answer, PixiuError):
         return _error(answer)
-    return (("result", json.dumps(answer, ensure_ascii=False, separators=(",", ":"))),)
+    text = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+    if len(text) > RESULT_MAX:
+        return ("result", "{}"), ("message", f"the result has {len(text)} characters and is left out: ask over HTTP")
+    return (("result", text),)
 
 
 def _error(error: PixiuError) -> tuple[tuple[str, str], ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pixiu.api.metrics import METRICS as API
 from pixiu.backends.kafka.metrics import METRICS as KAFKA
 from pixiu.backends.kafka.metrics import snapshot as kafka_snapshot
+from pixiu.model.metric import Metric
 from pixiu.queue.log import EngineLog
 from pixiu.queue.metrics import METRICS as QUEUE
 from pixiu.roles.broker.metrics import METRICS as BROKER
@@ -20,19 +21,43 @@ from pixiu.roles.proxy.metrics import snapshot as proxy_snapshot
 from pixiu.roles.relay.metrics import METRICS as RELAY
 
 if TYPE_CHECKING:
+    from pixiu.node.door import Door
     from pixiu.node.logs import NodeLog
     from pixiu.node.messaging import Messaging
     from pixiu.node.surfaces import Surfaces
     from pixiu.runtime.metrics import Metrics
 
-__all__ = ["DECLARED", "DECLARED_BY_ENGINES", "add_log", "add_roles"]
+__all__ = ["DECLARED", "DECLARED_BY_ENGINES", "add_door", "add_log", "add_roles"]
 
 DECLARED = (*QUEUE, *PROXY, *CARRIER, *RELAY, *HORN, *GATEWAY, *BROKER, *API)
 """Of all roles, in the order of a message's way."""
 
 
-DECLARED_BY_ENGINES = KAFKA
+DOOR = (
+    Metric("pixiu_door_held", "gauge", "Entries of the stream of actions that were read, and not answered yet."),
+    Metric("pixiu_door_done_total", "counter", "Entries whose action was done."),
+    Metric("pixiu_door_refused_total", "counter", "Entries whose action was refused."),
+    Metric("pixiu_door_malformed_total", "counter", "Entries that could not be read, and were put aside."),
+    Metric("pixiu_door_claimed_total", "counter", "Entries that were taken over from other consumers."),
+)
+
+DECLARED_BY_ENGINES = (*KAFKA, *DOOR)
 """Exported where that engine is used."""
+
+
+def add_door(metrics: Metrics, door: Door | None) -> None:
+    """Export what the door counts, if there is one."""
+    if door is not None:
+        metrics.add(
+            DOOR,
+            lambda: {
+                "pixiu_door_held": door.held,
+                "pixiu_door_done_total": door.done,
+                "pixiu_door_refused_total": door.refused,
+                "pixiu_door_malformed_total": door.malformed,
+                "pixiu_door_claimed_total": door.claimed,
+            },
+        )
 
 
 def add_log(metrics: Metrics, log: NodeLog) -> None:

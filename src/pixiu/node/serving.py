@@ -247,7 +247,7 @@ class Node:
 
     async def _start_messaging(self, health: Mapping[str, Handler], metrics: Metrics) -> str:
         from pixiu.node.host import MessagingHost
-        from pixiu.node.metrics import add_log, add_roles
+        from pixiu.node.metrics import add_door, add_log, add_roles
         from pixiu.node.surfaces import Surfaces
 
         engine, scheduler, settings = self._engine, self._scheduler, self._settings
@@ -265,6 +265,7 @@ class Node:
         )  # fmt: skip
         add_roles(metrics, self._host.messaging, self._surfaces)
         add_log(metrics, self._host.log)
+        add_door(metrics, self._host.door)
         port, _ = await self._surfaces.start()
         self._starting = asyncio.create_task(self._open_messaging(self._host))
         await asyncio.wait({self._starting}, timeout=START_SECONDS)

@@ -51,6 +51,8 @@ class DoorStream:
         self._is_grouped = False
         self._own_after = "0"
         """Behind this are entries that are ours and were not looked at; empty if there are none."""
+        self._claimed_after: str | bytes = "0-0"
+        """Behind this the next look for what others have left begins: of many that are under way it sees some."""
         self.block_ms = max(min(500, address.timeout_ms // 2), 1)
         """How long Redis may hold an answer back: less than what the connection waits for."""
         self.pause_seconds = address.probe_ms / 1000
@@ -74,8 +76,9 @@ class DoorStream:
     def claim(self, count: int, idle_ms: int) -> list[Entry]:
         """Take over what other consumers have read, and not touched for so long."""
         self._open()
-        command = ("XAUTOCLAIM", self._keys.actions, GROUP, self._name, idle_ms, "0-0", "COUNT", count)
-        answer = self._ask(command)
+        key, after = self._keys.actions, self._claimed_after
+        answer = self._ask(("XAUTOCLAIM", key, GROUP, self._name, idle_ms, after, "COUNT", count))
+        self._claimed_after = answer[0]
         return self._counted(self._entries(answer[1]))
 
     def keep(self, entry_ids: Sequence[str]) -> None:
