@@ -69,7 +69,8 @@ def measure(bench: Bench) -> Section:
         f"Load average before the rounds: {min(averages):.2f} – {max(averages):.2f}.",
         (
             "Pixiu: `min_isr = 2`, acknowledged when every replica in sync has it on disk. JetStream: "
-            "`num_replicas: 3`, `sync_interval: always`. ZooKeeper's CPU time is not counted; it has nothing to do with a message."
+            "`num_replicas: 3`, `sync_interval: always`. ZooKeeper's CPU time is not counted; it has nothing to do "
+            "with a message."
         ),
     ]
     return section

@@ -203,9 +203,9 @@ class _Call:
 class _Others:
     """The others: they ask once a second, and answer what they are asked."""
 
-    is_full = False
-
     def __init__(self, at: _Time, boots: range, of: int) -> None:
+        self.is_full = False
+        self.when_free: Callable[[], object] = lambda: None
         self._at = at
         self._of = of
         self._sealers = {boot: Sealer(SECRETS, boot) for boot in boots}

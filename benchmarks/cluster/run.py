@@ -67,12 +67,15 @@ def _measure(options: argparse.Namespace, console: Console, root: Path) -> int:
     finally:
         bench.close()
     words: dict[str, object] = {"rounds": bench.rounds, "seconds per round": bench.seconds}
-    if options.scaling:
-        computed = [section for section in sections if section.key == "scaling" and section.rows]
-        if computed:
-            report.write_markdown(options.scaling, facts, dict(words), computed, name="scaling")
-        sections = [section for section in sections if section.key != "scaling"] or sections
-    return frame.tell(options, facts, words, sections, markers=MARKERS)
+    computed = [section for section in sections if section.key == "scaling" and section.rows]
+    if not options.scaling or not computed:
+        return frame.tell(options, facts, words, sections, markers=MARKERS)
+    report.write_markdown(options.scaling, facts, dict(words), computed, name="scaling")
+    others = [section for section in sections if section not in computed]
+    code = frame.tell(options, facts, words, others, markers=MARKERS) if others else 0
+    if options.json:  # with what was computed, and with the figures that it was computed from
+        report.write_json(options.json, facts, words, sections)
+    return code
 
 
 def _asked(bench: Bench, key: str) -> Section:

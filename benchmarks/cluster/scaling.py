@@ -107,8 +107,11 @@ def plan(figures: Mapping[str, float], online: int, habits: Habits) -> Plan:
     news = 2 * online * habits.in_rooms_share / (habits.stay_minutes * 60)
     used = habits.busy_share
 
-    def cores(load: float, *, least: int = REPLICAS) -> int:
-        return max(ceil(load / used), least)
+    log_load = stored / figures["queue_leader"]
+    logs = max(ceil(log_load / used), 1)
+
+    def cores(load: float) -> int:
+        return max(ceil(load / used), REPLICAS * logs)  # each cluster has its own
 
     gateway_load = (
         live_heard / figures["gateway_deliveries"]
@@ -116,8 +119,6 @@ def plan(figures: Mapping[str, float], online: int, habits: Habits) -> Plan:
         + stored / figures["gateway_sends"]
     )
     gateway = cores(gateway_load)
-    log_load = stored / figures["queue_leader"]
-    logs = max(ceil(log_load / used), 1)
     reached = min(gateway / logs, habits.room_people)  # gateways with someone of a room; a room is in one cluster
     broker = cores(live * reached / figures["broker_messages"])
     proxy = cores(live / figures["proxy_messages"])

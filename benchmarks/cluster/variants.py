@@ -66,7 +66,7 @@ def main() -> None:
     at = sys.argv.index("--")
     own, sys.argv[1:] = sys.argv[1:at], sys.argv[at + 1 :]
     if "--single-stage" in own:
-        cluster_end.Endpoint = SingleStage  # type: ignore[misc]
+        cluster_end.Endpoint = SingleStage  # type: ignore[attr-defined]
     samples = Samples(Path(own[own.index("--samples") + 1])) if "--samples" in own else None
     try:
         pixiu_main()

@@ -228,7 +228,8 @@ class Endpoint:
         inbox, self._inbox = self._inbox, []
         self.counters.received += len(inbox)
         if self._talks is not None:
-            talks, others = [], []
+            talks: list[tuple[int, Any]] = []
+            others: list[tuple[int, Any]] = []
             for item in inbox:
                 message = item[1]
                 is_talk = message[0] == TALK if type(message) is tuple else type(message) is Talk

@@ -51,6 +51,7 @@ _KEY = Struct(">BHH")
 _BEAT_BACK = Struct(">QBI")
 TALK_HEAD = Struct(">IQQQBBB")
 """Of a ``Talk``: its fields in order, before the body. The room is what a proxy has to look at."""
+_TALK_BYTES = TALK_HEAD.size
 _DECLINED = Struct(">QQIII")
 _FRAME = Struct(">QQQQI")
 _FAN = Struct(">QQBI")
@@ -81,6 +82,8 @@ def kind_of(message: ClusterMessage) -> int:
 
 def decode(kind: int, body: bytes) -> ClusterMessage:
     """A message. Raises ``RemoteProtocolError``."""
+    if kind == TALK:  # most of what a broker reads
+        return _talk_of(body)
     read = _READERS.get(kind)
     if read is None:
         raise RemoteProtocolError(f"there is no message of kind {kind}")
@@ -128,10 +131,18 @@ def _write_talk(message: Talk) -> bytes:
     return TALK_HEAD.pack(*message[:7]) + message.body
 
 
+def _talk_of(body: bytes) -> Talk:
+    if len(body) < _TALK_BYTES:
+        raise RemoteProtocolError(f"talk has at least {_TALK_BYTES} bytes, not {len(body)}")
+    version, room, message_id, publisher, copy, priority, is_reliable = TALK_HEAD.unpack_from(body)
+    if priority >= len(_PRIORITIES):
+        raise RemoteProtocolError(f"{priority} is none of {len(_PRIORITIES)} choices")
+    is_sure = is_reliable != 0
+    return Talk(version, room, message_id, publisher, copy, _PRIORITIES[priority], is_sure, body[_TALK_BYTES:])
+
+
 def _read_talk(reader: Reader) -> Talk:
-    version, room, message_id, publisher, copy, priority, is_reliable = reader.take(TALK_HEAD)
-    chosen = _one_of(_PRIORITIES, priority)
-    return Talk(version, room, message_id, publisher, copy, chosen, bool(is_reliable), reader.rest())
+    return _talk_of(reader.rest())
 
 
 def _ids_bytes(ids: Sequence[int]) -> bytes:
@@ -200,6 +211,9 @@ def _read_room_frame(reader: Reader) -> RoomFrame:
     for _ in range(count):
         room, message_id, flags, size = reader.take(_FAN)
         body = reader.data(size)
+        if not flags:  # live talk for everyone: most of it
+            fans.append(Fan(room, message_id, body))
+            continue
         sessions = _read_ids(reader) if flags & _HAS_SESSIONS else None
         fans.append(Fan(room, message_id, body, bool(flags & _IS_RELIABLE), sessions, bool(flags & _IS_END)))
     return RoomFrame(Frame(life, serial, number, base, fans))

@@ -102,7 +102,7 @@ class RoomProxy:
         stamp = version.to_bytes(4, "big")
         choices, split, read = self._choices, self._split, TALK_HEAD.unpack_from
         for boot, talk in talks:
-            if type(talk) is tuple:
+            if not isinstance(talk, Talk):
                 body = talk[1]
                 if len(body) < TALK_HEAD.size:
                     continue
@@ -111,7 +111,6 @@ class RoomProxy:
                 if priority > LAST:
                     priority = LAST
             else:
-                assert isinstance(talk, Talk)
                 _, room, message_id, publisher, copy, priority, _, _ = talk
                 passed = talk._replace(count_version=version)
             if room >= PROBE_ROOMS_BEGIN:
