@@ -31,8 +31,8 @@ def sim(
         str,
         typer.Option(
             "--world",
-            metavar="messages|log|cluster",
-            help="The whole platform, the replicated log and who leads, or the rooms of a cluster.",
+            metavar="messages|log|carriers|cluster",
+            help="The whole platform, the replicated log and who leads, carriers alone, or all roles of a cluster.",
         ),
     ] = "",
     trace: Annotated[bool, typer.Option("--trace", help="With one seed: print everything that happens.")] = False,
@@ -45,7 +45,10 @@ def sim(
     """
     from pixiu.testing import cluster_runs, messaging_runs, replication_runs
 
-    runs_of: dict[str, Any] = {"messages": messaging_runs, "log": replication_runs, "cluster": cluster_runs}
+    runs_of: dict[str, Any] = {
+        "messages": messaging_runs, "log": replication_runs, "carriers": cluster_runs.CARRIERS,
+        "cluster": cluster_runs.CLUSTERS,
+    }  # fmt: skip
     worlds: dict[str, dict[str, str]] = {name: each.list_mutants() for name, each in runs_of.items()}
     if world and world not in worlds:
         raise typer.BadParameter(f"there is no world {world!r}; there are {', '.join(worlds)}", param_hint="--world")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     Mutate = Callable[[], AbstractContextManager[object]]
 
-__all__ = ["MUTANTS", "mutated"]
+__all__ = ["MUTANTS", "MUTANTS_OF_CARRIERS", "mutated"]
 
 
 def _by_id_alone() -> AbstractContextManager[object]:
@@ -211,6 +211,13 @@ MUTANTS: dict[str, tuple[str, Mutate]] = {
     "snapshot-torn": ("a snapshot counts as soon as a part of it is there", _snapshot_torn),
     "acked-on-receipt": ("a relay confirms what gateways do not have yet", _acked_on_receipt),
 }
+
+
+MUTANTS_OF_CARRIERS = frozenset({
+    "lease-for-ever", "swap-without-compare", "serve-unapplied", "flip-before-running", "kept-by-the-old",
+    "snapshot-without-inboxes", "snapshot-torn",
+})  # fmt: skip
+"""Those that need no rooms to be caught."""
 
 
 def mutated(name: str) -> AbstractContextManager[object]:

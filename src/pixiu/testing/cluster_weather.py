@@ -88,10 +88,17 @@ def churn(cluster: Cluster, rng: random.Random, steps: int = 60) -> None:
         cluster.run(rng.random() * 100)
 
 
-def run(seed: int, mutant: str = "", *, keep: Sequence[int] | None = None, is_verbose: bool = False) -> Result:
-    """One world, to its end or to the first promise that is broken."""
+def run(
+    seed: int,
+    mutant: str = "",
+    *,
+    keep: Sequence[int] | None = None,
+    is_verbose: bool = False,
+    has_rooms: bool = True,
+) -> Result:
+    """One world, to its end or to the first promise that is broken. Without rooms it has carriers and gateways only."""
     with mutated(mutant):
-        world = _World(seed, keep, is_verbose=is_verbose)
+        world = _World(seed, keep, is_verbose=is_verbose, has_rooms=has_rooms)
         try:
             world.begin()
             world.play()
@@ -104,7 +111,7 @@ def run(seed: int, mutant: str = "", *, keep: Sequence[int] | None = None, is_ve
 
 
 class _World:
-    def __init__(self, seed: int, keep: Sequence[int] | None, *, is_verbose: bool) -> None:
+    def __init__(self, seed: int, keep: Sequence[int] | None, *, is_verbose: bool, has_rooms: bool) -> None:
         plan = random.Random(seed * 7 + 1)
         self.rng = rng = random.Random(seed)
         self.result = Result(script=tuple(
@@ -126,10 +133,14 @@ class _World:
             ("", "broker", "router", "relay" if self.counts["relay"] else "broker", CARRIER, CARRIER)
         )
         carriers = plan.choice((1, 2))
-        self.grows = plan.random() < 0.4
+        self.has_rooms = has_rooms
+        self.grows = plan.random() < 0.4 and has_rooms
+        if not has_rooms:
+            self.counts = {}
+            self.doubles = CARRIER if self.doubles else ""
         self.cluster = cluster = Cluster(
-            rng, weather=weather, brokers=self.counts["broker"], routers=self.counts["router"],
-            relays=self.counts["relay"],
+            rng, weather=weather, brokers=self.counts.get("broker", 1), routers=self.counts.get("router", 1),
+            relays=self.counts.get("relay", 0),
         )  # fmt: skip
         self._say(f"{self.counts}, {carriers} carriers, doubles {self.doubles or 'nothing'}, {weather}")
         for role, count in self.counts.items():
@@ -138,7 +149,7 @@ class _World:
                     self._start(role, partition)
         for _ in range(3):
             cluster.add_gateway()
-        for _ in range(2):
+        for _ in range(2 if has_rooms else 0):
             cluster.add_proxy()
         self.durable = Durable(cluster, rng, partitions=carriers, replicas=2)
         self.answers: list[list[object]] = []
@@ -172,10 +183,11 @@ class _World:
             if step in self._kept:
                 self._strike(blow)
             self.durable.talk(3)
-            churn(cluster, rng, 8)
+            if self.has_rooms:
+                churn(cluster, rng, 8)
             if step == 2 and self.grows:
                 cluster.gateways[0].bigs.propose("stay", lambda _error: None)
-            for _ in range(2):
+            for _ in range(2 if self.has_rooms else 0):
                 text = f"text {len(self.answers)}"
                 self.answers.append(cluster.gateways[0].say(1, "stay", text, is_reliable=True))
             cluster.run(rng.random() * 1_000)
