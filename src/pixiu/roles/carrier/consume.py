@@ -459,10 +459,7 @@ class Carrier:
             self._commit_timer = self._scheduler.after(self._settings.commit_ms, self.commit)
 
     def commit(self, *, has_more: bool = False) -> bool:
-        """Make the stores durable with the positions that they were brought to. False: not now, but later.
-
-        ``has_more``: something was written beside the log, so that there is something to do though no position moved.
-        """
+        """Make the stores durable with the positions they were brought to. False: later. ``has_more``: even if none moved."""
         if self._commit_timer is not None:
             self._commit_timer.cancel()
             self._commit_timer = None
