@@ -459,7 +459,7 @@ class Carrier:
             self._commit_timer = self._scheduler.after(self._settings.commit_ms, self.commit)
 
     def commit(self, *, has_more: bool = False) -> bool:
-        """Make the stores durable with the positions they were brought to. False: later. ``has_more``: even if none moved."""
+        """Make the stores durable with their positions, with ``has_more`` even if none has moved. False: later."""
         if self._commit_timer is not None:
             self._commit_timer.cancel()
             self._commit_timer = None
