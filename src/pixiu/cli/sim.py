@@ -31,8 +31,8 @@ def sim(
         str,
         typer.Option(
             "--world",
-            metavar="messages|log|cluster",
-            help="The whole platform, the replicated log and who leads, or the rooms of a cluster.",
+            metavar="messages|log|carriers|cluster",
+            help="The whole platform, the replicated log and who leads, carriers alone, or all roles of a cluster.",
         ),
     ] = "",
     trace: Annotated[bool, typer.Option("--trace", help="With one seed: print everything that happens.")] = False,
@@ -43,9 +43,7 @@ def sim(
     A seed is a world: who there is, what they do, what breaks. The same seed is the same run, step for step.
     Exit code 1: a seed failed; it is named, with the shortest script that still fails.
     """
-    from pixiu.testing import cluster_runs, messaging_runs, replication_runs
-
-    runs_of: dict[str, Any] = {"messages": messaging_runs, "log": replication_runs, "cluster": cluster_runs}
+    runs_of = _runs_of()
     worlds: dict[str, dict[str, str]] = {name: each.list_mutants() for name, each in runs_of.items()}
     if world and world not in worlds:
         raise typer.BadParameter(f"there is no world {world!r}; there are {', '.join(worlds)}", param_hint="--world")
@@ -84,6 +82,16 @@ def sim(
         print(summary if failed is None else failed)
     if failed is not None:
         raise typer.Exit(1)
+
+
+def _runs_of() -> dict[str, Any]:
+    """The worlds that there are."""
+    from pixiu.testing import cluster_runs, messaging_runs, replication_runs
+
+    return {
+        "messages": messaging_runs, "log": replication_runs, "carriers": cluster_runs.CARRIERS,
+        "cluster": cluster_runs.CLUSTERS,
+    }  # fmt: skip
 
 
 def _kept(text: str | None) -> list[int] | None:

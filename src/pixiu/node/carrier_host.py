@@ -291,8 +291,11 @@ class CarrierHost:
         if some:
             self._scheduler.after(CLEAN_MS, self._clean)
             return
+        # Written down before anybody may say that it is done: a crash, or a snapshot, would bring them back for good.
+        if not self.messaging.carrier.commit(has_more=True):
+            self._scheduler.after(CLEAN_AGAIN_MS, self._clean)
+            return
         self._is_cleaning = False
-        self.messaging.carrier.commit()
         self._share = Share(self._share.partition, max(self.messaging.partitions, self._share.count))
         self._store.write([made_by(self._share)])
         not_wide(self._store)

@@ -24,6 +24,7 @@ from pixiu.node.carrier_snapshots import Giving, _Take
 from pixiu.node.carrier_stores import seal
 from pixiu.ports.registry import Write
 from pixiu.queue.control import RegistryControl, _row
+from pixiu.roles.carrier.consume import Carrier
 from pixiu.roles.proxy.rooms import RoomProxy
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     Mutate = Callable[[], AbstractContextManager[object]]
 
-__all__ = ["MUTANTS", "mutated"]
+__all__ = ["MUTANTS", "MUTANTS_OF_CARRIERS", "mutated"]
 
 
 def _by_id_alone() -> AbstractContextManager[object]:
@@ -167,6 +168,15 @@ def _kept_by_the_old() -> AbstractContextManager[object]:
     return patch.object(CarrierHost, "_let_go", lambda _self, _users: None)
 
 
+def _cleaned_unwritten() -> AbstractContextManager[object]:
+    commit = Carrier.commit
+
+    def without_more(self: Carrier, *, has_more: bool = False) -> bool:
+        return commit(self) or has_more
+
+    return patch.object(Carrier, "commit", without_more)
+
+
 def _snapshot_without_inboxes() -> AbstractContextManager[object]:
     begin = Giving._begin
 
@@ -207,10 +217,18 @@ MUTANTS: dict[str, tuple[str, Mutate]] = {
     "serve-unapplied": ("a carrier serves before it has applied what was accepted (E28)", _serve_unapplied),
     "flip-before-running": ("carriers flip before the new half has caught up (E33)", _flip_before_running),
     "kept-by-the-old": ("an old carrier keeps what has moved", _kept_by_the_old),
+    "cleaned-unwritten": ("what has moved is forgotten in memory, and noted as gone on the disk", _cleaned_unwritten),
     "snapshot-without-inboxes": ("a snapshot leaves the inboxes out", _snapshot_without_inboxes),
     "snapshot-torn": ("a snapshot counts as soon as a part of it is there", _snapshot_torn),
     "acked-on-receipt": ("a relay confirms what gateways do not have yet", _acked_on_receipt),
 }
+
+
+MUTANTS_OF_CARRIERS = frozenset({
+    "lease-for-ever", "swap-without-compare", "serve-unapplied", "flip-before-running", "kept-by-the-old",
+    "cleaned-unwritten", "snapshot-without-inboxes", "snapshot-torn",
+})  # fmt: skip
+"""Those that need no rooms to be caught."""
 
 
 def mutated(name: str) -> AbstractContextManager[object]:

@@ -30,8 +30,9 @@ __all__ = ["Door", "Person"]
 
 AGAIN_MS = 1_500
 COME_BACK_MS = 400
+READ_MS, READ_TIMES = 4_000, 3
+"""How soon, and how often, people look whether what they have said is there."""
 FRAME_BYTES_MAX = 2**20
-BEAT_MS = 20_000
 
 
 class Door:
@@ -231,8 +232,10 @@ class Person:
             self._cursor = cursor
         self._say({"action": "ack", "params": {"cursor": str(self._cursor)}})
 
-    def _read_back(self, text: str) -> None:
-        """Look for what was said, at whoever serves then."""
+    def _read_back(self, text: str, times: int) -> None:
+        """Look for what was said, at whoever serves then, and again later."""
+        if times > 1:
+            self._cluster.scheduler.after(READ_MS * self._rng.random(), lambda: self._read_back(text, times - 1))
         self._asks += 1
         self._sought[self._asks] = text
         self._say({"id": self._asks, "action": "history", "params": {"with": self._to[text], "limit": 100}})
@@ -248,7 +251,7 @@ class Person:
         result = frame.get("result")
         if not text or not isinstance(result, dict):
             return
-        self._cluster.scheduler.after(4_000 * self._rng.random(), lambda: self._read_back(text))
+        self._cluster.scheduler.after(READ_MS * self._rng.random(), lambda: self._read_back(text, READ_TIMES))
         message_id = result["message_id"]
         self._accepted_us.setdefault(text, self._cluster.clock.now_us)
         if self.accepted.setdefault(text, message_id) != message_id:

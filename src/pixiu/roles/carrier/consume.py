@@ -460,8 +460,8 @@ class Carrier:
         elif self._commit_timer is None:
             self._commit_timer = self._scheduler.after(self._settings.commit_ms, self.commit)
 
-    def commit(self) -> None:
-        """Make the stores durable with the positions that they were brought to."""
+    def commit(self, *, has_more: bool = False) -> bool:
+        """Make the stores durable with their positions, with ``has_more`` even if none has moved. False: later."""
         if self._commit_timer is not None:
             self._commit_timer.cancel()
             self._commit_timer = None
@@ -469,12 +469,12 @@ class Carrier:
             # A record that was skipped must be among the dead letters before anyone may forget it; and half a record
             # must not become durable: applied again, it would not find what it has removed.
             self._touch_later()
-            return
+            return False
         applied = {state.lane: state.position for state in self._lanes}
         if self.tasks is not None and self.tasks.has_begun:
             applied[Lane.TASKS] = self.tasks.finished_through
-        if all(self._stores.applied(lane) == position for lane, position in applied.items()):
-            return
+        if not has_more and all(self._stores.applied(lane) == position for lane, position in applied.items()):
+            return True
         pending, began_us = self._stores.pending_bytes, self._clock.monotonic_us()
         try:
             self._forget_left()
@@ -483,10 +483,11 @@ class Carrier:
             log.warning("commit failed", extra={"reason": str(error)})
             self._commit_problem = str(error) or type(error).__name__
             self._touch_later()
-        else:
-            self._commit_problem = ""
-            self.counters.commits += 1
-            self._pace.took(pending, self._clock.monotonic_us() - began_us)
+            return False
+        self._commit_problem = ""
+        self.counters.commits += 1
+        self._pace.took(pending, self._clock.monotonic_us() - began_us)
+        return True
 
     def _touch_later(self) -> None:
         if self._is_running:
