@@ -38,7 +38,7 @@ from tests.kafka import new_prefix, require_kafka
 from tests.pipeline.test_rebuild import held, talk
 from tools.kafka_server import KafkaServer
 
-pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +189,7 @@ def test_a_node_on_kafka_is_archived_and_its_books_balance(kafka: KafkaServer, t
     settings = Settings(engines=EngineSettings(log=f"kafka://{kafka.hosts}?prefix={new_prefix()}"))
     asyncio.run(few_words(tmp_path / "node", settings))
     command = [sys.executable, "-m", "pixiu", "pipeline", "run", "--once", "--json", "--data", str(tmp_path / "node")]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=550, check=False)
     assert ran.returncode == 0, ran.stderr
     done = json.loads(ran.stdout.splitlines()[-1])
     assert done["audit"]["balanced"] is True and done["audit"]["intended"] > 60
@@ -198,5 +198,5 @@ def test_a_node_on_kafka_is_archived_and_its_books_balance(kafka: KafkaServer, t
         files = str(tmp_path / "node" / "pipeline" / "lake" / "messages" / "**" / "*.parquet")
         (texts,) = connection.execute(f"SELECT count(*) FROM '{files}' WHERE text = 'afterwards'").fetchone() or (0,)
     assert texts == 1
-    again = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    again = subprocess.run(command, capture_output=True, text=True, timeout=550, check=False)
     assert not json.loads(again.stdout.splitlines()[-1])["added"]["messages"]
