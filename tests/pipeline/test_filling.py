@@ -1,7 +1,10 @@
 """An empty Redis filled from the log: every key is what a node that lived on Redis wrote."""
 
 import asyncio
+import json
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -112,3 +115,35 @@ async def test_a_filling_that_did_not_end_counts_for_nothing(server: ValkeyProce
 def test_a_target_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"redis://… or cassandra://…, not 'mongo://x'"):
         fill_engine(no_spark, tmp_path, "mongo://x", tmp_path)
+
+
+@pytest.mark.engines
+@pytest.mark.serial
+@pytest.mark.timeout(600)
+@pytest.mark.feature("R20")
+def test_spark_computes_the_same_keys(server: ValkeyProcess, tmp_path: Path) -> None:
+    with Valkey(port=server.port) as client:
+        client.flushall()
+    data, lived, target = tmp_path / "node", f"{server.url}/4", f"{server.url}/5"
+    asyncio.run(talk(data, random.Random(8), 40, settings(lived)))
+    command = [
+        sys.executable,
+        "-m",
+        "pixiu",
+        "pipeline",
+        "run",
+        "rebuild",
+        "--data",
+        str(data),
+        "--json",
+        "--to",
+        target,
+    ]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+    assert ran.returncode == 0, ran.stderr
+    done = json.loads(ran.stdout.splitlines()[-1])
+    assert done["engine"] == "redis" and done["rows"] > 50
+    assert held(server.port, 5) == held(server.port, 4)
+    again = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+    assert again.returncode and "is not empty: it has the key" in again.stderr and "Traceback" not in again.stderr
+    assert not list((data / "pipeline" / "work").glob("filling-*")), "what was made on the way is gone"

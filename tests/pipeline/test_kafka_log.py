@@ -24,6 +24,7 @@ from pixiu.backends.kafka.records import LOG, Entry, kafka_records
 from pixiu.backends.kafka.topics import Topics
 from pixiu.config import EngineSettings, Settings
 from pixiu.model.errors import Conflict, CorruptData
+from pixiu.node.embedded import EmbeddedNode
 from pixiu.node.stores import open_stores
 from pixiu.pipeline.lake.schema import LAKE_SCHEMAS
 from pixiu.pipeline.query import query_duckdb
@@ -37,7 +38,7 @@ from tests.kafka import new_prefix, require_kafka
 from tests.pipeline.test_rebuild import held, talk
 from tools.kafka_server import KafkaServer
 
-pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")
@@ -85,51 +86,60 @@ def tables(data: Path) -> dict[str, list[Any]]:
     return {name: sorted(query_duckdb(data, f"SELECT * FROM lake_{name}")[1], key=repr) for name in LAKE_SCHEMAS}
 
 
-@pytest.mark.feature("R20")
-def test_the_same_messages_are_the_same_rows(kafka: KafkaServer, spark: Any, tmp_path: Path) -> None:
-    journal, data = tmp_path / "journal", tmp_path / "kafka"
-    asyncio.run(talk(journal, random.Random(11), 60))
-    address = copied(journal, data, kafka.hosts)
+def same_messages(folder: Path, hosts: str, seed: int) -> tuple[Path, Path, KafkaAddress]:
+    """A journal, a data directory whose log in Kafka has the same records, and where that is."""
+    journal, data = folder / "journal", folder / "kafka"
+    asyncio.run(talk(journal, random.Random(seed), 60))
+    return journal, data, copied(journal, data, hosts)
 
+
+@pytest.mark.feature("R20")
+def test_the_same_messages_are_the_same_records(kafka: KafkaServer, tmp_path: Path) -> None:
+    journal, data, _ = same_messages(tmp_path, kafka.hosts, 11)
     for wanted in (Wanted(), Wanted(is_full=False), *(Wanted.rows_of(table) for table in LAKE_SCHEMAS)):
         expected = rows(JournalFolder(journal), wanted)
         assert rows(log_of(data), wanted) == expected
-        assert rows(log_of(data), wanted, rows_max=7) == expected, "slices that begin anywhere"
-    middle = expected_middle(journal)
-    assert KafkaLogOf(data).event_before(middle[1]) == middle[0] - 1
-
-    frame = spark.read.format("pixiu").option("columns", "header").load(str(data))
-    assert frame.count() == len(rows(JournalFolder(journal), Wanted(is_full=False)))
-    native = rows_of_kafka(spark.createDataFrame(*as_spark_reads(address)))
-    full = spark.read.format("pixiu").load(str(data))
-    assert native.exceptAll(full).count() == full.exceptAll(native).count() == 0, "as Spark's own source would have it"
-
-    for place in (journal, data):
-        with Pipeline(place, lambda: spark, rows_per_trigger=50) as pipeline:
-            pipeline.run(["archive"])
-    assert tables(data) == tables(journal)
-    with Pipeline(data, lambda: spark) as pipeline:
-        assert not any(pipeline.run(["archive"]).values()), "nothing is read twice"
+        assert rows(log_of(data), wanted, rows_max=70) == expected, "slices that begin anywhere"
+    event_id, at = middle_of(journal)
+    assert KafkaLogOf(data).event_before(at) == event_id - 1
     assert applied(data, tmp_path / "made-kafka") == applied(journal, tmp_path / "made-journal")
-
+    Pipeline(data, no_spark).__exit__(None, None, None)
     noted = json.loads((data / "log.json").read_text())
     (data / "log.json").write_text(json.dumps(noted | {"topic_id": "another"}))
     with pytest.raises(CorruptData, match="another log than the stores"):
-        Pipeline(data, lambda: spark)
+        Pipeline(data, no_spark)
     (data / "log.json").unlink()
     with pytest.raises(Conflict, match="are of another log"):
-        Pipeline(data, lambda: spark)
+        Pipeline(data, no_spark)
+
+
+@pytest.mark.feature("R20")
+def test_and_the_same_rows_of_the_archive(kafka: KafkaServer, spark: Any, tmp_path: Path) -> None:
+    journal, data, address = same_messages(tmp_path, kafka.hosts, 13)
+    for place in (journal, data):
+        with Pipeline(place, lambda: spark, rows_per_trigger=150) as pipeline:
+            pipeline.run(["archive"])
+    assert tables(data) == tables(journal)
+    with Pipeline(data, no_spark) as pipeline:
+        assert not any(pipeline.run(["archive"]).values()), "nothing is read twice"
+    native = rows_of_kafka(spark.createDataFrame(*as_spark_reads(address)))
+    full = spark.read.format("pixiu").load(str(data))
+    assert sorted(native.collect()) == sorted(full.collect()), "as Spark's own source would have it"
+
+
+def no_spark() -> Any:
+    pytest.fail("no Spark is needed")
 
 
 def applied(data: Path, folder: Path) -> dict[str, Any]:
     """The stores that the log of a data directory gives."""
     _, stores = open_stores(folder)
     stores.close()
-    rebuild_store(lambda: pytest.fail("stores that are there are brought up without Spark"), data, folder)
+    rebuild_store(no_spark, data, folder)
     return held(folder / "stores")
 
 
-def expected_middle(journal: Path) -> tuple[int, int]:
+def middle_of(journal: Path) -> tuple[int, int]:
     """An event from the middle, the first of its millisecond, and when that was."""
     found = rows(JournalFolder(journal), Wanted(is_full=False))
     at = found[len(found) // 2]["written_at"]
@@ -159,19 +169,34 @@ def as_spark_reads(address: KafkaAddress) -> tuple[list[Any], str]:
     return timed, "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, value BINARY, timestamp TIMESTAMP"
 
 
+async def few_words(root: Path, settings: Settings) -> None:
+    """Sends, a group, a phone that acks, and one who is erased."""
+    async with EmbeddedNode(root, settings=settings, creates_users=True) as node:
+        await node.create_group("ann", "tea", members=["ben", "cat"])
+        phone = await node.connect("ben", platform="ios")
+        for number in range(12):
+            await node.send("ann", to="ben", text=f"to {number}", send_id=f"{number}")
+            await node.gsend("ben", group="tea", text=f"in {number}")
+        for _ in range(10):
+            await phone.receive(timeout_seconds=20)
+        await phone.leave()
+        await node.act(None, "erase_user", user="cat")
+        await node.send("ben", to="ann", text="afterwards")
+
+
 @pytest.mark.feature("R20", "B21")
 def test_a_node_on_kafka_is_archived_and_its_books_balance(kafka: KafkaServer, tmp_path: Path) -> None:
     settings = Settings(engines=EngineSettings(log=f"kafka://{kafka.hosts}?prefix={new_prefix()}"))
-    asyncio.run(talk(tmp_path / "node", random.Random(12), 40, settings))
+    asyncio.run(few_words(tmp_path / "node", settings))
     command = [sys.executable, "-m", "pixiu", "pipeline", "run", "--once", "--json", "--data", str(tmp_path / "node")]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=550, check=False)
     assert ran.returncode == 0, ran.stderr
     done = json.loads(ran.stdout.splitlines()[-1])
-    assert done["audit"]["balanced"] is True and done["audit"]["intended"] > 100
-    assert done["added"]["messages"] > 40 and done["added"]["usage"]
+    assert done["audit"]["balanced"] is True and done["audit"]["intended"] > 60
+    assert done["added"]["messages"] > 30 and done["added"]["usage"]
     with duckdb.connect() as connection:
         files = str(tmp_path / "node" / "pipeline" / "lake" / "messages" / "**" / "*.parquet")
         (texts,) = connection.execute(f"SELECT count(*) FROM '{files}' WHERE text = 'afterwards'").fetchone() or (0,)
     assert texts == 1
-    again = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    again = subprocess.run(command, capture_output=True, text=True, timeout=550, check=False)
     assert not json.loads(again.stdout.splitlines()[-1])["added"]["messages"]

@@ -47,6 +47,10 @@ SparkUrl = Annotated[
     typer.Option("--master", metavar="URL", help="Where Spark computes: local[*], local-cluster[…], spark://…, yarn."),
 ]
 
+RebuildTarget = Annotated[
+    str | None, typer.Option("--to", metavar="TARGET", help="With the job rebuild alone: as of pixiu pipeline rebuild.")
+]
+
 Memory = Annotated[str, typer.Option("--memory", metavar="SIZE", help="The most that Spark's Java takes, such as 2g.")]
 
 
@@ -69,10 +73,7 @@ def run(
     ] = None,
     index: Annotated[str, typer.Option("--index", metavar="NAME", help="Its index there.")] = "pixiu-messages",
     memory: Memory = "2g",
-    to: Annotated[
-        str | None,
-        typer.Option("--to", metavar="TARGET", help="With the job rebuild alone: as of pixiu pipeline rebuild."),
-    ] = None,
+    to: RebuildTarget = None,
     json: Json = False,
     until_idle: Annotated[str, typer.Option("--until-idle", metavar="T", hidden=True)] = "0s",
     supervised: Annotated[bool, typer.Option("--supervised", hidden=True)] = False,
@@ -85,8 +86,7 @@ def run(
     if to is not None or "rebuild" in (jobs or ()):
         if to is None or jobs != ["rebuild"]:
             raise ConfigError("write: pixiu pipeline run rebuild --to TARGET; it runs alone")
-        rebuild_to(to, data, every=every, spark_url=spark_url, json=json)
-        return
+        return rebuild_to(to, data, every=every, spark_url=spark_url, json=json)
     if once == (every is not None):
         raise ConfigError("say --once, or --every with a time such as 1m")
     if audit_every is not None and every is None:

@@ -121,19 +121,16 @@ class Messaging:
         )  # fmt: skip
         traces = self.tracing.rows
         self.horn = Horn(stores.users, notifications, scheduler, settings.horn, stores.push_tokens, self._retire)
-        self.cursors = Cursors()
-        """What cursors of inboxes look like; the log says it when it is open."""
+        self.cursors = Cursors()  # the log says which, when it is open
         self.relay = Relay(
             inboxes=stores.inboxes, bodies=stores.bodies, sessions=sessions,
             clock=clock, scheduler=scheduler, settings=settings.inbox,
-            gateway=gateway,
-            write_ledger=self._write_ledger,
+            gateway=gateway, write_ledger=self._write_ledger,
             new_session_id=self._new_session_id if place is None else place.new_session_id,
             away=self._away,
             liveness_ms=settings.gateway.lease_ms,
             resync_share=settings.gateway.resync_percent / 100,
-            traces=traces,
-            cursors=self.cursors,
+            traces=traces, cursors=self.cursors,
         )  # fmt: skip
         self._first_epoch = self.relay.epoch
         general = GeneralTasks(kick=self.relay.kick, flush=self.relay.flush)

@@ -12,6 +12,7 @@ from pixiu.backends.memory.inboxes import MemoryInboxes
 from pixiu.backends.memory.sessions import MemorySessions
 from pixiu.config import InboxSettings
 from pixiu.machines.delivery import Delivery, Push
+from pixiu.model.cursor import Cursors
 from pixiu.model.inbox import NEED_ALL, Entry
 from pixiu.model.pixiu_pb2 import Record
 from pixiu.model.wake import Wake
@@ -94,6 +95,7 @@ class Scene:
         make_delivery: Callable[[InboxSettings], Delivery] = Delivery,
         resync_share: float = 0.25,
         sessions: MemorySessions | None = None,
+        epoch: int = 0,
     ) -> None:
         self.settings = replace(settings or InboxSettings(), ledger_ms=ledger_after_ms)
         self.clock = SimulatedClock()
@@ -109,6 +111,7 @@ class Scene:
         self._message_ids = iter(range(1, 10**9))
         self.make_delivery = make_delivery
         self.resync_share = resync_share
+        self.cursors = Cursors(epoch)
         self.relay = self.new_relay()
 
     def new_relay(self) -> Relay:
@@ -127,6 +130,7 @@ class Scene:
             kick_elsewhere=lambda session, reason: self.kicked_elsewhere.append((session.session_id, reason)),
             make_delivery=self.make_delivery,
             resync_share=self.resync_share,
+            cursors=self.cursors,
         )
 
     def _take_away(self, user: int, entries_by_platform: Mapping[str, Sequence[Entry]]) -> None:

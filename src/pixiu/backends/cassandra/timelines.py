@@ -251,8 +251,8 @@ class CassandraTimelines:
         """Remove a user's rows through here; returns their message ids."""
         rows = self.private_forward(user, through=through, limit=_LIMIT_MAX)
         if rows:
-            buckets = self._buckets_of(PRIVATE, user, 0, through + 1)
-            self._private.drop(Drop(PRIVATE, user, through, tuple({row.peer for row in rows}), tuple(buckets)))
+            buckets = self._buckets_with(PRIVATE, user, through, (row.message_id for row in rows))
+            self._private.drop(Drop(PRIVATE, user, through, tuple({row.peer for row in rows}), buckets))
             self._known = {key: row for key, row in self._known.items() if key[0] != user}
         return [row.message_id for row in rows]
 
@@ -260,8 +260,8 @@ class CassandraTimelines:
         """Remove a group's rows through here; returns their message ids."""
         rows = [row for row in self.group_forward(group, limit=_LIMIT_MAX) if row.message_id <= through]
         if rows:
-            buckets = self._buckets_of(GROUP, group, 0, through + 1)
-            self._group.drop(Drop(GROUP, group, through, (), tuple(buckets)))
+            buckets = self._buckets_with(GROUP, group, through, (row.message_id for row in rows))
+            self._group.drop(Drop(GROUP, group, through, (), buckets))
         return [row.message_id for row in rows]
 
     # Reads.
@@ -386,12 +386,20 @@ class CassandraTimelines:
             return []
         buckets = self._buckets.get((kind, owner))
         if buckets is None:
-            buckets = sorted(row[0] for row in self.link.read("buckets", kind, owner))
+            found = {row[0] for row in self.link.read("buckets", kind, owner)}
+            pending = self._private if kind == PRIVATE else self._group  # on their way, so the table may lack them
+            buckets = sorted(found.union(bucket_of(each) for each, _ in pending.between(owner, 0, ID_MAX)))
             if len(self._buckets) >= BUCKETS_MAX:
                 self._buckets.clear()
             self._buckets[kind, owner] = buckets
         low, high = bucket_of(after), bucket_of(before)
         return [bucket for bucket in buckets if low <= bucket <= high]
+
+    def _buckets_with(self, kind: int, owner: int, through: int, message_ids: Iterable[int]) -> tuple[int, ...]:
+        """The buckets through an id, with those of rows that no commit has seen."""
+        if not self._layout.is_bucketed:
+            return ()
+        return tuple(sorted({*self._buckets_of(kind, owner, 0, through + 1), *map(bucket_of, message_ids)}))
 
     def _note_buckets(self, job: Job) -> None:
         """Rows in a bucket that nobody knows of would not be found."""
