@@ -22,7 +22,7 @@ PYTEST := $(BIN)/python -m pytest
 INSTALL_PIPELINE = $(MAKE) $(PIPELINE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check format test-long test-engines fuzz bench bench-queue bench-core bench-gateway bench-pipeline bench-cluster demo lock docs proto compiled clean
+.PHONY: help setup serve test check format test-long test-engines fuzz bench bench-queue bench-core bench-gateway bench-pipeline bench-cluster demo lock docs proto clean
 
 help: ## list the targets
 	@echo "Pixiu: make TARGET [ARGS='…']"
@@ -101,9 +101,6 @@ proto: $(DEV) ## make src/pixiu/model/*_pb2.py from the .proto files beside them
 	@$(BIN)/python -m grpc_tools.protoc -Isrc/pixiu/model --python_out=src/pixiu/model --pyi_out=src/pixiu/model pixiu.proto frames.proto
 	@$(BIN)/python -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src $(patsubst src/%,%,$(wildcard src/pixiu/model/gomsg/*.proto))
 
-compiled: $(DEV) ## the hot modules as extension modules, where a C compiler and Python.h are (docs/architecture.md)
-	@$(BIN)/python -m tools.compile $(ARGS)
-
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links
 
@@ -113,7 +110,7 @@ lock: $(DEV) ## renew the hash-pinned requirements/*.txt from the *.in files
 	@! grep -nE 'https?://' requirements/*.txt
 
 clean: ## remove .venv, caches and builds (never data)
-	@rm -rf $(VENV) build dist benchmarks/.build src/pixiu/.compiled* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) build dist benchmarks/.build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(BASE):

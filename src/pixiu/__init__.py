@@ -11,11 +11,7 @@ Importing this package is cheap: what a program uses is loaded when it is first 
 
 from typing import TYPE_CHECKING, Any
 
-from pixiu.compiled import use as _use_compiled
-
-_use_compiled(__path__[0])  # before anything that may be compiled is imported
-
-from pixiu.model.version import __version__  # noqa: E402 - see the line above
+from pixiu.model.version import __version__
 
 if TYPE_CHECKING:
     from pixiu.node import Device, Node

@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-from pixiu import compiled
 from pixiu.cli.engine_checks import engine_checks
 from pixiu.cli.finding import Check, State
 from pixiu.cli.queue.output import bytes_text
@@ -63,7 +62,6 @@ def all_checks(settings: Settings, data: Path) -> Iterator[Check]:
     holder = _holder(data)
     yield _python()
     yield from _packages()
-    yield _compiled()
     yield _java()
     yield from _limits()
     yield _memory()
@@ -105,11 +103,6 @@ def _packages() -> Iterator[Check]:
             yield Check(f"package {name}", "warn", "is not installed", f"only {what} needs it: pip install {name}")
         else:
             yield Check(f"package {name}", "ok", found)
-
-
-def _compiled() -> Check:
-    found = compiled.state()
-    return Check("compiled modules", "warn" if found.advice else "ok", found.text, found.advice)
 
 
 def _imported(name: str) -> str | None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pixiu import compiled
 from pixiu.config import Settings, load_settings, parse_assignment
 from pixiu.model.errors import ConfigError
 from pixiu.model.version import __version__
@@ -116,10 +115,7 @@ def parse_address(option: str, text: str) -> tuple[str, int]:
 def print_banner(running: "Running", *, leads: bool = True, with_pipeline: bool = False) -> None:
     """Say where everything is, and what to try next. A follower has no console."""
     command = _command_name()
-    name = f"Pixiu {__version__}"
-    if compiled.state().is_used:
-        name += f", compiled: {compiled.state().text}"
-    lines = [name, f"queue listening on {running.queue_address}"]
+    lines = [f"Pixiu {__version__}", f"queue listening on {running.queue_address}"]
     if running.http_address:
         lines.append(f"http listening on {running.http_address}")
     if running.grpc_address:

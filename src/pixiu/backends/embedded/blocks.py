@@ -72,9 +72,7 @@ class Blocks:
     def backward(self, prefix: bytes, after: int, through: int) -> Iterator[Entry]:
         """The same, falling."""
         for _, value in self._overlay.scan_back(prefix, prefix + _bound(through + 1)):
-            entries = list(self._unpack(value))
-            entries.reverse()
-            for entry in entries:
+            for entry in reversed(list(self._unpack(value))):
                 if entry[0] <= after:
                     return
                 if entry[0] <= through:
