@@ -1,7 +1,9 @@
 """How much one commit holds is learnt from what commits take."""
 
 from pixiu.config.messaging import CarrierSettings
+from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.commit_pace import COMMIT_US, CommitPace
+from tests.roles.carrier.world import ALL, ANNA, BERT, World, send, user
 
 
 def settled(pace: CommitPace, microseconds_per_kib: int) -> int:
@@ -40,3 +42,39 @@ def test_it_is_looked_at_every_so_many_events() -> None:
     looks = [pace.is_look_due(1) for _ in range(64)]
     assert (sum(looks), looks[31], looks[63]) == (2, True, True)
     assert pace.is_look_due(500)
+
+
+def commits_at_wakes(settings: CarrierSettings) -> tuple[World, list[int]]:
+    """Eighty messages in one go, as much as a commit may hold: how many commits there were at each wake."""
+    world = World(settings)
+    world.stores.pending_bytes = 0  # type: ignore[attr-defined]
+    world.start(*map(user, ALL))
+    world.stores.pending_bytes = settings.commit_bytes  # type: ignore[attr-defined]
+    seen: list[int] = []
+    world.wake = lambda _wakes: seen.append(world.carrier.counters.commits)
+    for _ in range(80):
+        world.append(send(ANNA, BERT))
+    return world, seen
+
+
+def test_a_commit_does_not_hold_the_loop_in_one_go_with_the_turn_before_it() -> None:
+    world, seen = commits_at_wakes(CarrierSettings(commit_ms=10_000, commit_bytes=65536))
+    world.run()
+    assert seen == [0], "who is woken does not wait for the commit"
+    assert world.carrier.counters.commits == 1
+    assert world.stores.applied(Lane.INBOXES) == world.log.committed
+
+
+def test_whoever_is_behind_commits_before_it_goes_on() -> None:
+    """Nobody waits for its loop, and what it holds stays within the bound."""
+    world, seen = commits_at_wakes(CarrierSettings(commit_ms=10_000, commit_bytes=65536, batch_count=8))
+    world.run()
+    assert seen[0] == 0, "eight are not looked at yet"
+    assert 0 < seen[3] <= world.carrier.counters.commits, "32 are, and more than one turn takes is still to come"
+
+
+def test_forgetting_is_due_now_and_then() -> None:
+    pace = CommitPace(CarrierSettings(), now_us=5)
+    assert not pace.is_forgetting_due(60_000_004)
+    assert pace.is_forgetting_due(60_000_005)
+    assert not pace.is_forgetting_due(60_000_006)

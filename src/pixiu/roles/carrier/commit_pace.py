@@ -16,6 +16,7 @@ __all__ = ["COMMIT_US", "CommitPace"]
 COMMIT_US = 10_000
 """How long a commit should hold the loop at most."""
 _BYTES_MIN = 16 * 1024
+_FORGET_INTERVAL_US = 60_000_000
 _LOOK_EVERY = 32
 """Events behind which it is looked at how much waits: asking costs as much as applying one."""
 
@@ -23,13 +24,16 @@ _LOOK_EVERY = 32
 class CommitPace:
     """Learns from commits how much one may hold."""
 
-    __slots__ = ("_bytes_max", "_events", "bytes")
+    __slots__ = ("_bytes_max", "_events", "_forgot_us", "bytes", "is_due")
 
-    def __init__(self, settings: CarrierSettings) -> None:
+    def __init__(self, settings: CarrierSettings, now_us: int = 0) -> None:
         self._bytes_max = settings.commit_bytes
         self._events = 0
         self.bytes = settings.commit_bytes
         """About how much may wait."""
+        self.is_due = False
+        """Has one been asked for that is still to come?"""
+        self._forgot_us = now_us
 
     def is_look_due(self, events: int) -> bool:
         """So many more were applied: is it time to see how much waits?"""
@@ -42,6 +46,13 @@ class CommitPace:
     def bound(self, *, is_behind: bool) -> int:
         """What may wait. Who has a lot to catch up with has nobody waiting for the loop, and commits more at once."""
         return self._bytes_max if is_behind else self.bytes
+
+    def is_forgetting_due(self, now_us: int) -> bool:
+        """Now and then: nobody asks any more who was a member before what every lane has durably applied."""
+        if now_us - self._forgot_us < _FORGET_INTERVAL_US:
+            return False
+        self._forgot_us = now_us
+        return True
 
     def took(self, pending_bytes: int, microseconds: int) -> None:
         """A commit of this much has taken so long. One measure alone moves the bound half of the way."""

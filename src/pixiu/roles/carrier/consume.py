@@ -52,7 +52,6 @@ __all__ = ["Carrier"]
 log = logging.getLogger(__name__)
 
 _POLL_MS = 1
-_FORGET_INTERVAL_MS = 60_000
 _TURN_US = 10_000
 """A turn ends after this, whatever is left of its batch: a message to a large audience is a lot of work."""
 _FAR = 2**63
@@ -126,10 +125,9 @@ class Carrier:
         self._yielding_since: int | None = None
         self._times = FlushTimes(clock, self.counters.apply_seconds.observe, traces or TraceRows())
         self._commit_timer: Timer | None = None
-        self._pace = CommitPace(settings)
+        self._pace = CommitPace(settings, clock.monotonic_us())
         self._commit_problem = ""
         self._bug = self._log_problem = ""
-        self._forgot_at = clock.monotonic_us()
 
     # Life.
 
@@ -456,12 +454,21 @@ class Carrier:
             return
         pace = self._pace
         if pace.is_look_due(events) and self._stores.pending_bytes >= pace.bound(is_behind=self.is_behind):
-            self.commit()
+            if self.is_behind:
+                self.commit()
+            elif not pace.is_due:  # not in one go with what was just applied: answers come in between
+                pace.is_due = True
+                self._scheduler.soon(self._commit_if_due)
         elif self._commit_timer is None:
             self._commit_timer = self._scheduler.after(self._settings.commit_ms, self.commit)
 
+    def _commit_if_due(self) -> None:
+        if self._pace.is_due and self._is_running:
+            self.commit()
+
     def commit(self, *, has_more: bool = False) -> bool:
         """Make the stores durable with their positions, with ``has_more`` even if none has moved. False: later."""
+        self._pace.is_due = False
         if self._commit_timer is not None:
             self._commit_timer.cancel()
             self._commit_timer = None
@@ -477,7 +484,8 @@ class Carrier:
             return True
         pending, began_us = self._stores.pending_bytes, self._clock.monotonic_us()
         try:
-            self._forget_left()
+            if self._pace.is_forgetting_due(began_us):
+                self._stores.groups.forget_left(min(self._stores.applied(state.lane) for state in self._lanes))
             self._stores.commit(applied)
         except PixiuError as error:
             log.warning("commit failed", extra={"reason": str(error)})
@@ -492,10 +500,3 @@ class Carrier:
     def _touch_later(self) -> None:
         if self._is_running:
             self._commit_timer = self._scheduler.after(self._settings.lane_retry_ms, self.commit)
-
-    def _forget_left(self) -> None:
-        """Now and then: nobody asks any more who was a member before what every lane has durably applied."""
-        now = self._clock.monotonic_us()
-        if now - self._forgot_at >= _FORGET_INTERVAL_MS * 1000:
-            self._forgot_at = now
-            self._stores.groups.forget_left(min(self._stores.applied(state.lane) for state in self._lanes))
