@@ -1,5 +1,7 @@
 """How much one commit holds is learnt from what commits take."""
 
+import pytest
+
 from pixiu.config.messaging import CarrierSettings
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.commit_pace import COMMIT_US, CommitPace
@@ -44,12 +46,11 @@ def test_it_is_looked_at_every_so_many_events() -> None:
     assert pace.is_look_due(500)
 
 
-def commits_at_wakes(settings: CarrierSettings) -> tuple[World, list[int]]:
+def commits_at_wakes(monkeypatch: pytest.MonkeyPatch, settings: CarrierSettings) -> tuple[World, list[int]]:
     """Eighty messages in one go, as much as a commit may hold: how many commits there were at each wake."""
     world = World(settings)
-    world.stores.pending_bytes = 0  # type: ignore[attr-defined]
     world.start(*map(user, ALL))
-    world.stores.pending_bytes = settings.commit_bytes  # type: ignore[attr-defined]
+    monkeypatch.setattr(type(world.stores), "pending_bytes", settings.commit_bytes)
     seen: list[int] = []
     world.wake = lambda _wakes: seen.append(world.carrier.counters.commits)
     for _ in range(80):
@@ -57,17 +58,17 @@ def commits_at_wakes(settings: CarrierSettings) -> tuple[World, list[int]]:
     return world, seen
 
 
-def test_a_commit_does_not_hold_the_loop_in_one_go_with_the_turn_before_it() -> None:
-    world, seen = commits_at_wakes(CarrierSettings(commit_ms=10_000, commit_bytes=65536))
+def test_a_commit_does_not_hold_the_loop_in_one_go_with_the_turn_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, seen = commits_at_wakes(monkeypatch, CarrierSettings(commit_ms=10_000, commit_bytes=65536))
     world.run()
     assert seen == [0], "who is woken does not wait for the commit"
     assert world.carrier.counters.commits == 1
     assert world.stores.applied(Lane.INBOXES) == world.log.committed
 
 
-def test_whoever_is_behind_commits_before_it_goes_on() -> None:
+def test_whoever_is_behind_commits_before_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for its loop, and what it holds stays within the bound."""
-    world, seen = commits_at_wakes(CarrierSettings(commit_ms=10_000, commit_bytes=65536, batch_count=8))
+    world, seen = commits_at_wakes(monkeypatch, CarrierSettings(commit_ms=10_000, commit_bytes=65536, batch_count=8))
     world.run()
     assert seen[0] == 0, "eight are not looked at yet"
     assert 0 < seen[3] <= world.carrier.counters.commits, "32 are, and more than one turn takes is still to come"

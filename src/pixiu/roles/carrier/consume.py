@@ -458,23 +458,18 @@ class Carrier:
                 self.commit()
             elif not pace.is_due:  # not in one go with what was just applied: answers come in between
                 pace.is_due = True
-                self._scheduler.soon(self._commit_if_due)
+                self._scheduler.soon(lambda: self._pace.is_due and self._is_running and self.commit())
         elif self._commit_timer is None:
             self._commit_timer = self._scheduler.after(self._settings.commit_ms, self.commit)
-
-    def _commit_if_due(self) -> None:
-        if self._pace.is_due and self._is_running:
-            self.commit()
 
     def commit(self, *, has_more: bool = False) -> bool:
         """Make the stores durable with their positions, with ``has_more`` even if none has moved. False: later."""
         self._pace.is_due = False
-        if self._commit_timer is not None:
-            self._commit_timer.cancel()
-            self._commit_timer = None
+        timer, self._commit_timer = self._commit_timer, None
+        if timer is not None:
+            timer.cancel()
         if self.dead.waiting or self._appliers.inboxes.is_midway or self._appliers.timelines.is_midway:
-            # A record that was skipped must be among the dead letters before anyone may forget it; and half a record
-            # must not become durable: applied again, it would not find what it has removed.
+            # What was skipped must be among the dead letters first, and half a record would not be applied again right.
             self._touch_later()
             return False
         applied = {state.lane: state.position for state in self._lanes}
