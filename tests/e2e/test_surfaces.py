@@ -5,7 +5,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,9 @@ from tests.servers import free_port, wait_for
 class Served:
     """``pixiu serve --dev`` on a directory."""
 
-    def __init__(self, data: Path, *settings: str) -> None:
+    def __init__(self, data: Path, *settings: str, more: Sequence[str] = ()) -> None:
         self.data = data
+        self.more = more
         self.settings = ["messaging.group_inbox_limit=2", *settings]
         self.log = data.with_suffix(".log")
         self.port = free_port()
@@ -37,7 +38,7 @@ class Served:
         for setting in self.settings:
             options += ["--set", setting]
         command = [sys.executable, "-m", "pixiu", "serve", "--dev", "--no-pipeline", "--data", str(self.data)]
-        command += options
+        command += [*options, *self.more]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
         wait_for(self.is_ready, what="the server to be ready", timeout_s=20)

@@ -121,8 +121,10 @@ class Node:
         self._joining: Joining | None = None
         self.joined: Elected | None = None
         """Set when this node has joined a registry while it ran."""
+        self.is_promoted = False
+        """It followed, and now it leads: it starts anew as one that leads, with messaging."""
         self.wants_restart = asyncio.Event()
-        """Set when the data was replaced as a whole, and everything has to be opened anew."""
+        """Set when the data was replaced as a whole, or this node leads now, and everything has to be opened anew."""
 
     @staticmethod
     def embedded(path: str | Path, *, settings: Settings | None = None, creates_users: bool = False) -> EmbeddedNode:
@@ -153,6 +155,8 @@ class Node:
         queue_address = address_of(self._listener)
         self._links = TcpLinks(loop)
         self._replication = engine.replication = self._new_replication(engine, queue_address)
+        if self._follow is not None and self._with_http:
+            self._replication.when_promoted = self._was_promoted
         if self._leads_alone:
             self._joining = joining = self._new_joining(engine, self._replication, queue_address)
             engine.join_asked = joining.asked
@@ -214,6 +218,10 @@ class Node:
             engine, replication, root=self._directory.path, name=self._name(), address=address,
             bind=self._settings.queue.host, joined=joined, overtaken=self.wants_restart.set,
         )  # fmt: skip
+
+    def _was_promoted(self) -> None:
+        self.is_promoted = True
+        self.wants_restart.set()
 
     def _grpc_address(self) -> str | None:
         if self._surfaces is None or self._surfaces.grpc_port < 0:
@@ -398,16 +406,19 @@ def run_node(
                 loop.add_signal_handler(number, stop.set)
             ready, present = on_ready, settings
             joined: Elected | None = None
+            followed = follow
             async with meet() if meet is not None else contextlib.nullcontext() as elected:
                 while not stop.is_set():
                     node = Node(
-                        present, directory, http=http, follow=follow, follow_event=follow_event, is_dev=dev,
+                        present, directory, http=http, follow=followed, follow_event=follow_event, is_dev=dev,
                         with_pipeline=present.pipeline.enabled, elected=elected,
                     )  # fmt: skip
                     try:
                         running = await _run_once(node, stop, ready)
                     finally:
                         joined = joined or node.joined
+                    if node.is_promoted:
+                        followed = None
                     elected = joined or elected
                     ready, present = _say_nothing, _same_ports(present, running)
             if joined is not None and joined.close is not None:

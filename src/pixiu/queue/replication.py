@@ -74,6 +74,7 @@ class Replication:
         self._set_tick()
         self._when_placed = when_placed
         self.when_overtaken: Callable[[], object] = when_placed
+        self.when_promoted: Callable[[], object] = lambda: None
         """Told when this node begins to follow another."""
         self._join: Join | None = None
         self._replica = Replica(
@@ -285,6 +286,7 @@ class Replication:
                 self._events.append(machine.LeadingStopped(self._log_state()))
             case machine.Promoted(epoch):
                 self._answer_promotion(encode_done(epoch))
+                self.when_promoted()
             case machine.PromoteRefused(reason):
                 self._answer_promotion(encode_refused(reason))
             case machine.Left():
