@@ -49,6 +49,8 @@ def held(port: int, database: int) -> dict[str, Any]:
                     found[name] = client.hgetall(key)
                 case b"set":
                     found[name] = client.smembers(key)
+                case b"stream":
+                    pass  # they hold what is said from now on
                 case _:
                     found[name] = client.zrange(key, 0, -1, withscores=True)
     for name in [name for name in found if name.endswith("meta")]:
