@@ -31,7 +31,12 @@ def test_a_leader_that_is_killed_is_replaced_or_comes_back_and_nothing_accepted_
         cluster.wait_in_sync(3)
         leader = cluster.leader()
         others = {"queue-0-0", "queue-0-1", "queue-0-2"} - {leader}
-        for name, row in BlockingRegistry(cluster.registry).told("queue/partition0").items():
+        registry = BlockingRegistry(cluster.registry)
+        wait_for(
+            lambda: all("admin" in row for row in registry.told("queue/partition0").values()),
+            what="the addresses of health",
+        )
+        for name, row in registry.told("queue/partition0").items():
             health = [httpx.get(f"http://{row['admin']}/{path}") for path in ("healthz", "readyz", "metrics")]
             assert [answer.status_code for answer in health] == [200, 200, 200], (name, health[1].text)
             assert f"pixiu_queue_is_leader {int(name == leader)}" in health[2].text

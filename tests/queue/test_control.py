@@ -188,3 +188,24 @@ async def test_clients_are_told_of_a_later_leader_and_never_of_an_earlier(
     a.control.leads(2)
     await turn()
     assert tree.read(f"{FOLDER}/leader")[""].data == {"epoch": 3, "name": "b", "address": "b:1"}
+
+
+@pytest.mark.parametrize("turns", [0, 1, 6])
+async def test_whatever_is_said_of_a_place_at_once_is_all_there(
+    tree: MemoryRegistry, scheduler: LoopScheduler, turns: int
+) -> None:
+    """Before it is registered, while it is, and behind that: one write does not refuse the other."""
+    a = Peer(tree, scheduler, "a")
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    a.control.stands("running")
+    a.control.tell_more({"admin": "a:2"})
+    a.control.tell_more({"bulk": "a:3"})
+    for _ in range(4):
+        await turn()
+    found: list[object] = []
+    tree.open().read(FOLDER, found.append)
+    await turn()
+    (folder,) = found
+    (place,) = [entry.data for name, entry in folder.items() if name.isdecimal()]  # type: ignore[attr-defined]
+    assert place == {"name": "a", "address": "a:1", "state": "running", "admin": "a:2", "bulk": "a:3"}

@@ -151,6 +151,9 @@ class RegistryControl:
         self._state = "Init"
         self._path = ""
         self._version = 0
+        self._shown: dict[str, object] = {}
+        """What others can read of this node."""
+        self._is_writing = False
         self._is_registering = False
         self._is_reading = False
         self._changes_waiting = 0
@@ -241,15 +244,22 @@ class RegistryControl:
         self._write_place()
 
     def _write_place(self) -> None:
-        path = self._path
-        if not path:
+        """One write at a time: two of the same version would be one that is refused."""
+        path, place = self._path, self._place()
+        if not path or self._is_writing or self._is_stopped or place == self._shown:
             return
+        self._is_writing = True
 
         def done(version: int | PixiuError) -> None:
+            self._is_writing = False
             if isinstance(version, int) and path == self._path:
-                self._version = version
+                self._version, self._shown = version, place
+            if isinstance(version, int) or path != self._path:
+                self._write_place()
+            elif not isinstance(version, Conflict | NotFound):  # those mean that the place is gone, as is soon seen
+                self._scheduler.after(REGISTER_AGAIN_MS, self._write_place)
 
-        self._registry.write(Write(path, self._place(), self._version), done)
+        self._registry.write(Write(path, place, self._version), done)
 
     def _place(self) -> dict[str, object]:
         return {"name": self._name, "address": self._address, "state": self._state, **self._more}
@@ -258,7 +268,7 @@ class RegistryControl:
         if self._is_registering or self._is_stopped or self._path:
             return
         self._is_registering = True
-        state = self._state
+        place = self._place()
 
         def done(path: str | PixiuError) -> None:
             self._is_registering = False
@@ -269,12 +279,11 @@ class RegistryControl:
             if self._is_stopped:
                 self._registry.remove(path, _nobody)
                 return
-            self._path, self._version = path, 0
+            self._path, self._version, self._shown = path, 0, place
             log.info("registered", extra={"path": path, "replica": self._name})
-            if state != self._state:
-                self._write_place()
+            self._write_place()
 
-        self._registry.register(self._folder, self._place(), done)
+        self._registry.register(self._folder, place, done)
 
     def _note_peers(self, folder: Folder, *, is_since_registered: bool) -> None:
         """Who is there, and where. Of two places of one name the newer counts: the older is a ghost.
