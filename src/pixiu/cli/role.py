@@ -59,7 +59,7 @@ def _queue(orders: RoleOrders) -> int:
     settings = replace(settings, http=replace(settings.http, port=settings.links.admin_port))
 
     def ready(running: "Running") -> None:
-        orders.say_ready(running.queue_address, admin=running.http_address, pid=os.getpid())
+        orders.say_ready(running.queue_address, admin=f"http://{running.http_address}", pid=os.getpid())
 
     return run_queue_role(
         settings, orders.registry, partition=orders.partition, data=orders.data,
