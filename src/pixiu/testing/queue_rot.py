@@ -31,6 +31,8 @@ class RotWorld(QueueWorld):
         self.flipped = ""
         self.kind = ""
         self.position = 0
+        self._size = 1
+        """How many bytes were changed, from there on."""
         self._is_ahead = False
         """Was it one of the zeros that lie ahead of the journal's end, of which nobody asks anything?"""
         self.verdict = ""
@@ -88,6 +90,7 @@ class RotWorld(QueueWorld):
         self.position = self.position // size * size
         before = self.disk.content(self.flipped)
         blank = bytes(min(size, len(before) - self.position))
+        self._size = len(blank)
         self.disk.open(self.flipped).write(blank, self.position)
         self.disk.open(self.flipped).flush()
         return self.disk.content(self.flipped) != before
@@ -112,13 +115,27 @@ class RotWorld(QueueWorld):
             raise Violation(f"{self.flipped} byte {self.position}: nobody noticed")
 
     def _check_cut(self, frames: list[Frame]) -> None:
-        """A start may take rot in the very last write for an unfinished one; nothing before that may go."""
+        """A start may take rot in the very last write for an unfinished one; nothing before that may go.
+
+        Where a lost block has taken every frame that could say so, nobody can know.
+        """
         last = self.engine.journal.last_event_id
-        gone = [frame for frame in frames if frame.last_event_id > last]
-        proof = max(frame.flushed_through for frame in gone)
+        gone = [frame for frame in self._whole(frames) if frame.last_event_id > last]
+        proof = max((frame.flushed_through for frame in gone), default=0)
         if proof > last or self.engine.state.applied > last:
             raise Violation(f"events behind {last} were cut off, though event {proof} was known to be flushed")
         self.verdict = "cut"
+
+    def _whole(self, frames: list[Frame]) -> list[Frame]:
+        """The frames that rot has not touched."""
+        first_event_id = int(self.flipped.rpartition("/")[2].partition(".")[0])
+        found, begin = [frame for frame in frames if frame.event_id < first_event_id], 0
+        for frame in frames[len(found) :]:
+            end = begin + frame.size
+            if end <= self.position or begin >= self.position + self._size:
+                found.append(frame)
+            begin = end
+        return found
 
     def _judge(self, text: str, verdict: str) -> None:
         """Did it name the place?"""
