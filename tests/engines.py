@@ -20,7 +20,7 @@ from tests.servers import free_port, wait_for
 from tools.cassandra_server import CassandraServer
 from tools.jars import JarsMissing
 
-__all__ = ["ValkeyCluster", "ValkeyProcess", "require_cassandra", "require_zookeeper"]
+__all__ = ["ValkeyCluster", "ValkeyProcess", "require_cassandra", "require_zookeeper", "sentinel_config"]
 
 
 def require_zookeeper() -> None:
@@ -161,3 +161,14 @@ class ValkeyCluster:
         known = f"cluster_known_nodes:{len(self.servers)}".encode()
         states = [server.told("CLUSTER", "INFO") for server in self.servers]
         return all(known in state for state in states) and all(b"cluster_state:ok" in state for state in states[:3])
+
+
+def sentinel_config(folder: Path, leader: ValkeyProcess) -> Path:
+    """The file of a sentinel that watches one server under the name pixiu, and does not hesitate."""
+    config = folder / "sentinel.conf"
+    config.write_text(
+        f"sentinel monitor pixiu 127.0.0.1 {leader.port} 1\n"
+        "sentinel down-after-milliseconds pixiu 300\nsentinel failover-timeout pixiu 2000\n",
+        encoding="ascii",
+    )
+    return config

@@ -8,7 +8,7 @@ against others that only ask and answer, in simulated time, without the system's
 from __future__ import annotations
 
 import asyncio
-import heapq
+import random
 import time
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
@@ -30,6 +30,7 @@ from pixiu.machines.view import PeerState
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datagrams import UdpSocket
 from pixiu.runtime.scheduler import LoopScheduler
+from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,58 +156,13 @@ class _CountedSocket(UdpSocket):
 # In simulated time.
 
 
-class _Time:
-    """A clock and a scheduler on one virtual time."""
-
-    def __init__(self) -> None:
-        self.us = 1_000_000
-        self._waiting: list[tuple[int, int, list[Callable[[], object]]]] = []
-        self._ready: list[Callable[[], object]] = []
-        self._ties = count()
-
-    def now_ms(self) -> int:
-        return 1_760_000_000_000 + self.us // 1000
-
-    def monotonic_us(self) -> int:
-        return self.us
-
-    def soon(self, call: Callable[[], object]) -> None:
-        self._ready.append(call)
-
-    def after(self, delay_ms: float, call: Callable[[], object]) -> _Call:
-        calls = [call]
-        heapq.heappush(self._waiting, (self.us + int(delay_ms * 1000), next(self._ties), calls))
-        return _Call(calls)
-
-    def offload(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-        raise NotImplementedError("a mesh has no work beside its loop")
-
-    def run(self, until_us: int) -> None:
-        """Everything that is due by then."""
-        while self._ready or (self._waiting and self._waiting[0][0] <= until_us):
-            if not self._ready:
-                self.us, _, self._ready = heapq.heappop(self._waiting)
-            ready, self._ready = self._ready, []
-            for call in ready:
-                call()
-        self.us = until_us
-
-
-class _Call:
-    def __init__(self, calls: list[Callable[[], object]]) -> None:
-        self._calls = calls
-
-    def cancel(self) -> None:
-        self._calls.clear()
-
-
 class _Others:
     """The others: they ask once a second, and answer what they are asked."""
 
-    def __init__(self, at: _Time, boots: range, of: int) -> None:
+    def __init__(self, clock: Clock, boots: range, of: int) -> None:
         self.is_full = False
         self.when_free: Callable[[], object] = lambda: None
-        self._at = at
+        self._clock = clock
         self._of = of
         self._sealers = {boot: Sealer(SECRETS, boot) for boot in boots}
         self.answers: list[tuple[bytes, str]] = []
@@ -235,15 +191,16 @@ class _Others:
     def sealed(self, boot: int, message: Beat | BeatBack) -> bytes:
         """A datagram of one of them."""
         contents, _ = pack([(kind_of(message), encode(message))])
-        return self._sealers[boot].seal(self._of, contents[0], self._at.now_ms() // 1000)
+        return self._sealers[boot].seal(self._of, contents[0], self._clock.now_ms() // 1000)
 
 
 def simulated(nodes: int, seconds: float) -> Cost:
     """One node of so many, in virtual time."""
-    at = _Time()
-    tree = MemoryRegistry(at)
-    others = _Others(at, range(2, nodes + 1), of=1)
-    node = _Node(1, tree.open(), at, at)
+    clock = SimulatedClock()
+    scheduler = SimulatedScheduler(clock, random.Random(1), slow_us=0, pause_chance=0)
+    tree = MemoryRegistry(scheduler)
+    others = _Others(clock, range(2, nodes + 1), of=1)
+    node = _Node(1, tree.open(), clock, scheduler)
     node.way.datagrams = others
     for boot in range(2, nodes + 1):
         _list(tree.open(), boot, f"127.0.0.1:{boot}")
@@ -261,7 +218,7 @@ def simulated(nodes: int, seconds: float) -> Cost:
         began = time.process_time()
         for data, address in come:
             node.way.datagram(data, address)
-        at.run(at.us + STEP_MS * 1000)
+        scheduler.run_for(STEP_MS)
         spent += time.process_time() - began
     if len(node.view.usable()) != nodes - 1:
         raise AssertionError(f"{len(node.view.usable())} of {nodes - 1} are usable: the mesh does not work")

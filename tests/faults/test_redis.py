@@ -20,7 +20,7 @@ from pixiu.config import CarrierSettings, EngineSettings, Settings
 from pixiu.model.errors import PixiuError
 from pixiu.model.session import Session
 from pixiu.node.embedded import EmbeddedNode
-from tests.engines import ValkeyProcess
+from tests.engines import ValkeyProcess, sentinel_config
 
 pytestmark = [pytest.mark.engines, pytest.mark.serial]
 
@@ -252,12 +252,7 @@ async def test_a_sentinel_fails_over_and_the_lanes_go_back_to_what_the_replica_h
         ValkeyProcess(tmp_path / "a") as leader,
         ValkeyProcess(tmp_path / "b", "--replicaof", "127.0.0.1", str(leader.port)) as replica,
     ):
-        config = tmp_path / "sentinel.conf"
-        config.write_text(
-            f"sentinel monitor pixiu 127.0.0.1 {leader.port} 1\n"
-            "sentinel down-after-milliseconds pixiu 300\nsentinel failover-timeout pixiu 2000\n",
-            encoding="ascii",
-        )
+        config = sentinel_config(tmp_path, leader)
         with ValkeyProcess(tmp_path / "s", sentinel=config) as sentinel:
             url = f"redis+sentinel://127.0.0.1:{sentinel.port}/pixiu?probe_ms=50&timeout_ms=500"
             with Valkey(port=replica.port) as redis:

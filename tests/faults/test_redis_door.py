@@ -23,7 +23,7 @@ import pixiu
 from pixiu.config import CarrierSettings, DoorSettings, EngineSettings, MessagingSettings, Settings
 from pixiu.node.embedded import EmbeddedNode
 from tests.e2e.test_serve import serving
-from tests.engines import ValkeyCluster, ValkeyProcess
+from tests.engines import ValkeyCluster, ValkeyProcess, sentinel_config
 from tests.faults.test_redis import until
 from tests.servers import wait_for
 
@@ -133,12 +133,7 @@ async def test_a_sentinel_fails_over(tmp_path: Path) -> None:
         ValkeyProcess(tmp_path / "a") as leader,
         ValkeyProcess(tmp_path / "b", "--replicaof", "127.0.0.1", str(leader.port)) as replica,
     ):
-        config = tmp_path / "sentinel.conf"
-        config.write_text(
-            f"sentinel monitor pixiu 127.0.0.1 {leader.port} 1\n"
-            "sentinel down-after-milliseconds pixiu 300\nsentinel failover-timeout pixiu 2000\n",
-            encoding="ascii",
-        )
+        config = sentinel_config(tmp_path, leader)
         with ValkeyProcess(tmp_path / "s", sentinel=config) as sentinel, Valkey(port=replica.port) as redis:
             await until(lambda: redis.info("replication")["master_link_status"] == "up", "synced")
             url = f"redis+sentinel://127.0.0.1:{sentinel.port}/pixiu?probe_ms=50&timeout_ms=500"

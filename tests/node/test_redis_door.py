@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import shlex
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -24,19 +24,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 Valkey: Any = Client
 """Its answers have no types of their own."""
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyProcess]:
-    with ValkeyProcess(tmp_path_factory.mktemp("valkey")) as server:
-        yield server
-
-
-@pytest.fixture
-def redis(server: ValkeyProcess) -> Iterator[Any]:
-    with Valkey(port=server.port, decode_responses=True) as client:
-        client.flushall()
-        yield client
 
 
 def settings_of(store: str, **door: Any) -> Settings:

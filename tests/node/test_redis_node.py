@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,22 +19,8 @@ from pixiu.node.embedded import EmbeddedNode
 from pixiu.node.remembered import open_redis
 from tests.engines import ValkeyProcess
 
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyProcess]:
-    with ValkeyProcess(tmp_path_factory.mktemp("valkey")) as server:
-        yield server
-
-
 Valkey: Any = Client
 """Its answers have no types of their own."""
-
-
-@pytest.fixture
-def redis(server: ValkeyProcess) -> Iterator[Any]:
-    with Valkey(port=server.port, decode_responses=True) as client:
-        client.flushall()
-        yield client
 
 
 @asynccontextmanager

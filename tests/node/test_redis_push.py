@@ -1,13 +1,12 @@
 """Seed 000's promises about sessions and offline messages, looked at with Redis's own commands."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from valkey import Valkey as Client
 
 import pixiu
 from pixiu.config import CarrierSettings, EngineSettings, InboxSettings, MessagingSettings, Settings
@@ -18,22 +17,6 @@ from tests.engines import ValkeyProcess
 
 if TYPE_CHECKING:
     from pixiu.model.errors import PixiuError
-
-Valkey: Any = Client
-"""Its answers have no types of their own."""
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyProcess]:
-    with ValkeyProcess(tmp_path_factory.mktemp("valkey")) as server:
-        yield server
-
-
-@pytest.fixture
-def redis(server: ValkeyProcess) -> Iterator[Any]:
-    with Valkey(port=server.port, decode_responses=True) as client:
-        client.flushall()
-        yield client
 
 
 @asynccontextmanager

@@ -1,13 +1,12 @@
 """Streams of users and groups in Redis, read with Redis's own commands against the document of seed 003."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from valkey import Valkey as Client
 
 import pixiu
 from pixiu.backends.redis.address import RedisAddress
@@ -20,22 +19,6 @@ from pixiu.node.embedded import EmbeddedNode
 from pixiu.ports.routes import Route
 from pixiu.ports.stores import Lane
 from tests.engines import ValkeyProcess
-
-Valkey: Any = Client
-"""Its answers have no types of their own."""
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyProcess]:
-    with ValkeyProcess(tmp_path_factory.mktemp("valkey")) as server:
-        yield server
-
-
-@pytest.fixture
-def redis(server: ValkeyProcess) -> Iterator[Any]:
-    with Valkey(port=server.port, decode_responses=True) as client:
-        client.flushall()
-        yield client
 
 
 @asynccontextmanager
