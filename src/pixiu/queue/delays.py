@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pixiu.queue.changes import Changes
 
 FIRE_AT_ONCE_MAX = 512
+READINGS = 5
+"""Of the wall clock, when the steady one is set: enough that one of them is not interrupted."""
 
 _DUE_PREFIX = b"d"
 _ID_PREFIX = b"D"
@@ -149,7 +151,8 @@ class SteadyClock:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._base_us = clock.now_ms() * 1000 - clock.monotonic_us()
+        # A reading is at most right: the wall clock shows whole milliseconds, and time passes between the two looks.
+        self._base_us = max(clock.now_ms() * 1000 - clock.monotonic_us() for _ in range(READINGS))
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch, as far as this process knows."""
