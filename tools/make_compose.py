@@ -22,6 +22,8 @@ CLUSTER = ROOT / "examples" / "cluster-3.toml"
 COMPOSE = ROOT / "deploy" / "compose.yaml"
 
 SUBNET = "172.30.84.0/24"
+LOG, SEARCHED = "/var/lib/pixiu-log", "search.data="
+"""A replica of the log, with the index that a pipeline makes there: where those who search see it."""
 DATA = "/var/lib/pixiu"
 SECRET = "/run/secrets/cluster"
 PYTHON = "/opt/pixiu/bin/python"
@@ -99,6 +101,8 @@ def _role(plan: ChildPlan, address: str, hosts: list[str]) -> Service:
     port = {"queue": QUEUE_PORT, "gateway": CLIENT_PORT}.get(plan.role, LINKS_PORT)
     changes = {"--bind": address, "--port": str(port), "--data": DATA, "--secret-file": SECRET}
     command = list(_changed(_after_pixiu(plan), changes))
+    searched = [each for each in command if each.startswith(SEARCHED)]
+    command = [f"{SEARCHED}{LOG}" if each in searched else each for each in command]
     probe = f"import socket; socket.create_connection(('{address}', {port}), 3)"
     if plan.role != "queue":
         command += ["--set", f"links.admin_port={ADMIN_PORT}"]
@@ -113,6 +117,7 @@ def _role(plan: ChildPlan, address: str, hosts: list[str]) -> Service:
         "depends_on": waits,
         "healthcheck": _health([PYTHON, "-c", probe]),
     }
+    service["volumes"] += [f"{each.rpartition('/')[2]}:{LOG}:ro" for each in searched]
     if plan.role == "gateway":
         service["ports"] = [f"{8401 + plan.replica}:{CLIENT_PORT}"]
         service["ulimits"] = {"nofile": 1048576}

@@ -18,6 +18,8 @@ from pixiu.node.doubling import double_carriers
 from pixiu.queue.client import Client
 from tests.cluster.hub_client import Partitions
 from tests.cluster.processes import Cluster
+from tests.pipeline.lakes import make_lake
+from tests.pipeline.search_child import feed
 from tests.servers import wait_for
 
 if TYPE_CHECKING:
@@ -88,12 +90,28 @@ async def conversation(found: Partitions) -> tuple[HubClient, HubClient, int, in
     return even, odd, bob, alice
 
 
+async def find(even: HubClient, odd: HubClient, bob: int, alice: int, log: Path) -> None:
+    """Both find what they may read in the index that a pipeline makes beside the log: no carrier has one of its own."""
+    with pytest.raises(Unavailable, match="pixiu pipeline run archive search --once"):
+        await odd.act(alice, "search", q="hello")
+    await asyncio.to_thread(make_lake, log)
+    await asyncio.to_thread(feed, log)
+    for carrier, user in ((even, bob), (odd, alice)):
+        found = (await carrier.act(user, "search", q="hello"))["messages"]
+        assert [each["text"] for each in found] == ["hello"]
+    assert (await odd.act(alice, "search", q="nobody said this"))["messages"] == []
+
+
 @pytest.mark.timeout(150)
 @pytest.mark.feature("X42", "X43", "X48", "X62")
 async def test_users_in_two_partitions_talk_and_a_killed_carrier_is_replaced_without_loss(tmp_path: Path) -> None:
-    with Cluster(tmp_path, CARRIERS.format(queues=1, min_isr=1, partitions=2, replicas=2)) as cluster:
+    log = tmp_path / "cluster" / "nodes" / "queue-0-0"
+    text = CARRIERS.format(queues=1, min_isr=1, partitions=2, replicas=2)
+    text = text.replace('{ "messaging.', f'{{ "search.data" = "{log}", "messaging.', 1)
+    with Cluster(tmp_path, text) as cluster:
         async with partitions(cluster) as found:
-            even, odd, _, alice = await conversation(found)
+            even, odd, bob, alice = await conversation(found)
+            await find(even, odd, bob, alice, log)
             await wait_standing_by(cluster)
             before = await found.server(0)
             killed_s = time.monotonic()

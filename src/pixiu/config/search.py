@@ -13,6 +13,11 @@ class SearchSettings(Section):
     """How many ask the index at a time. The pipeline makes it; without it, search is unavailable."""
 
     name_in_file: ClassVar[str] = "search"
+    may_be_empty: ClassVar[frozenset[str]] = frozenset({"data"})
+
+    data: str = ""
+    """The data directory whose pipeline makes the index. Empty: the server's own. A cluster's carriers have none of
+    their own: name that of one of the log's replicas, where the pipeline runs."""
 
     threads: Annotated[int, Bounds(1, 64)] = 2
     """Searches that run at the same time, each in a thread."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pixiu.backends.embedded.layout import LAYOUT
 from pixiu.backends.embedded.stores import EmbeddedStores
 from pixiu.backends.memory.sessions import MemorySessions
 from pixiu.backends.memory.stores import MemoryStores
+from pixiu.backends.tantivy.searches import ThreadedSearches
 from pixiu.machines.snapshots import Head
 from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.model.ids import SNOWFLAKE_EPOCH_MS
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
     from pixiu.backends.queue_log import RemoteLog
     from pixiu.config import Settings
+    from pixiu.config.search import SearchSettings
     from pixiu.node.carrier_stores import StoreHome
     from pixiu.ports.clock import Clock
     from pixiu.ports.notifications import Notifications
@@ -102,6 +105,7 @@ class CarrierHost:
         self.is_serving = False
         """Has it everything that it takes to serve?"""
         notifications = self._notifications(settings)
+        self._searches = _searches(settings.search)
         self._store, self._share = opened(home, share)
         self.stores = EmbeddedStores(self._store)
         self.left_behind = asyncio.Event()
@@ -109,7 +113,7 @@ class CarrierHost:
         queue.when_gone = self.left_behind.set
         self.messaging = Messaging(
             queue, self.stores, MemorySessions(numbers_after=self._session_count), clock, scheduler, settings,
-            notifications=notifications, gateway=self._name, creates_users=creates_users,
+            notifications=notifications, gateway=self._name, creates_users=creates_users, searches=self._searches,
             place=Place(self._share, partitions, may_serve, self._new_session_id),
         )  # fmt: skip
         self.messaging.when_flipped = self._flipped
@@ -251,6 +255,8 @@ class CarrierHost:
         self.giving.stop()
         self.group_rooms.stop()
         self.messaging.stop()
+        if self._searches is not None:
+            self._searches.close()
         await self._log.drained(DRAIN_SECONDS)
         if self._webhook is not None:
             await self._webhook.close()
@@ -325,3 +331,10 @@ class CarrierHost:
                 audit.take(record)
             await asyncio.sleep(0)
         return audit.close(cut)
+
+
+def _searches(settings: SearchSettings) -> ThreadedSearches | None:
+    """The index that a pipeline makes beside the log; None unless the settings say where."""
+    if not settings.data:
+        return None
+    return ThreadedSearches(Path(settings.data), asyncio.get_running_loop().call_soon_threadsafe, settings)

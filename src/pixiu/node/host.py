@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pixiu.backends.embedded.sessions import EmbeddedSessions, next_life
@@ -25,7 +26,6 @@ from pixiu.runtime.webhook import WebhookNotifications
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from pixiu.backends.redis.routes import RedisRoutes
     from pixiu.backends.redis.sessions import RedisSessions
@@ -74,7 +74,7 @@ class MessagingHost:
         self._provider: Closable | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._looked_at = 0.0
-        self._searches = ThreadedSearches(root, self._on_loop, settings.search)
+        self._searches = ThreadedSearches(Path(settings.search.data or root), self._on_loop, settings.search)
         notifications = self._notifications(scheduler)
         self._redis = redis = open_redis(root, settings.engines.store)
         try:

@@ -338,7 +338,7 @@ class Proxy:
                 done(answer)
 
         if self._searches is None:
-            self._refuse(Unavailable("this node has no index of messages"), done)
+            self._refuse(Unavailable("this node has no index of messages; search.data says where one is"), done)
         else:
             self._searches.find(searching.asked, found)
 
