@@ -14,6 +14,7 @@ from pixiu.im.draft import Actor
 from pixiu.machines.delivery import Push
 from pixiu.model.errors import PixiuError
 from pixiu.node.embedded import EmbeddedNode
+from pixiu.runtime.collector import spare_the_collector
 
 TEXT = "x" * 100
 
@@ -85,9 +86,10 @@ class Meter:
 
 @asynccontextmanager
 async def rig(folder: Path, options: Settings) -> AsyncIterator[EmbeddedNode]:
-    """A node on an empty data directory."""
+    """A node on an empty data directory, in a process that is little else: its collector is set as a server's is."""
     with TemporaryDirectory(dir=folder) as data:
         async with EmbeddedNode(data, settings=options) as node:
+            spare_the_collector()
             yield node
 
 
