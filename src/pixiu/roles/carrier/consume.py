@@ -25,6 +25,7 @@ from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.appliers import Appliers, parse
 from pixiu.roles.carrier.arrivals import receipt_of, wakes_of
 from pixiu.roles.carrier.commit_pace import CommitPace
+from pixiu.roles.carrier.courtesy import Courtesy
 from pixiu.roles.carrier.dead_letters import DeadLetters
 from pixiu.roles.carrier.flush_times import FlushTimes
 from pixiu.roles.carrier.lane_state import LaneState
@@ -52,8 +53,6 @@ __all__ = ["Carrier"]
 log = logging.getLogger(__name__)
 
 _POLL_MS = 1
-_TURN_US = 10_000
-"""A turn ends after this, whatever is left of its batch: a message to a large audience is a lot of work."""
 _FAR = 2**63
 _UNWOKEN_MAX = 1024
 """The newest wakes of one that does not serve: it does them when it has to. Of older ones notifications may be lost."""
@@ -122,7 +121,7 @@ class Carrier:
         self._buried = 0
         self._quiet_through = 0
         """Lanes that went back have nothing to tell before this event."""
-        self._yielding_since: int | None = None
+        self._courtesy = Courtesy(settings)
         self._times = FlushTimes(clock, self.counters.apply_seconds.observe, traces or TraceRows())
         self._commit_timer: Timer | None = None
         self._pace = CommitPace(settings, clock.monotonic_us())
@@ -294,21 +293,12 @@ class Carrier:
         if any(state.position < committed for state in lanes if not state.is_held):
             self._receive()
         else:
-            self._yielding_since = None
+            self._courtesy.caught_up()
 
     def _let_the_writer_go_first(self) -> bool:
-        """While sends keep the writer busy they go first: a burst is in the log before it is in the stores.
-
-        That ends after ``yield_ms``: then both take turns until the carrier has caught up. Until then the carrier does
-        just enough for no more than ``yield_count`` events to wait.
-        """
-        if not self._is_writer_busy():
-            self._yielding_since = None
-            return False
-        now, settings = self._clock.monotonic_us(), self._settings
-        if self._yielding_since is None:
-            self._yielding_since = now
-        if now - self._yielding_since >= settings.yield_ms * 1000 or self.behind >= settings.yield_count:
+        """Does it, it looks again in a moment."""
+        is_busy, behind = self._is_writer_busy(), self.behind
+        if not self._courtesy.yields(self._clock.monotonic_us(), behind, is_writer_busy=is_busy):
             return False
         self._is_turn_due = True
         self._scheduler.after(_POLL_MS, self._turn)
@@ -345,7 +335,7 @@ class Carrier:
         """Apply records in these lanes until the turn is over. Returns the lanes that got through, and how far."""
         applies = [state.apply for state in states]
         monotonic_us = self._clock.monotonic_us
-        until_us = monotonic_us() + _TURN_US
+        until_us = monotonic_us() + self._courtesy.turn_us
         for record in records:
             if record.topic == MAIN:
                 is_any_held = False
