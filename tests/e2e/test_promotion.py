@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from pixiu.runtime.datadir import find_server
 from tests.e2e.test_surfaces import Served
@@ -38,10 +39,14 @@ def has_messaging(served: Served) -> bool:
 
 
 def test_people_go_on_at_the_one_that_was_promoted(tmp_path: Path) -> None:
-    first = Served(tmp_path / "first")
+    secret = tmp_path / "secret"
+    secret.write_text("sixteen characters or more\n", encoding="utf-8")
+    secret.chmod(0o600)
+    wanted = ["--set", f"replication.secret_file={secret}"]
+    first = Served(tmp_path / "first", more=wanted)
     first.start()
     leader = queue_address(first)
-    second = Served(tmp_path / "second", more=["--follow", leader])
+    second = Served(tmp_path / "second", more=["--follow", leader, *wanted])
     try:
         said = first.act(first.token("alice"), "send", to="bob", text="before", send_id="1")
         second.start()
@@ -49,7 +54,9 @@ def test_people_go_on_at_the_one_that_was_promoted(tmp_path: Path) -> None:
         wait_for(lambda: end_of(address) >= end_of(leader), what="the copy", timeout_s=20)
         first.stop(kill=True)
         assert httpx.get(f"{second.url}/openapi.json").status_code == 404, "a follower has no messaging"
-        queue("promote", "--force", "--url", address)
+        with pytest.raises(AssertionError, match="wants its cluster's secret: --secret-file FILE"):
+            queue("promote", "--force", "--url", address)
+        queue("promote", "--force", "--url", address, "--secret-file", str(secret))
         wait_for(lambda: has_messaging(second), what="messaging at the promoted one", timeout_s=20)
         token = second.token("alice")
         again = second.act(token, "send", to="bob", text="before", send_id="1")

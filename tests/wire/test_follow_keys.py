@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pixiu.machines.queue_wire.requests import encode_promote
 from pixiu.model.errors import NotAllowed, PixiuError
 from pixiu.queue.client import BlockingClient
 from pixiu.runtime.backup import backup_running
@@ -87,6 +88,7 @@ def test_snapshots_and_smss_replicas_need_it_too(leader: QueueProcess, connect: 
     with pytest.raises(NotAllowed, match="wrong key"):
         backup_running(leader.address, tmp_path / "b2", lambda _: None, key="x" * 16)
     assert backup_running(leader.address, tmp_path / "b3", lambda _: None, key=SECRET).event_id == 1
+    assert connect(leader).refused(encode_promote(force=True)) == NEEDED, "nor does everyone say who leads"
     node_key = (leader.data / "node.key").read_text(encoding="ascii").strip()
     assert backup_running(leader.address, tmp_path / "b4", lambda _: None, key=node_key).files > 0
 

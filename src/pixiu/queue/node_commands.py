@@ -66,8 +66,8 @@ def prove(engine: Engine, connection: Connection, request: Request) -> None:
     connection.answer(encode_sized(answer))
 
 
-def _check_copy(engine: Engine, connection: Connection, what: str) -> None:
-    """A copy of everything, reserved topics included, is for the cluster's own."""
+def _check_key(engine: Engine, connection: Connection, what: str) -> None:
+    """A copy of everything, reserved topics included, and who leads, are the cluster's own business."""
     if engine.follower_keys and not connection.is_node:
         log.warning("refused without the cluster's key", extra={"command": what})
         raise NotAllowed(wire.KEY_NEEDED)
@@ -75,7 +75,7 @@ def _check_copy(engine: Engine, connection: Connection, what: str) -> None:
 
 def follow(engine: Engine, connection: Connection, request: Request) -> None:
     """Follow: the journal as Pixiu's followers read it."""
-    _check_copy(engine, connection, "Follow")
+    _check_key(engine, connection, "Follow")
     part = request.part
     (size,) = _U16.unpack_from(part) if len(part) >= 2 else (0,)
     if engine.replication is None or len(part) != 2 + size + _FOLLOW.size:
@@ -89,6 +89,7 @@ def follow(engine: Engine, connection: Connection, request: Request) -> None:
 
 def promote(engine: Engine, connection: Connection, request: Request) -> None:
     """Promote: this node shall lead."""
+    _check_key(engine, connection, "Promote")
     if engine.replication is None or len(request.part) != 1:
         raise RequestError(wire.BAD_EXTENSION_PART)
     engine.replication.promote(connection, force=request.part != b"\0")
@@ -126,7 +127,7 @@ def status(engine: Engine, connection: Connection, _request: Request) -> None:
 
 def snapshot(engine: Engine, connection: Connection, _request: Request) -> None:
     """Snapshot: a copy of everything, at one event id."""
-    _check_copy(engine, connection, "Snapshot")
+    _check_key(engine, connection, "Snapshot")
     stream = SnapshotStream(engine, connection)
     connection.begin_stream(stream)
     stream.start()
@@ -136,7 +137,7 @@ def replica(engine: Engine, connection: Connection, request: Request) -> None:
     """Replica: the journal as smss's followers read it."""
     if not engine.is_leader:
         raise NotLeader(wire.DONT_SUPPORT_ACTION)
-    _check_copy(engine, connection, "Replica")
+    _check_key(engine, connection, "Replica")
     (event_id,) = _I64.unpack(request.part)
     if event_id < 0:
         raise RequestError(wire.BAD_REPLICA_EVENT_ID)

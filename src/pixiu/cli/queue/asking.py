@@ -8,6 +8,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from pixiu.machines.queue_wire.commands import KEY_NEEDED
 from pixiu.model.errors import (
     ConfigError,
     Conflict,
@@ -100,6 +101,8 @@ def explained(error: PixiuError, where: Where, topic: str) -> PixiuError:
         return Conflict(f"topic {topic} exists already")
     if isinstance(error, NotAllowed) and "reserved" in text:
         return NotAllowed(f"topic {topic} is Pixiu's own; name the data directory with --data to use its key")
+    if text.endswith(KEY_NEEDED):
+        return NotAllowed(f"{where.address} wants its cluster's secret: --secret-file FILE, or --data DIR")
     if isinstance(error, RequestError) and "MUST be less than 128" in text:
         return RequestError("a topic's name has 1 to 128 bytes, without spaces, tabs and line ends")
     return error

@@ -1,6 +1,7 @@
 """``pixiu queue positions | status | promote``."""
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -68,6 +69,10 @@ def promote(
     force: Annotated[
         bool, typer.Option("--force", help="Also if it may lack messages that the old leader answered.")
     ] = False,
+    secret_file: Annotated[
+        Path | None,
+        typer.Option("--secret-file", metavar="FILE", help="With --url or --port: the secret that the queue wants."),
+    ] = None,
     url: Url = None,
     port: Port = None,
     data: Data = None,
@@ -79,6 +84,10 @@ def promote(
         return await client.promote(force=force)
 
     where = Where(url, port, data)
+    if secret_file is not None:
+        from pixiu.node.cluster_secrets import queue_key, read_secrets
+
+        where.key = queue_key(read_secrets(secret_file), "")
     epoch = ask(where, work)
     if json:
         print_json({"epoch": epoch})
