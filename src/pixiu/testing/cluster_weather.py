@@ -144,7 +144,7 @@ class _World:
             self.doubles = CARRIER if self.doubles else ""
         self.cluster = cluster = Cluster(
             rng, weather=weather, brokers=self.counts.get("broker", 1), routers=self.counts.get("router", 1),
-            relays=self.counts.get("relay", 0),
+            relays=self.counts.get("relay", 0), heartbeat_ms=1_000,
         )  # fmt: skip
         self._say(f"{self.counts}, {carriers} carriers, doubles {self.doubles or 'nothing'}, {weather}")
         for role, count in self.counts.items():
