@@ -6,6 +6,7 @@ speed. Whoever is asked whether it may serve is watched: of the replicas of one 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pixiu.config import GatewaySettings, MessagingSettings, Settings
@@ -39,6 +40,7 @@ ROLE = "carrier"
 RULES = ServingRules(lease_ms=1_200, renew_ms=250, behind_ms=3_000)
 
 
+@lru_cache(maxsize=1_024)
 def settings_of(node_id: int = 0) -> Settings:
     """Quick, and without limits that the world does not mean."""
     settings = Settings(

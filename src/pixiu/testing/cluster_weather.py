@@ -257,8 +257,9 @@ class _World:
         mortal = [node for node in nodes if node not in cluster.gateways[:2]]
         target: Process | None = None
         if blow.kind == "crash":
-            target = rng.choice(mortal)
-            self._crash(target, rng)
+            target = rng.choice(mortal) if mortal else None
+            if target is not None:
+                self._crash(target, rng)
         elif blow.kind in ("carrier", "stop", "disk"):
             target = self._carrier(rng, serves=blow.kind != "disk" or rng.random() < 0.5)
             if target is not None and blow.kind == "stop":
@@ -341,12 +342,13 @@ class _World:
             self.durable.double()
             has_doubled = cluster.run_until(lambda: self.durable.has_doubled, within_ms=60_000)
             self._say(f"{cluster.clock.now_us // 1000} ms: carriers double: {has_doubled}")
+            assert has_doubled, f"I8: carriers that stand still do not double: {self.durable.unsettled()}"
             return
         count = self.counts[role]
         for partition in range(count, 2 * count):
             self._start(role, partition)
-        if cluster.run_until(cluster.is_settled, within_ms=60_000):
-            self._say(f"{cluster.clock.now_us // 1000} ms: {role} doubles: {cluster.double(role)}")
+        assert cluster.run_until(cluster.is_settled, within_ms=60_000), f"routes: a new half of {role}s never came right"
+        self._say(f"{cluster.clock.now_us // 1000} ms: {role} doubles: {cluster.double(role)}")
 
     def _calm(self) -> None:
         """Until everything that was broken is whole again."""
