@@ -37,6 +37,8 @@ __all__ = ["CarrierNode", "Operator", "StoreDisk", "settings_of"]
 
 ROOT = "/pubsub"
 ROLE = "carrier"
+PIECE_PAIRS = 16
+"""Snapshots come in pieces, small as these stores are."""
 RULES = ServingRules(lease_ms=1_200, renew_ms=250, behind_ms=3_000)
 
 
@@ -126,6 +128,8 @@ class CarrierNode(Process):
         self.clock = OwnClock(cluster.clock, 0.9 + 0.2 * cluster.rng.random())
         self.loop = NodeLoop(self, cluster.scheduler)
         self.scheduler = self.loop.scheduler
+        self.view: LogOverNetwork | None = None
+        """The log, as this life of it sees it."""
         self.chosen_us = 0
         """When it began its turn to serve."""
         self.when_asked: Callable[[CarrierNode], object] = lambda _node: None
@@ -184,6 +188,8 @@ class CarrierNode(Process):
             partitions=self.partitions, may_serve=watched, creates_users=True,
         )  # fmt: skip
         host.when_chosen = self._chosen
+        host.giving.piece_pairs = PIECE_PAIRS
+        self.view = view
         return host
 
     def _chosen(self) -> None:
