@@ -105,6 +105,7 @@ def straight(log: list[tuple[LogRecord, Record]]) -> dict[str, object]:
     return content(stores)
 
 
+@pytest.mark.feature("X56")
 @given(scripts)
 @settings(max_examples=60, deadline=None)
 def test_applying_everything_again_changes_nothing(script: list[Record]) -> None:
@@ -117,6 +118,7 @@ def test_applying_everything_again_changes_nothing(script: list[Record]) -> None
     assert content(stores) == straight(log)
 
 
+@pytest.mark.feature("X46", "X59")
 @given(scripts, st.data())
 @settings(max_examples=60, deadline=None)
 def test_from_any_commit_on_the_end_is_the_same(script: list[Record], data: st.DataObject) -> None:
