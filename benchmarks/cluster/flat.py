@@ -101,9 +101,9 @@ def measure(bench: Bench) -> Section:
         f"Load average before the rounds: {min(averages):.2f} – {max(averages):.2f}.",
         (
             f"{RATE:,} messages/s for each of them, in bursts of 20 ms; {ROOMS * NEWS_PEOPLE:,} people who come for "
-            "each partition of the routers. Of several rounds the cheapest counts. A router replica hears all news, so the news "
-            "that it handles are what counts. Queue and carriers are replicated for safety, not for speed: each "
-            "replica writes and applies everything that is its partition's."
+            "each partition of the routers. Of several rounds the cheapest counts. A router replica hears all news, so "
+            "the news that it handles are what counts. Queue and carriers are replicated for safety, not for speed: "
+            "each replica writes and applies everything that is its partition's."
         ),
     ]
     return section

@@ -362,7 +362,8 @@ class _World:
         count = self.counts[role]
         for partition in range(count, 2 * count):
             self._start(role, partition)
-        assert cluster.run_until(cluster.is_settled, within_ms=60_000), f"routes: a new half of {role}s never came right"
+        has_come = cluster.run_until(cluster.is_settled, within_ms=60_000)
+        assert has_come, f"routes: the new half of the {role}s never came right"
         self._say(f"{cluster.clock.now_us // 1000} ms: {role} doubles: {cluster.double(role)}")
 
     def _strikes_the_new(self, struck: set[str]) -> bool:

@@ -4,6 +4,7 @@ import copy
 import random
 from collections.abc import Callable, Iterable
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
