@@ -94,9 +94,12 @@ class Durable:
         )
 
     def trim(self) -> int:
-        """Retention: the log forgets what some live replica of every partition has written down."""
+        """Retention: the log forgets what some live replica of every partition has written down.
+
+        Those of a doubling that has begun count: behind the flip nobody else has what was theirs.
+        """
         through = self.log.committed
-        for partition in range(self.count):
+        for partition in range(self.partitions if self._operator is None else 2 * self.partitions):
             durable = [
                 min(node.host.stores.applied(lane) for lane in _lanes())
                 for node in self.nodes.values()
