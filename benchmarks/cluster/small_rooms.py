@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from benchmarks.cluster.bench import Bench
     from benchmarks.cluster.roles import Child, Roles
 
-__all__ = ["crowded", "measure", "percentile", "tell"]
+__all__ = ["crowded", "measure", "order", "percentile", "tell"]
 
 PEOPLE = 100_000
 ROOMS = 50
@@ -35,11 +35,16 @@ def crowded(roles: Roles) -> Child:
     return child
 
 
-def tell(child: Child, **order: object) -> dict[str, Any]:
-    """Tell it what to do, and wait for its answer."""
+def order(child: Child, **words: object) -> None:
+    """Tell it what to do. It will say a line."""
     assert child.process.stdin is not None
-    child.process.stdin.write(json.dumps(order) + "\n")
+    child.process.stdin.write(json.dumps(words) + "\n")
     child.process.stdin.flush()
+
+
+def tell(child: Child, **words: object) -> dict[str, Any]:
+    """Tell it what to do, and wait for its answer."""
+    order(child, **words)
     return child.line()
 
 

@@ -121,7 +121,17 @@ class TestUnread(EveryBackend, UnreadContract):
 
 
 class TestInboxes(EveryBackend, InboxesContract):
-    pass
+    @pytest.mark.feature("X56")
+    def test_adding_an_event_twice_is_adding_it_once(self) -> None:
+        super().test_adding_an_event_twice_is_adding_it_once()
+
+    @pytest.mark.feature("X57", "X64")
+    def test_entries_are_read_in_order_and_in_pages(self) -> None:
+        super().test_entries_are_read_in_order_and_in_pages()
+
+    @pytest.mark.feature("X58")
+    def test_an_ack_takes_all_through_it_and_gives_them_back(self) -> None:
+        super().test_an_ack_takes_all_through_it_and_gives_them_back()
 
 
 class TestBodies(EveryBackend, BodiesContract):
@@ -177,6 +187,7 @@ class TestMemoryRoutes(RoutesContract):
         assert routes.enter(1, Route(5, 0, "g1", 4))
 
 
+@pytest.mark.feature("X45")
 def test_recent_forgets_the_group_that_was_touched_longest_ago() -> None:
     recent = MemoryRecent(groups_max=2)
     for group in (1, 2):
@@ -296,6 +307,7 @@ def test_nothing_is_left_of_what_has_gone() -> None:
     assert left == {b"\x01high:bodies", b"\x01high:timelines"}
 
 
+@pytest.mark.feature("X45")
 def test_what_has_changed_is_not_lost_when_caches_are_too_small() -> None:
     stores = EmbeddedStores(MemoryKeyValue(), cached_users_max=2, kept_entries_max=1, cached_body_bytes=2)
     users = range(1, 101)

@@ -202,6 +202,7 @@ def test_a_thousand_members_who_reconnect_at_once_cost_one_read() -> None:
         assert ids(answer[0]) == sent[:49:-1]
 
 
+@pytest.mark.feature("X49")
 def test_a_page_deeper_than_the_cache_is_read_from_the_timeline() -> None:
     world = World(unlimited(page_max=2000))
     world.do("alice", "create_group", group="tea")

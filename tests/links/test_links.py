@@ -204,6 +204,19 @@ def test_nobody_shares_a_slot() -> None:
     assert claimed == [SLOTS - 2, SLOTS - 1]
 
 
+@pytest.mark.feature("X06")
+def test_a_slot_that_went_with_its_session_is_not_used() -> None:
+    world = World()
+    claimed: list[int] = []
+    session = world.tree.open()
+    slot = Slot(session, world.scheduler, "/c", claimed.append)
+    slot.claim()
+    session.expire()  # before the answer has come
+    world.scheduler.run_for(2_000)
+    assert claimed == [1]
+    assert [int(name) for name in world.tree.read("/c/slots")] == [1]
+
+
 @pytest.mark.feature("X04")
 def test_polling_faster_than_the_registry_tells_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"links\.poll_ms"):

@@ -43,6 +43,7 @@ from tests.machines.deliveries import (
 )
 
 
+@pytest.mark.feature("X63")
 class TestOffline:
     def test_a_login_reads_behind_what_was_acked(self) -> None:
         delivery = Delivery(SETTINGS)
@@ -76,6 +77,7 @@ class TestOffline:
         delivery.check()
 
 
+@pytest.mark.feature("X63")
 class TestIdle:
     def test_a_newer_login_reads_for_the_new_session(self) -> None:
         delivery = online()
@@ -171,6 +173,7 @@ class TestIdle:
         assert delivery.state is State.OFFLINE
 
 
+@pytest.mark.feature("X63")
 class TestFetchingIds:
     def test_a_newer_login_makes_the_old_read_void(self) -> None:
         delivery = fetching_ids()
@@ -259,6 +262,7 @@ class TestFetchingIds:
         ]
 
 
+@pytest.mark.feature("X63")
 class TestFetchingBodies:
     def test_a_newer_login_starts_over(self) -> None:
         delivery = fetching_bodies()
@@ -326,6 +330,7 @@ class TestFetchingBodies:
         ]
 
 
+@pytest.mark.feature("X63")
 class TestSending:
     def test_a_newer_login_sends_all_that_is_not_acked_to_the_new_session(self) -> None:
         delivery = sending(3)
@@ -397,7 +402,7 @@ class TestSending:
         assert delivery.acked(SECOND.session_id, 3) == NOTHING
         assert delivery.acked_through == 0
 
-    @pytest.mark.feature("E22")
+    @pytest.mark.feature("E22", "X65")
     def test_a_logout_settles_what_was_acked_and_not_what_was_sent(self) -> None:
         delivery = sending(3)
         delivery.acked(FIRST.session_id, 1)
@@ -411,7 +416,7 @@ class TestSending:
         assert delivery.bodies_fetched(delivery.turn, bodies_of(entries(1, 3))) == NOTHING
         assert delivery.request_timed_out() == NOTHING
 
-    @pytest.mark.feature("E23", "P25")
+    @pytest.mark.feature("E23", "P25", "X66")
     def test_no_ack_sends_the_window_again_with_the_same_ids(self) -> None:
         delivery = sending(6)
         again = [push._replace(is_resend=True) for push in delivery.items[:4]]

@@ -132,6 +132,29 @@ async def test_a_place_that_somebody_removed_counts_as_a_lost_session(
     assert (await a.read()).live == frozenset("a")
 
 
+async def test_a_place_that_went_before_it_was_known_is_taken_again(
+    tree: MemoryRegistry, scheduler: LoopScheduler
+) -> None:
+    session = tree.open()
+    answers: list[object] = []
+    register = session.register
+    session.register = lambda folder, data, done: register(  # type: ignore[method-assign]
+        folder, data, lambda path: answers.append(lambda: done(path))
+    )
+    control = RegistryControl(session, scheduler, folder=FOLDER, name="a", address="a:1")
+    control.start(lambda _event: None)
+    await turn()
+    session.expire()
+    await turn()
+    session.register = register  # type: ignore[method-assign]
+    answers[0]()  # type: ignore[operator] # the answer comes behind the news that its session is lost
+    await turn()
+    (name,) = [name for name in tree.read(FOLDER) if name.isdecimal()]
+    control.stands("Running")
+    await turn()
+    assert tree.read(FOLDER)[name].data["state"] == "Running", "it knows where it is, without reading the record"
+
+
 async def test_a_reading_that_was_asked_for_before_the_registration_removes_nobody(
     tree: MemoryRegistry, scheduler: LoopScheduler
 ) -> None:

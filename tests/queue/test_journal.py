@@ -105,6 +105,7 @@ def test_damage_far_into_a_segment_is_named_by_its_own_byte() -> None:
         journal.frame_of(9)
 
 
+@pytest.mark.feature("X47")
 def test_damage_is_named_by_file_and_byte_wherever_it_is_met() -> None:
     disk, journal = filled()
     segment = journal.segments[1]
@@ -179,6 +180,7 @@ def test_truncate_after_leaves_a_first_part() -> None:
         ]
 
 
+@pytest.mark.feature("X60")
 def test_old_segments_go_and_what_they_held_is_gone() -> None:
     disk, journal = filled()
     first_kept = journal.segments[2].first_event_id

@@ -47,6 +47,7 @@ def test_a_frame_holds_its_block(block: bytes, epoch: int, count: int, through: 
     assert frame.last_event_id == frame.event_id + count - 1
 
 
+@pytest.mark.feature("X47")
 @given(block=blocks(), data=st.data())
 def test_one_flipped_bit_is_damage(block: bytes, data: st.DataObject) -> None:
     whole = bytearray(encode_frame(block, epoch=1, count=1, flushed_through=0))

@@ -69,11 +69,24 @@ class RoleView:
         self._views: dict[int, View] = {}
         self._boots: dict[tuple[int, int], int] = {}
         self._keys: dict[int, list[tuple[int, int]]] = {}
+        self._usable: dict[int, tuple[int, list[int]]] = {}
+        self._swept = -1
+
+    @property
+    def stamp(self) -> int:
+        """Another number whenever somebody else may be known or usable."""
+        return sum([view.stamp for view in self._views.values()])
 
     def usable(self, partition: int = 0) -> list[int]:
-        """The boot ids of those who may get work, by their replica numbers (X05)."""
+        """The boot ids of those who may get work, by their replica numbers (X05). The list is not to be changed."""
         view = self._views.get(partition)
-        return [] if view is None else [self._boots[partition, replica] for replica in view.usable()]
+        if view is None:
+            return []
+        found = self._usable.get(partition)
+        if found is None or found[0] != view.stamp:
+            boots = [self._boots[partition, replica] for replica in view.usable()]
+            found = self._usable[partition] = (view.stamp, boots)
+        return found[1]
 
     def known(self, partition: int = 0) -> list[int]:
         """The boot ids of all, those who are still starting included."""
@@ -153,6 +166,10 @@ class RoleView:
 
     def sweep(self) -> list[PeerInfo]:
         """Forget those whom no view knows any more. Returns them."""
+        stamp = self.stamp
+        if stamp == self._swept:
+            return []
+        self._swept = stamp
         live = [(partition, replica) for partition, view in self._views.items() for replica in view.known()]
         if len(live) == len(self._boots) and len(self._keys) == len(self.peers):
             return []
@@ -234,6 +251,7 @@ class Directory:
         self._timer: Timer | None = None
         self._is_stopped = False
         self._shape: object = None
+        self._stamps: list[tuple[int, object, int]] = []
         self._refreshed: set[str] = set()
         endpoint.on(BeatBack, self._replied)
         registry.when_session(self._session)
@@ -338,6 +356,10 @@ class Directory:
 
     def _look(self) -> None:
         """Tell of changes, if there are any."""
+        stamps = [(view.counts.count, view.counts.phase, view.stamp) for view in self._roles.values()]
+        if stamps == self._stamps:
+            return
+        self._stamps = stamps
         shape = [
             (role, view.counts.count, view.counts.phase, [(each, view.usable(each)) for each in view.partitions])
             for role, view in self._roles.items()

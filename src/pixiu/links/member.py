@@ -209,16 +209,25 @@ class Slot:
             self._scheduler.after(RETRY_MS, self.claim)
             return
         self._path = path
-        self._registry.read(self._folder, self._look)
+        self._read(path)
 
-    def _look(self, found: Folder | PixiuError) -> None:
+    def _read(self, path: str) -> None:
+        if path == self._path:
+            self._registry.read(self._folder, lambda found: self._look(path, found))
+
+    def _look(self, path: str, found: Folder | PixiuError) -> None:
         """The first one who came keeps a slot; who finds it taken comes again, under the next number."""
+        if path != self._path:
+            return  # it went with its session, and another is claimed
         if isinstance(found, PixiuError):
-            self._scheduler.after(RETRY_MS, lambda: self._registry.read(self._folder, self._look))
+            self._scheduler.after(RETRY_MS, lambda: self._read(path))
             return
-        mine = sequence_of(self._path)
-        if any(int(name) < mine and int(name) % SLOTS == mine % SLOTS for name in found if name.isdecimal()):
-            path, self._path = self._path, ""
+        mine, numbers = sequence_of(path), {int(name) for name in found if name.isdecimal()}
+        if mine not in numbers:  # the session ended before we heard that we have it
+            self._path = ""
+            self.claim()
+        elif any(number < mine and number % SLOTS == mine % SLOTS for number in numbers):
+            self._path = ""
             self._registry.remove(path, lambda _result: self.claim())
         else:
             self._claimed(mine % SLOTS)

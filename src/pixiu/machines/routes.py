@@ -98,9 +98,8 @@ class RouteTable:
     def digest(self, partition: int = 0, count: int = 1, *, of: tuple[int, int] = (0, 1)) -> Digest:
         """What the rows come to that two partitions share, each given as a number and a count."""
         total, mix = 0, 0
-        for bucket in range(partition % count, PARTITIONS_MAX, count):
-            if owns(of[0], bucket, of[1]):
-                each, mixed = self._digests[bucket]
+        for bucket, (each, mixed) in enumerate(self._digests[partition % count :: count]):
+            if each and (of[1] == 1 or owns(of[0], bucket * count + partition % count, of[1])):
                 total, mix = total + each, mix ^ mixed
         return Digest(total, mix)
 

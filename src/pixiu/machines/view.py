@@ -125,8 +125,12 @@ class View:
     """All instances of one role and partition, by replica id. Time is an argument."""
 
     def __init__(self, rules: ViewRules) -> None:
+        self.stamp = 0
+        """Another number whenever somebody else may be known or usable, so that nobody has to look before that."""
         self._rules = rules
         self._peers: dict[int, Peer] = {}
+        self._success_keep = 0.5 ** (1 / rules.success_half_life)
+        self._rtt_keep = 0.5 ** (rules.heartbeat_ms / rules.half_life_ms)
         self._is_frozen = False
         self._number = 0
         self._weights: dict[int, float] = {}
@@ -137,6 +141,7 @@ class View:
     def listed(self, instances: Mapping[int, Instance], now_ms: float) -> None:
         """What the registry lists now: by a watch or by a poll, it is all the same."""
         self._is_frozen = False
+        self.stamp += 1
         for replica, instance in instances.items():
             peer = self._peers.get(replica)
             if peer is None:
@@ -156,9 +161,13 @@ class View:
     def due(self, now_ms: float) -> list[tuple[int, int]]:
         """Heartbeats to send now, as (replica, number); and time passes."""
         beats: list[tuple[int, int]] = []
+        suspect_ms, heartbeat_ms = self._rules.suspect_ms, self._rules.heartbeat_ms
         for peer in list(self._peers.values()):
-            self._pass_time(peer, now_ms)
-            if peer.replica in self._peers and (peer.sent_ms < 0 or now_ms - peer.sent_ms >= self._rules.heartbeat_ms):
+            if now_ms - peer.heard_ms >= suspect_ms or peer.standing is Standing.LINGERING:
+                self._pass_time(peer, now_ms)
+                if peer.replica not in self._peers:
+                    continue
+            if peer.sent_ms < 0 or now_ms - peer.sent_ms >= heartbeat_ms:
                 if peer.is_waiting:
                     self._count(peer, is_good=False)
                 self._number += 1
@@ -180,7 +189,12 @@ class View:
             self._count(peer, is_good=True)
             peer.is_waiting = False
         peer.heard_ms = now_ms
-        peer.instance = peer.instance._replace(state=state)
+        if peer.instance.state is not state:
+            peer.instance = peer.instance._replace(state=state)
+            self.stamp += 1
+        if peer.standing is Standing.USABLE:
+            return
+        self.stamp += 1
         if peer.standing is Standing.DEAD:
             peer.good += 1
             if peer.good >= self._rules.returns:
@@ -244,11 +258,14 @@ class View:
             del self._peers[peer.replica]
 
     def _pass_time(self, peer: Peer, now_ms: float) -> None:
+        """What silence, or the end of a grace, makes of one."""
         rules, silent_ms = self._rules, now_ms - peer.heard_ms
+        before = peer.standing
         if peer.standing is Standing.LINGERING:
             is_over = now_ms - peer.unlisted_ms >= rules.grace_ms and not self._is_frozen
             if silent_ms >= rules.suspect_ms or is_over:
                 del self._peers[peer.replica]
+                self.stamp += 1
         elif peer.standing is Standing.USABLE and silent_ms >= rules.suspect_ms:
             peer.standing = Standing.SUSPECT
         if peer.standing is Standing.SUSPECT and silent_ms >= rules.dead_ms:
@@ -256,12 +273,13 @@ class View:
             peer.good = 0
         if peer.standing is Standing.DEAD and silent_ms >= rules.suspect_ms:
             peer.good = 0
+        self.stamp += peer.standing is not before
 
     def _count(self, peer: Peer, *, is_good: bool) -> None:
         """One more heartbeat that came back before the next, or did not."""
-        keep = 0.5 ** (1 / self._rules.success_half_life)
+        keep = self._success_keep
         peer.success = keep * peer.success + (1 - keep) * is_good
 
     def _timed(self, peer: Peer, rtt_ms: float) -> None:
-        keep = 0.5 ** (self._rules.heartbeat_ms / self._rules.half_life_ms)
+        keep = self._rtt_keep
         peer.rtt_ms = rtt_ms if not peer.rtt_ms else keep * peer.rtt_ms + (1 - keep) * rtt_ms

@@ -63,6 +63,8 @@ class Giving:
         """``commit`` makes the store hold what is applied; ``head`` says what it is."""
         self.given = 0
         """Snapshots that went out whole."""
+        self.piece_pairs = PIECE_PAIRS
+        """At most so many in one piece."""
         self._store = store
         self._scheduler = scheduler
         self._commit = commit
@@ -71,7 +73,7 @@ class Giving:
 
     def accept(self) -> WatchedReceiver:
         """Somebody comes for one."""
-        give = _Give(self._scheduler, self._begin, self._over)
+        give = _Give(self._scheduler, self._begin, self._over, self.piece_pairs)
         self._gives.add(give)
         return give
 
@@ -106,11 +108,13 @@ class _Give:
         scheduler: Scheduler,
         begin: Callable[[Ask], tuple[Head, Iterator[tuple[bytes, bytes]]]],
         over: Callable[..., object],
+        piece_pairs: int,
     ) -> None:
         self.is_busy = False
         self._scheduler = scheduler
         self._begin = begin
         self._over = over
+        self._piece_pairs = piece_pairs
         self._frames = Frames()
         self._link: WatchedLink | None = None
         self._pairs: Iterator[tuple[bytes, bytes]] | None = None
@@ -171,7 +175,7 @@ class _Give:
         piece: list[tuple[bytes, bytes]] = []
         size = 0
         try:
-            for pair in islice(pairs, PIECE_PAIRS):
+            for pair in islice(pairs, self._piece_pairs):
                 piece.append(pair)
                 size += len(pair[0]) + len(pair[1])
                 if size >= PIECE_BYTES:

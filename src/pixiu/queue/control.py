@@ -156,6 +156,7 @@ class RegistryControl:
         self._is_writing = False
         self._is_registering = False
         self._is_reading = False
+        self._sessions_lost = 0
         self._changes_waiting = 0
         self._is_stopped = False
         self._addresses: dict[str, str] = {}
@@ -256,7 +257,9 @@ class RegistryControl:
                 self._version, self._shown = version, place
             if isinstance(version, int) or path != self._path:
                 self._write_place()
-            elif not isinstance(version, Conflict | NotFound):  # those mean that the place is gone, as is soon seen
+            elif isinstance(version, Conflict | NotFound):  # it is gone, or not as we know it
+                self._look_at_place()
+            else:
                 self._scheduler.after(REGISTER_AGAIN_MS, self._write_place)
 
         self._registry.write(Write(path, place, self._version), done)
@@ -268,7 +271,7 @@ class RegistryControl:
         if self._is_registering or self._is_stopped or self._path:
             return
         self._is_registering = True
-        place = self._place()
+        place, sessions_lost = self._place(), self._sessions_lost
 
         def done(path: str | PixiuError) -> None:
             self._is_registering = False
@@ -282,8 +285,33 @@ class RegistryControl:
             self._path, self._version, self._shown = path, 0, place
             log.info("registered", extra={"path": path, "replica": self._name})
             self._write_place()
+            if sessions_lost != self._sessions_lost:
+                self._look_at_place()
 
         self._registry.register(self._folder, place, done)
+
+    def _look_at_place(self) -> None:
+        """See whether our place is there. It may have gone with a session that ended before we heard that we had it.
+
+        Whoever leads writes the record and reads nothing, and would not find out.
+        """
+        path = self._path
+
+        def done(folder: Folder | PixiuError) -> None:
+            if self._is_stopped or not path or path != self._path:
+                return
+            if isinstance(folder, PixiuError):
+                self._scheduler.after(REGISTER_AGAIN_MS, self._look_at_place)
+                return
+            found = folder.get("")
+            if found is None:
+                log.warning("our place in the registry is gone", extra={"path": path})
+                self._lost()
+            else:
+                self._version = found.version
+                self._write_place()
+
+        self._registry.read(path, done)
 
     def _note_peers(self, folder: Folder, *, is_since_registered: bool) -> None:
         """Who is there, and where. Of two places of one name the newer counts: the older is a ghost.
@@ -312,6 +340,7 @@ class RegistryControl:
             return
         if state is SessionState.LOST:
             log.warning("registry session lost", extra={"replica": self._name})
+            self._sessions_lost += 1
             self._lost()
         elif state is SessionState.CONNECTED:
             self._register()

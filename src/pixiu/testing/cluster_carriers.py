@@ -6,6 +6,7 @@ speed. Whoever is asked whether it may serve is watched: of the replicas of one 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pixiu.config import GatewaySettings, MessagingSettings, Settings
@@ -36,9 +37,12 @@ __all__ = ["CarrierNode", "Operator", "StoreDisk", "settings_of"]
 
 ROOT = "/pubsub"
 ROLE = "carrier"
+PIECE_PAIRS = 16
+"""Snapshots come in pieces, small as these stores are."""
 RULES = ServingRules(lease_ms=1_200, renew_ms=250, behind_ms=3_000)
 
 
+@lru_cache(maxsize=1_024)
 def settings_of(node_id: int = 0) -> Settings:
     """Quick, and without limits that the world does not mean."""
     settings = Settings(
@@ -124,6 +128,8 @@ class CarrierNode(Process):
         self.clock = OwnClock(cluster.clock, 0.9 + 0.2 * cluster.rng.random())
         self.loop = NodeLoop(self, cluster.scheduler)
         self.scheduler = self.loop.scheduler
+        self.view: LogOverNetwork | None = None
+        """The log, as this life of it sees it."""
         self.chosen_us = 0
         """When it began its turn to serve."""
         self.when_asked: Callable[[CarrierNode], object] = lambda _node: None
@@ -182,6 +188,8 @@ class CarrierNode(Process):
             partitions=self.partitions, may_serve=watched, creates_users=True,
         )  # fmt: skip
         host.when_chosen = self._chosen
+        host.giving.piece_pairs = PIECE_PAIRS
+        self.view = view
         return host
 
     def _chosen(self) -> None:

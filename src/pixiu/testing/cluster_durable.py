@@ -23,6 +23,7 @@ from pixiu.testing.messaging_model import Model
 if TYPE_CHECKING:
     import random
 
+    from pixiu.node.carrier_host import CarrierHost
     from pixiu.testing.cluster_world import Cluster
 
 __all__ = ["Durable"]
@@ -88,17 +89,21 @@ class Durable:
             self.disks[node.name] = StoreDisk()
 
     def _has_heir(self, lost: CarrierNode) -> bool:
+        """Has another one written down all that the log has forgotten?"""
         return any(
-            node.partition == lost.partition and node.host is not None and node.host.is_near
+            node.partition == lost.partition and node.host is not None and _written(node.host) >= self.log.first - 1
             for node in self.nodes.values()
         )
 
     def trim(self) -> int:
-        """Retention: the log forgets what some live replica of every partition has written down."""
+        """Retention: the log forgets what some live replica of every partition has written down.
+
+        Those of a doubling that has begun count: behind the flip nobody else has what was theirs.
+        """
         through = self.log.committed
-        for partition in range(self.count):
+        for partition in range(self.partitions if self._operator is None else 2 * self.partitions):
             durable = [
-                min(node.host.stores.applied(lane) for lane in _lanes())
+                _written(node.host)
                 for node in self.nodes.values()
                 if node.partition == partition and node.host is not None
             ]
@@ -283,5 +288,6 @@ def _sender_is_in(key: object, share: Share) -> bool:
     return user_partition(int.from_bytes(key[:8], "big"), share.count) == share.partition
 
 
-def _lanes() -> tuple[Lane, ...]:
-    return (Lane.ROSTERS, Lane.INBOXES, Lane.TIMELINES)
+def _written(host: CarrierHost) -> int:
+    """The event through which it is all on the disk."""
+    return min(host.stores.applied(lane) for lane in (Lane.ROSTERS, Lane.INBOXES, Lane.TIMELINES))

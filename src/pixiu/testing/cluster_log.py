@@ -63,6 +63,7 @@ class LogOverNetwork:
         self._is_closed = False
         self._is_due = False
         self._outstanding = 0
+        self._slow_until_us = 0
 
     # Life.
 
@@ -167,6 +168,10 @@ class LogOverNetwork:
 
     # Reading.
 
+    def lag(self, lasts_ms: float) -> None:
+        """For a while records come one by one, while requests are answered as ever."""
+        self._slow_until_us = self._cluster.clock.now_us + int(lasts_ms * 1000)
+
     @property
     def committed(self) -> int:
         """What has come here."""
@@ -200,12 +205,16 @@ class LogOverNetwork:
     def _look(self) -> None:
         """A connection that broke is made again."""
         if not self._is_closed and not self._process.is_dead:
-            self.poke()
+            self.poke(is_look=True)
             self._cluster.scheduler.after(LOOK_MS, self._look)
 
-    def poke(self) -> None:
+    @property
+    def _is_slow(self) -> bool:
+        return self._cluster.clock.now_us < self._slow_until_us
+
+    def poke(self, *, is_look: bool = False) -> None:
         """There is more."""
-        if not self._is_due and not self._is_closed:
+        if not self._is_due and not self._is_closed and (is_look or not self._is_slow):
             self._is_due = True
             self._cluster.scheduler.after(self._cluster.delay_ms(), lambda: self._process.hear(self._come))
 
@@ -223,7 +232,7 @@ class LogOverNetwork:
             self.problem = ""
             self._told = log.committed
             if log.committed > self._reached:
-                self._reached = log.committed
+                self._reached = self._reached + 1 if self._is_slow else log.committed
                 self._receive()
 
 

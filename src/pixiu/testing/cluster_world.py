@@ -9,6 +9,7 @@ are replaced. The oracle is simple: what each session was shown, what each gatew
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pixiu.backends.memory.registry import MemoryRegistry
@@ -65,6 +66,13 @@ class Node(Process):
         self.bigs = BigRooms(self.registry, self.clock, self.scheduler, ROOT, cluster.rules.poll_ms)
         self.lives = 0
         self.directory.when_gone.append(lambda info: cluster.declared_dead.add(info.boot))
+
+    def datagram(self, data: bytes, address: str) -> None:
+        """A datagram arrives."""
+        if self.is_frozen:
+            self.held.append(partial(self.datagram, data, address))
+        elif not self.is_dead:
+            self.way.datagram(data, address)
 
     def new_life(self) -> int:
         """A number above all earlier ones."""
@@ -136,7 +144,7 @@ class Cluster:
 
     def __init__(
         self, rng: random.Random, *, weather: Weather | None = None, brokers: int = 1, routers: int = 1,
-        poll_ms: int = 5_000, relays: int = 0, grace_ms: int = 12_000,
+        poll_ms: int = 5_000, relays: int = 0, grace_ms: int = 12_000, heartbeat_ms: int = 500,
     ) -> None:  # fmt: skip
         """``brokers``, ``routers`` and ``relays`` are partition counts; without relays brokers send to gateways."""
         self.is_relayed = relays > 0
@@ -147,8 +155,9 @@ class Cluster:
         self.registry = MemoryRegistry(self.scheduler)
         self.settings = RoomSettings(says_per_second=0, resend_ms=100)
         self.rules = DirectoryRules(
-            ViewRules(heartbeat_ms=500, suspect_ms=1_500, dead_ms=2_500, grace_ms=3_000), poll_ms, grace_ms
-        )
+            ViewRules(heartbeat_ms, suspect_ms=3 * heartbeat_ms, dead_ms=5 * heartbeat_ms, grace_ms=3_000),
+            poll_ms, grace_ms,
+        )  # fmt: skip
         self.boots = 0
         self.nodes_by_address: dict[str, Process] = {}
         self.routers: list[Node] = []
@@ -303,23 +312,24 @@ class Cluster:
     def carry(self, source: Node, address: str, data: bytes) -> None:
         """One datagram on its way."""
         self.datagrams += 1
-        target, weather, rng = self.nodes_by_address.get(address), self.weather, self.rng
-        if not isinstance(target, Node) or source.is_dead or self.is_cut(source, target):
+        target, weather, chance = self.nodes_by_address.get(address), self.weather, self.rng.random
+        key = (source.address, address)
+        if not isinstance(target, Node) or source.is_dead or key in weather.cuts:
             return
-        for _ in range(2 if rng.random() < weather.repeat else 1):
-            if rng.random() < weather.loss:
+        arrive = partial(target.datagram, data, source.address)
+        for _ in range(2 if chance() < weather.repeat else 1):
+            if chance() < weather.loss:
                 continue
             delay_ms = self.delay_ms()
             if delay_ms > weather.delay_ms_max:
                 pass  # late, and overtaken
-            elif rng.random() < weather.reorder:
-                delay_ms += weather.delay_ms_max * 5 * rng.random()
+            elif chance() < weather.reorder:
+                delay_ms += weather.delay_ms_max * 5 * chance()
             elif weather.delay_ms_max:  # in order: never before the one before it
-                key = (source.address, address)
-                due = max(self.clock.now_us / 1000 + delay_ms, self._due.get(key, 0.0))
-                self._due[key] = due
-                delay_ms = due - self.clock.now_us / 1000
-            self.scheduler.after(delay_ms, lambda: target.hear(lambda: target.way.datagram(data, source.address)))
+                now_ms = self.clock.now_us / 1000
+                self._due[key] = due = max(now_ms + delay_ms, self._due.get(key, 0.0))
+                delay_ms = due - now_ms
+            self.scheduler.after(delay_ms, arrive)
 
     # What must be so.
 

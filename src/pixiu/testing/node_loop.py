@@ -28,7 +28,8 @@ class NodeLoop:
         self.errors: list[str] = []
         """What nobody has caught."""
         self._process = process
-        self._me: Any = self  # as far as it goes, an ``AbstractEventLoop``
+        self.me: Any = self
+        """As far as it goes, an ``AbstractEventLoop``."""
         self._scheduler = LoopScheduler(process, scheduler, self)
         self._tasks: list[asyncio.Task[Any]] = []
 
@@ -41,7 +42,7 @@ class NodeLoop:
     def running(self) -> Iterator[None]:
         """Within this, the loop is the running one."""
         before = asyncio._get_running_loop()
-        asyncio._set_running_loop(self._me)
+        asyncio._set_running_loop(self.me)
         try:
             yield
         finally:
@@ -64,7 +65,7 @@ class NodeLoop:
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.Handle:
         """In this turn."""
-        handle = asyncio.Handle(callback, args, self._me, context)
+        handle = asyncio.Handle(callback, args, self.me, context)
         self._scheduler.soon(lambda: None if handle.cancelled() else handle._run())
         return handle
 
@@ -80,7 +81,7 @@ class NodeLoop:
         self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
         """At a time."""
-        handle = asyncio.TimerHandle(when, callback, args, self._me, context)
+        handle = asyncio.TimerHandle(when, callback, args, self.me, context)
         self._scheduler.after((when - self.time()) * 1000, lambda: None if handle.cancelled() else handle._run())
         return handle
 
@@ -89,11 +90,11 @@ class NodeLoop:
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of this loop."""
-        return asyncio.Future(loop=self._me)
+        return asyncio.Future(loop=self.me)
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Any = None) -> asyncio.Task[Any]:
         """A task of this loop."""
-        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self._me, name=name, context=context)
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self.me, name=name, context=context)
         self._tasks = [each for each in self._tasks if not each.done()]
         self._tasks.append(task)
         return task
@@ -129,10 +130,19 @@ class LoopScheduler(NodeScheduler):
         return super().after(delay_ms / speed + 0.002, call)
 
     def _mine(self, call: Callable[[], object]) -> Callable[[], object]:
-        loop = self._loop
+        node, me = self._node, self._loop.me
 
         def run() -> None:
-            with loop.running():
+            if node.is_dead:
+                return
+            if node.is_frozen:
+                node.held.append(run)
+                return
+            before = asyncio._get_running_loop()
+            asyncio._set_running_loop(me)
+            try:
                 call()
+            finally:
+                asyncio._set_running_loop(before)
 
-        return super()._mine(run)
+        return run

@@ -96,7 +96,8 @@ class SimulatedScheduler:
         """Run ``call`` once, later."""
         timer = SimulatedTimer(call)
         self._tie += 1
-        heapq.heappush(self._timers, (self.clock.now_us + max(int(delay_ms * 1000), 0), self._tie, timer))
+        due_us = self.clock.now_us + (int(delay_ms * 1000) if delay_ms > 0 else 0)
+        heapq.heappush(self._timers, (due_us, self._tie, timer))
         return timer
 
     def offload(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
@@ -156,16 +157,19 @@ class SimulatedScheduler:
 
     def run_for(self, milliseconds: float) -> None:
         """Let virtual time pass."""
-        clock = self.clock
+        clock, timers, ready, pop = self.clock, self._timers, self._ready, heapq.heappop
         until_us = clock.now_us + int(milliseconds * 1000)
         self.run_ready()
-        while self._timers and self._timers[0][0] <= until_us:
-            due_us, _, timer = heapq.heappop(self._timers)
-            if timer.call is None:
+        while timers and timers[0][0] <= until_us:
+            due_us, _, timer = pop(timers)
+            call = timer.call
+            if call is None:
                 continue
-            clock.now_us = max(clock.now_us, due_us)
-            timer.call()
-            self.run_ready()
+            if due_us > clock.now_us:
+                clock.now_us = due_us
+            call()
+            if ready:
+                self.run_ready()
         clock.now_us = max(clock.now_us, until_us)
 
     def finish_work(self) -> None:

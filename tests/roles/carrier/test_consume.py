@@ -337,7 +337,7 @@ def test_what_nobody_acks_waits_in_order_and_is_no_dead_letter() -> None:
 # Takeovers.
 
 
-@pytest.mark.feature("R10")
+@pytest.mark.feature("R10", "X59")
 @pytest.mark.parametrize("died_at", [0.2, 1, 5, 12, 25, 60])
 def test_when_a_carrier_dies_midway_another_one_makes_each_record_count_once(died_at: float) -> None:
     script = [user(ANNA), user(BERT), user(CARL), group_made(7, ANNA, [BERT, CARL])]

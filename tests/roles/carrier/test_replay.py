@@ -4,6 +4,7 @@ import copy
 import random
 from collections.abc import Callable, Iterable
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -105,6 +106,7 @@ def straight(log: list[tuple[LogRecord, Record]]) -> dict[str, object]:
     return content(stores)
 
 
+@pytest.mark.feature("X56")
 @given(scripts)
 @settings(max_examples=60, deadline=None)
 def test_applying_everything_again_changes_nothing(script: list[Record]) -> None:
@@ -117,6 +119,7 @@ def test_applying_everything_again_changes_nothing(script: list[Record]) -> None
     assert content(stores) == straight(log)
 
 
+@pytest.mark.feature("X46", "X59")
 @given(scripts, st.data())
 @settings(max_examples=60, deadline=None)
 def test_from_any_commit_on_the_end_is_the_same(script: list[Record], data: st.DataObject) -> None:

@@ -34,7 +34,7 @@ def test_a_live_message_is_pushed_without_a_read_and_leaves_the_inbox_when_it_is
     assert (scene.rows("handed"), scene.rows("acked")) == ([(1, "web", 1, 1)], [(1, "web", 1, 1)])
 
 
-@pytest.mark.feature("P04")
+@pytest.mark.feature("P04", "X64")
 def test_a_backlog_arrives_in_order_once_each() -> None:
     scene = Scene()
     for _ in range(300):
@@ -105,7 +105,7 @@ def test_repeats_are_at_least_the_ack_timeout_apart() -> None:
     assert all(2_000 <= gap <= 2_100 for gap in gaps)
 
 
-@pytest.mark.feature("B20", "P25")
+@pytest.mark.feature("B20", "P25", "X65")
 def test_what_was_not_acked_before_the_connection_broke_is_sent_again_after_login() -> None:
     scene = Scene()
     client = scene.connect(1, acks_after_ms=None)
@@ -121,7 +121,7 @@ def test_what_was_not_acked_before_the_connection_broke_is_sent_again_after_logi
     assert scene.waiting(1) == []
 
 
-@pytest.mark.feature("P21", "B20")
+@pytest.mark.feature("P21", "B20", "X64")
 def test_a_flush_goes_page_by_page_and_ends_with_the_connection() -> None:
     scene = Scene(InboxSettings(window=80, read_limit=80))
     for _ in range(205):
@@ -287,6 +287,7 @@ def test_a_flush_reads_what_a_lost_wake_would_have_told() -> None:
     assert client.useqs == [1]
 
 
+@pytest.mark.feature("X67")
 def test_heartbeats_read_now_and_then() -> None:
     scene = Scene()
     client = scene.connect(1)
@@ -379,7 +380,7 @@ def interleave(seed: int, scene: Scene, user: int, *, looks_first: bool = False)
 
 
 @pytest.mark.sim
-@pytest.mark.feature("T6", "B19", "C7")
+@pytest.mark.feature("T6", "B19", "C7", "X67")
 @pytest.mark.parametrize("first", range(1, 10_000, 2_500))
 def test_no_interleaving_of_store_and_login_loses_a_message(first: int) -> None:
     scene = Scene()
