@@ -8,7 +8,7 @@ Every command of a commit says what is, never what to add: applied twice it chan
 
 __all__ = ["FUNCTIONS", "LIBRARY", "NAME", "SCRIPTS"]
 
-NAME = "pixiu_2"
+NAME = "pixiu_3"
 """The library; its number rises with every change."""
 
 _APPLY = """
@@ -41,6 +41,12 @@ end
 
 local function is_less(a, b)
   return #a < #b or (#a == #b and a < b)
+end
+
+-- A number that only rises.
+special['RAISE'] = function(key, field, value)
+  local before = redis.call('HGET', key, field)
+  if not before or is_less(before, value) then redis.call('HSET', key, field, value) end
 end
 
 -- Calls with every entry from the newest on, until it says true.
