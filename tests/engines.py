@@ -23,6 +23,9 @@ from tools.jars import JarsMissing
 __all__ = ["ValkeyCluster", "ValkeyProcess", "require_cassandra", "require_zookeeper", "sentinel_config"]
 
 
+PORTS_TRIED = 5
+
+
 def require_zookeeper() -> None:
     """Skip without ZooKeeper; fail where only a package is missing that this machine could have."""
     missing = what_zookeeper_needs()
@@ -50,15 +53,30 @@ def _binary() -> Path:
 
 
 class ValkeyProcess:
-    """One Valkey on a free port of loopback, with its data in a folder; or a sentinel, with a file of settings."""
+    """One Valkey on a free port of loopback, with its data in a folder; or a sentinel, with a file of settings.
 
-    def __init__(self, folder: Path, *arguments: str, sentinel: Path | None = None) -> None:
+    A port that somebody takes before it does is given up for another one, at its first start.
+    """
+
+    def __init__(
+        self, folder: Path, *arguments: str, sentinel: Path | None = None, is_clustered: bool = False
+    ) -> None:
         self.folder = folder
         self._sentinel = sentinel
-        self.port = free_port()
-        self.url = f"redis://127.0.0.1:{self.port}"
+        self._is_clustered = is_clustered
+        self._has_started = False
+        self._take_ports()
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
+
+    def _take_ports(self) -> None:
+        self.port = free_port()
+        self.bus = free_port() if self._is_clustered else 0
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"redis://127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
         self.start()
@@ -72,11 +90,26 @@ class ValkeyProcess:
     def start(self) -> None:
         """Start it, and wait until it takes connections."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        for _ in range(PORTS_TRIED):
+            if self._begun():
+                self._has_started = True
+                return
+            if self._has_started:
+                break  # others know this port
+            self._take_ports()
+        raise AssertionError(f"Valkey does not start on port {self.port}")
+
+    def _begun(self) -> bool:
+        """Start the process. False if it has ended instead of answering."""
         words = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
         words = [str(self._sentinel), "--sentinel", *words] if self._sentinel else [*words, "--save", ""]
+        if self._is_clustered:
+            words += ["--cluster-enabled", "yes", "--cluster-node-timeout", "500", "--cluster-port", str(self.bus)]
         command = [str(_binary()), *words, *self._arguments]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_for(self._answers, what="Valkey to answer")
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._process = process
+        wait_for(lambda: process.poll() is not None or self._answers(), what="Valkey to answer")
+        return process.poll() is None
 
     def _answers(self) -> bool:
         try:
@@ -118,11 +151,13 @@ class ValkeyCluster:
 
     def __init__(self, folder: Path, *, has_replica: bool = False, replica_of: int = 0) -> None:
         self._replica_of = replica_of
-        self._buses = [free_port() for _ in range(4)]
-        options = "--cluster-enabled", "yes", "--cluster-node-timeout", "500", "--cluster-port"
-        self.leaders = [ValkeyProcess(folder / f"m{n}", *options, str(self._buses[n])) for n in range(3)]
-        self.replica = ValkeyProcess(folder / "r", *options, str(self._buses[3])) if has_replica else None
-        self.url = "redis+cluster://" + ",".join(f"127.0.0.1:{leader.port}" for leader in self.leaders)
+        self.leaders = [ValkeyProcess(folder / f"m{n}", is_clustered=True) for n in range(3)]
+        self.replica = ValkeyProcess(folder / "r", is_clustered=True) if has_replica else None
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{leader.port}" for leader in self.leaders)
 
     def __enter__(self) -> Self:
         try:
@@ -139,7 +174,7 @@ class ValkeyCluster:
         for number, leader in enumerate(self.leaders):
             leader.told("CLUSTER", "ADDSLOTSRANGE", number * share, min((number + 1) * share, 16384) - 1)
         for server in self.servers[1:]:
-            server.told("CLUSTER", "MEET", "127.0.0.1", self.leaders[0].port, self._buses[0])
+            server.told("CLUSTER", "MEET", "127.0.0.1", self.leaders[0].port, self.leaders[0].bus)
         wait_for(self._is_whole, what="the cluster to be whole")
         if self.replica is not None:
             self.replica.told("CLUSTER", "REPLICATE", self.leaders[self._replica_of].told("CLUSTER", "MYID"))

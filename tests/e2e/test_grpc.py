@@ -5,7 +5,7 @@ import contextlib
 import importlib
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -27,6 +27,7 @@ from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.keys import Keyring
 from pixiu.runtime.tokens import Tokens
 from tests.e2e.test_surfaces import Served
+from tests.engines import ValkeyProcess
 from tests.servers import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,9 +51,9 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]
 class GrpcServed(Served):
     """A node with the gRPC door."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, *settings: str) -> None:
         self.grpc_port = free_port()
-        super().__init__(data, f"gateway.grpc_port={self.grpc_port}")
+        super().__init__(data, f"gateway.grpc_port={self.grpc_port}", *settings)
 
     def bearer(self, user: str, platform: str = "ios", *, is_admin: bool = False) -> list[tuple[str, str]]:
         clock = SystemClock()
@@ -165,6 +166,46 @@ async def test_a_push_over_grpc_reaches_the_client_until_it_is_acked_and_not_aft
     await again.say(ack=Ack(seq="not a cursor"))  # ignored, as there
     await again.opened()
     again.call.cancel()
+
+
+@pytest.mark.engines
+@pytest.mark.feature("P01", "P05", "P23", "P26")
+async def test_with_stores_in_redis_the_session_and_what_is_pushed_are_there(stubs: Any, tmp_path: Path) -> None:
+    with ValkeyProcess(tmp_path / "valkey") as redis:
+        node = GrpcServed(tmp_path / "data", f"store={redis.url}")
+        node.start()
+
+        async def until(is_so: Callable[[], object]) -> None:
+            async with asyncio.timeout(10):
+                while not is_so():
+                    await asyncio.sleep(0.02)
+
+        def fields() -> list[bytes]:
+            return list(redis.told("HGETALL", "msg/u:7/ss"))[1::2]
+
+        try:
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{node.grpc_port}") as channel:
+                client = Client(stubs.msg.MsgStub(channel), node.bearer("7"))
+                await client.opened()
+                await until(lambda: [field.partition(b"-")[0] for field in fields()] == [b"ios"])
+                await client.call.done_writing()
+                assert await client.call.code() == grpc.StatusCode.OK
+                await until(lambda: not redis.told("EXISTS", "msg/u:7/ss"))
+                request = PushRequest(
+                    uids=["7"], msg_bodies=[packed("one")],
+                    msg_options=cast("MessageOption", MessageOption.NEED_ACK | MessageOption.NEED_OFFLINE),
+                )  # fmt: skip
+                await stubs.push.PushStub(channel).Push(request, metadata=node.bearer("8", is_admin=True))
+                await until(lambda: redis.told("ZCARD", "msg/u:7/p:ios/oms") == 1)
+                again = Client(stubs.msg.MsgStub(channel), node.bearer("7"))
+                pushed = await again.hear()
+                assert text_of(pushed) == "one"
+                await again.say(ack=Ack(seq=pushed.seq))
+                await until(lambda: not redis.told("EXISTS", "msg/u:7/p:ios/oms"))
+                await until(lambda: len(fields()) == 1)
+        finally:
+            assert node.stop() == 0
+        assert not redis.told("EXISTS", "msg/u:7/ss"), "and with the node's end all sessions are gone"
 
 
 async def test_a_chat_message_comes_packed_as_it_is_stored_and_a_room_as_messages_without_ack(

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from tests.e2e.test_serve import Served, serving
 from tests.engines import ValkeyProcess
 from tests.servers import wait_for
+
+PUSH_CHAT = Path(__file__).resolve().parent.parent.parent / "examples" / "push_chat.py"
 
 pytestmark = [pytest.mark.engines, pytest.mark.serial]
 
@@ -53,3 +56,36 @@ def test_readiness_tells_when_redis_is_down_and_nothing_is_lost(tmp_path: Path) 
         assert json.loads(done.stdout)["waiting"] == report["waiting"]
     done = pixiu("audit", "--data", str(data), "--json")
     assert done.returncode == 1 and "is down" in done.stderr, done.stderr
+
+
+@pytest.mark.feature("P29", "P03", "P23")
+def test_a_chat_that_only_pushes_shows_everything_on_two_platforms(tmp_path: Path) -> None:
+    """``examples/push_chat.py`` three times: one speaks, the other reads on two platforms, one of them late."""
+    data = tmp_path / "data"
+    with ExitStack() as stack:
+        redis = stack.enter_context(ValkeyProcess(tmp_path / "valkey"))
+        served = stack.enter_context(serving(data, "--dev", "--set", f"store={redis.url}", seconds_max=90))
+        url = "http://{}:{}".format(*served.address("http"))
+        admin = pixiu("token", "chat", "--admin", "--data", str(data)).stdout.strip()
+
+        def chat(name: str, platform: str, peer: str) -> "subprocess.Popen[str]":
+            token = pixiu("token", name, "--platform", platform, "--data", str(data)).stdout.strip()
+            command = [sys.executable, str(PUSH_CHAT), url, admin, name, token, peer]
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            assert process.stdout is not None and process.stdout.readline() == f"{name} is online\n"
+            return process
+
+        bob = {platform: chat("2", platform, "1") for platform in ("ios", "web")}
+        ada = chat("1", "web", "2")
+        shown = ada.communicate("hello\nare you there?\n", timeout=30)[0].splitlines()
+        assert shown == ["1: hello", "1: are you there?"], "who speaks reads it, too"
+        answered = bob["ios"].communicate("yes\n", timeout=30)[0].splitlines()
+        assert answered == [*shown, "2: yes"]
+        assert bob["web"].communicate("", timeout=30)[0].splitlines() == [*shown, "2: yes"]
+        waiting = redis.told("ZRANGE", "msg/u:1/p:web/oms", 0, -1)
+        assert len(waiting) == 1, "what was said when nobody read waits in Redis"
+        again = chat("1", "web", "2")
+        assert again.communicate("", timeout=30)[0].splitlines() == ["2: yes"]
+        wait_for(lambda: not redis.told("EXISTS", "msg/u:1/p:web/oms"), what="everything acked")

@@ -1,8 +1,6 @@
 """Redis is killed, frozen, emptied, filled and failed over under load: nothing accepted is lost, and it is told."""
 
 import asyncio
-import threading
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,13 +10,9 @@ from valkey import Valkey
 from valkey.exceptions import ConnectionError as ValkeyConnectionError
 
 import pixiu
-from pixiu.backends.redis.address import RedisAddress
-from pixiu.backends.redis.connection import RedisClient
-from pixiu.backends.redis.layout import Keys
-from pixiu.backends.redis.sessions import RedisSessions
+from benchmarks.engines.storm import GONE_SECONDS, HOWS, P99_MS, storm
 from pixiu.config import CarrierSettings, EngineSettings, Settings
 from pixiu.model.errors import PixiuError
-from pixiu.model.session import Session
 from pixiu.node.embedded import EmbeddedNode
 from tests.engines import ValkeyProcess, sentinel_config
 
@@ -194,49 +188,17 @@ async def test_at_its_memory_limit_it_is_told_and_nothing_is_lost(tmp_path: Path
         await through(tmp_path / "data", server.url, fault)
 
 
-def write_all(sessions: RedisSessions) -> None:
-    while sessions.unwritten:
-        sessions.write()
-
-
 @pytest.mark.feature("T5")
-@pytest.mark.parametrize("how", ["by their epoch", "one by one"])
-def test_a_hundred_thousand_sessions_go_at_once_and_others_are_not_held_up(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("how", HOWS)
+def test_a_hundred_thousand_sessions_go_at_once_and_others_are_not_held_up(
+    tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with ValkeyProcess(tmp_path / "valkey") as server:
-        client = RedisClient(RedisAddress.parse(server.url))
-        sessions = RedisSessions(client, Keys("seed"))
-        epoch = sessions.begin_epoch("g1")
-        for user in range(1, 100_001):
-            sessions.add(Session(user, user, "ios", "phone", sessions.next_number(user), "g1", epoch))
-        write_all(sessions)
-        assert server.told("SCARD", "pixiu:present") == 100_000
-        took: list[float] = []
-        done = threading.Event()
-
-        def others() -> None:
-            with Valkey(port=server.port) as redis:
-                while not done.is_set():
-                    began = time.perf_counter()
-                    redis.hget("msg/u:1/ss", "1")
-                    took.append(time.perf_counter() - began)
-
-        asking = threading.Thread(target=others)
-        asking.start()
-        began = time.perf_counter()
-        if how == "one by one":
-            for user in range(1, 100_001):
-                assert sessions.remove(user, user)
-        else:
-            sessions.end_epoch("g1")
-        assert sessions.of(1) == [], "none of them counts"
-        write_all(sessions)
-        all_gone = time.perf_counter() - began
-        done.set()
-        asking.join()
-        assert server.told("DBSIZE") == 0
-        assert all_gone < 30
-        assert sorted(took)[len(took) * 99 // 100] < 0.05
-        client.close()
+        found = storm(server.port, how)
+    with capsys.disabled():
+        print(f" {how}: gone in {found.gone_s:.1f} s, others p99 {found.p99_ms:.1f} ms of {found.asked} ", end="")
+    assert found.gone_s <= GONE_SECONDS
+    assert found.p99_ms < P99_MS and found.asked > 1000
 
 
 def role(server: ValkeyProcess) -> bytes:

@@ -78,6 +78,39 @@ def test_an_erasure_reaches_all_but_kafka_and_says_so(kafka: KafkaServer, tmp_pa
     assert asyncio.run(shown()) == ["an answer", None, None, None]
 
 
+@pytest.mark.feature("B07", "B06")
+async def test_what_was_accepted_can_be_recalled_at_once(kafka: KafkaServer, tmp_path: Path) -> None:
+    """The answer comes with the commit, the stores a moment later: a burst of sends keeps them busy meanwhile."""
+    made = settings(kafka, new_prefix())
+    made = replace(made, messaging=replace(made.messaging, sends_per_second=0))
+    async with EmbeddedNode(tmp_path / "node", settings=made, creates_users=True) as node:
+        await node.create_group("ada", "team", members=["bob"])
+
+        async def said_and_recalled(number: int) -> None:
+            sent = await node.send("ada", to="bob", text=f"oops {number}")
+            told = await node.act("bob", "receipt", message_ids=[sent["message_id"]], kind="read")
+            assert told == {"marked": 1}
+            assert await node.act("ada", "recall", message_id=sent["message_id"]) == {}
+            there = await node.gsend("bob", group="team", text=f"oops {number}")
+            assert await node.act("bob", "recall", message_id=there["message_id"]) == {}
+
+        carrier, turns = node.messaging.carrier, 0
+        turn = carrier._turn
+
+        def late() -> None:
+            nonlocal turns
+            turns += 1
+            asyncio.get_running_loop().call_later(0.02, turn)  # as behind a Kafka that is read over a network
+
+        carrier._turn = late  # type: ignore[method-assign]
+        await asyncio.gather(*(said_and_recalled(number) for number in range(40)))
+        assert turns and not node.messaging.proxy.refused.get("not_found")
+        for place in ({"with": "ada"}, {"group": "team"}):
+            page = await node.act("bob", "history", **place)
+            assert not any("oops" in message.get("text", "") for message in page["messages"])
+        assert (await node.audit())["balanced"]
+
+
 @pytest.mark.feature("P06")
 async def test_clients_of_a_log_that_was_made_anew_resync_and_lose_nothing(kafka: KafkaServer, tmp_path: Path) -> None:
     """The stores are made again from another log: numbers that a client holds are those of other messages."""

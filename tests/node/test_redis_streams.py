@@ -13,6 +13,7 @@ from pixiu.backends.redis.address import RedisAddress
 from pixiu.backends.redis.routes import RedisRoutes
 from pixiu.backends.redis.stores import RedisStores
 from pixiu.config import CarrierSettings, EngineSettings, MessagingSettings, Settings
+from pixiu.model.errors import PixiuError
 from pixiu.model.pixiu_pb2 import NORMAL, P2P, MsgChat
 from pixiu.node import rebuild_stores
 from pixiu.node.embedded import EmbeddedNode
@@ -222,6 +223,36 @@ def test_a_commit_that_is_told_again_says_nothing_twice(server: ValkeyProcess, r
     assert one == two == expected
     assert nine == ["5199"]
     stores.close()
+
+
+@pytest.mark.feature("R20")
+def test_a_commit_that_failed_in_the_middle_says_nothing_twice(server: ValkeyProcess, redis: Any) -> None:
+    """Redis does not take back what a function did before one of its commands failed; another process goes on."""
+    chat = MsgChat(fromId=1, toId=2, tm=5, data=b"x", chatType=P2P, priority=NORMAL).SerializeToString()
+    redis.set("bad", "no sorted set")
+    for is_new_process in (False, True):
+        stores = RedisStores(RedisAddress.parse(server.url), "n1")
+        first = 100 * (1 + is_new_process)
+        assert stores.streams is not None
+        stores.commit({})
+        stores.streams.say_to_user(first, first, 1, 2, chat)
+        stores.overlay.step("ZADD", "bad", 1, "x")
+        with pytest.raises(PixiuError):
+            stores.commit({Lane.TIMELINES: first})
+        assert str(first) in [fields["id"] for _, fields in redis.xrange("s:2")], "half of it is there"
+        if is_new_process:
+            stores.close()
+            stores = RedisStores(RedisAddress.parse(server.url), "n1")
+            assert stores.streams is not None
+            stores.streams.say_to_user(first, first, 1, 2, chat)  # the log brings it again
+        else:
+            redis.delete("bad")
+        stores.streams.say_to_user(first + 1, first + 1, 1, 2, chat)
+        stores.commit({Lane.TIMELINES: first + 1})
+        stores.close()
+        redis.set("bad", "no sorted set")
+    for stream in ("s:1", "s:2"):
+        assert [fields["id"] for _, fields in redis.xrange(stream)] == ["100", "101", "200", "201"]
 
 
 def test_who_listens_in_a_room_is_shown_and_a_life_before_is_swept(server: ValkeyProcess, redis: Any) -> None:

@@ -121,7 +121,7 @@ def test_a_target_that_nobody_knows_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.engines
 @pytest.mark.serial
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1900)
 @pytest.mark.feature("R20")
 def test_spark_computes_the_same_keys(server: ValkeyProcess, tmp_path: Path) -> None:
     with Valkey(port=server.port) as client:
@@ -141,11 +141,11 @@ def test_spark_computes_the_same_keys(server: ValkeyProcess, tmp_path: Path) -> 
         "--to",
         target,
     ]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert ran.returncode == 0, ran.stderr
     done = json.loads(ran.stdout.splitlines()[-1])
     assert done["engine"] == "redis" and done["rows"] > 50
     assert held(server.port, 5) == held(server.port, 4)
-    again = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+    again = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert again.returncode and "is not empty: it has the key" in again.stderr and "Traceback" not in again.stderr
     assert not list((data / "pipeline" / "work").glob("filling-*")), "what was made on the way is gone"

@@ -30,6 +30,7 @@ __all__ = [
     "Params",
     "Scheduling",
     "Searching",
+    "UnknownMessage",
     "UnknownUsers",
     "Unscheduling",
     "Verb",
@@ -146,6 +147,10 @@ class Searching(NamedTuple):
 
 
 Outcome = Draft | Answer | Scheduling | Unscheduling | Erasing | Searching
+
+
+class UnknownMessage(NotFound):
+    """A message that the stores do not have. If they are behind the log it may be there in a moment: look again."""
 
 
 class UnknownUsers(NotFound):

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pixiu.im import params as read
 from pixiu.im.content import PLAIN, content, plain_text, send_id, send_key
-from pixiu.im.draft import Accepted, Actor, Answer, Draft, Params, drafted
-from pixiu.model.errors import Conflict, NotAllowed, NotFound
+from pixiu.im.draft import Accepted, Actor, Answer, Draft, Params, UnknownMessage, drafted
+from pixiu.model.errors import Conflict, NotAllowed
 from pixiu.model.group import Role
 from pixiu.model.ids import snowflake_time_ms
 from pixiu.model.inbox import NEED_ACK, NEED_ALL, NEED_OFFLINE
@@ -119,7 +119,7 @@ def recall(context: Context, actor: Actor, params: Params) -> Draft | Answer:
         if row.is_incoming and row.peer != actor.user:
             raise NotAllowed(f"message {message_id} is not yours to recall")
         if context.has_rows_of(row.peer) and context.stores.timelines.private_row(row.peer, message_id) is None:
-            raise NotFound(f"message {message_id} has no row at its receiver any more")
+            raise UnknownMessage(f"message {message_id} has no row at its receiver any more")
         _check_recallable(context, message_id)
         return _recalled(context, actor, message_id, said_by=actor.user, to=row.peer)
     return _recall_in_group(context, actor, message_id)
@@ -130,7 +130,7 @@ def _recall_in_group(context: Context, actor: Actor, message_id: int) -> Draft |
     group = chat.toId if chat is not None and chat.chatType == GROUP else 0
     row = context.stores.timelines.group_row(group, message_id) if group else None
     if chat is None or row is None:
-        raise NotFound(f"there is no message {message_id} of yours")
+        raise UnknownMessage(f"there is no message {message_id} of yours")
     member = member_of(context, group, actor.user)
     if row.state == State.RECALLED:
         return {}

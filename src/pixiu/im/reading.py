@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from pixiu.im import params as read
 from pixiu.im.contacts import unread_of
-from pixiu.im.draft import Actor, Answer, Draft, Params, drafted
+from pixiu.im.draft import Actor, Answer, Draft, Params, UnknownMessage, drafted
 from pixiu.im.messages import member_of
 from pixiu.im.pages import bounds, group_messages, newest_in_group, private_messages
 from pixiu.im.params import INT64_MAX
 from pixiu.im.readable import first_readable
 from pixiu.model.conversation import Conversation, Direct, InGroup
-from pixiu.model.errors import NotAllowed, NotFound, RequestError
+from pixiu.model.errors import NotAllowed, RequestError
 from pixiu.model.names import SYSTEM
 from pixiu.model.pixiu_pb2 import ReadThrough, Receipt, Record
 
@@ -151,7 +151,7 @@ def _sender(context: Context, user: int, message_id: int) -> int:
     """Who said this to the user."""
     row = context.stores.timelines.private_row(user, message_id)
     if row is None:
-        raise NotFound(f"there is no private message {message_id} to you")
+        raise UnknownMessage(f"there is no private message {message_id} to you")
     if not row.is_incoming:
         raise NotAllowed(f"message {message_id} is your own; its receiver tells when it was read")
     return row.peer

@@ -9,6 +9,7 @@ from pixiu.im.draft import Actor, Answer
 from pixiu.model.errors import Conflict, NotFound, Overloaded, PixiuError, RateLimited, Unauthenticated, Unavailable
 from pixiu.ports.log import MAIN
 from pixiu.ports.sendkeys import Sent
+from pixiu.roles.proxy.catching_up import PATIENCE_MS
 from pixiu.roles.proxy.metrics import METRICS, snapshot
 from tests.im.world import World, messages, unlimited
 
@@ -246,6 +247,61 @@ def test_more_changes_than_may_wait_to_be_applied_are_refused_and_sends_go_on() 
         world.settle()
     assert [[type(one) for one in each] for each in answers] == [[], [], [Overloaded]]
     assert isinstance(world.ask(alice, "send", {"to": "bob", "text": "x"}), dict)
+
+
+# What the stores do not show yet.
+
+
+@pytest.mark.feature("B07")
+def test_what_was_accepted_can_be_recalled_before_the_stores_have_it() -> None:
+    world = World()
+    alice, bob = world.actor("alice"), world.actor("bob")
+    world.do("alice", "create_group", group="team", members=["bob"])
+    world.is_applying = False
+    sent = world.ask(alice, "send", {"to": "bob", "text": "oops"})
+    said_there = world.ask(bob, "gsend", {"group": "team", "text": "oops"})
+    waiting = [
+        world.begin(alice, "recall", {"message_id": sent["message_id"]}),
+        world.begin(bob, "recall", {"message_id": said_there["message_id"]}),
+        world.begin(bob, "receipt", {"message_ids": [sent["message_id"]], "kind": "read"}),
+    ]
+    world.settle()
+    assert waiting == [[], [], []] and world.proxy.catching_up.waiting == 3
+    world.is_applying = True
+    world.settle()
+    assert waiting == [[{}], [{}], [{"marked": 1}]] and not world.proxy.catching_up.waiting
+    assert "oops" not in [*world.texts("bob", {"with": "alice"}), *world.texts("alice", group="team")]
+
+
+def test_who_names_a_message_that_stores_never_show_is_told_to_come_again() -> None:
+    world = World(in_flight_max=2)
+    alice = world.actor("alice")
+    world.number("bob")
+    world.is_applying = False
+    sent = world.ask(alice, "send", {"to": "bob", "text": "oops"})
+    answers = [world.begin(alice, "recall", {"message_id": sent["message_id"]}) for _ in range(3)]
+    assert [[type(one) for one in each] for each in answers] == [[], [], [Overloaded]]
+    world.pass_time(PATIENCE_MS + 1)
+    assert [[type(one) for one in each] for each in answers] == [[Unavailable], [Unavailable], [Overloaded]]
+    world.is_applying = True
+    world.settle()
+    assert all(len(each) == 1 for each in answers), "nobody is told twice"
+    assert len(messages(world.do("bob", "history", {"with": "alice"}))) == 1, "nor recalled behind their backs"
+
+
+def test_what_is_not_there_is_told_once_the_stores_have_caught_up() -> None:
+    world = World()
+    alice = world.actor("alice")
+    world.number("bob")
+    at_once = world.begin(alice, "recall", {"message_id": "5"})
+    assert len(at_once) == 1 and isinstance(at_once[0], NotFound)
+    world.is_applying = False
+    world.ask(alice, "send", {"to": "bob", "text": "hello"})
+    answers = world.begin(alice, "recall", {"message_id": "5"})
+    assert answers == []
+    world.is_applying = True
+    world.settle()
+    assert len(answers) == 1 and isinstance(answers[0], NotFound) and world.proxy.refused["not_found"] == 2
 
 
 # Logins.

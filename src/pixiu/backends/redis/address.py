@@ -8,7 +8,8 @@
     redis+cluster://HOST:PORT[,…]                              a cluster; any of its nodes will do
     rediss+sentinel://…  rediss+cluster://…                    the same with TLS
 
-Behind ``?``: ``layout=seed|cluster``, ``timeout_ms=N``, ``probe_ms=N``, ``ca=FILE``, ``verify=no``, ``streams=N``.
+Behind ``?``: ``layout=seed|cluster``, ``timeout_ms=N``, ``probe_ms=N``, ``ca=FILE``, ``verify=no``, ``streams=N``,
+``last_ack=yes``.
 """
 
 import re
@@ -25,7 +26,7 @@ Kind = Literal["single", "sentinel", "cluster"]
 
 DEFAULT_PORT = 6379
 SENTINEL_PORT = 26379
-_OPTIONS = ("layout", "timeout_ms", "probe_ms", "ca", "verify", "streams")
+_OPTIONS = ("layout", "timeout_ms", "probe_ms", "ca", "verify", "streams", "last_ack")
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:,@/ ]+)(?::(\d{1,5}))?")
 
 
@@ -50,6 +51,8 @@ class RedisAddress:
     is_verified: bool = True
     streams: int = 1000
     """About how many entries each of the streams s: and gs: keeps; 0: there are none."""
+    has_last_acks: bool = False
+    """Is the newest message that a user has acked noted in the user's hash?"""
 
     @property
     def where(self) -> str:
@@ -99,6 +102,7 @@ class RedisAddress:
             ca=options.get("ca"),
             is_verified=options.get("verify", "yes") != "no",
             streams=_number(options, "streams", 1000, url, at_least=0),
+            has_last_acks=options.get("last_ack", "no") == "yes",
         )
 
 

@@ -210,8 +210,14 @@ class Commits:
 
 def _packed(commands: Iterable[Command]) -> bytes:
     """Commands as one argument, as Lua's reader takes them: it knows text alone, and its numbers are exact to 2^53."""
-    return _encode([[_plain(part) if part.__class__ is not str else part for part in command] for command in commands])
+    return _encode([
+        [
+            part if (kind := part.__class__) is str else str(part) if kind is not bytes else _raw(part)
+            for part in command
+        ]
+        for command in commands
+    ])  # fmt: skip
 
 
-def _plain(part: bytes | float) -> str | msgspec.Raw:
-    return msgspec.Raw(_text(0xDB, len(part)) + part) if isinstance(part, bytes) else str(part)
+def _raw(part: bytes) -> msgspec.Raw:
+    return msgspec.Raw(_text(0xDB, len(part)) + part)

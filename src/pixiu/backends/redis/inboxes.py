@@ -26,7 +26,10 @@ _ARGUMENTS_MAX = 500
 
 
 class RedisInboxes(DeskInboxes):
-    """Every inbox. ``fetch_counts`` is told which messages have left, before their references are released."""
+    """Every inbox. ``fetch_counts`` is told which messages have left, before their references are released.
+
+    ``when_acked`` is told the newest message that a user has acked.
+    """
 
     def __init__(
         self,
@@ -34,6 +37,7 @@ class RedisInboxes(DeskInboxes):
         keys: Keys,
         *,
         fetch_counts: Callable[[list[int]], object],
+        when_acked: Callable[[int, int], object] | None = None,
         cached_max: int = 40_000,
         kept_max: int = 64,
     ) -> None:
@@ -41,6 +45,7 @@ class RedisInboxes(DeskInboxes):
         self._overlay = overlay
         self._keys = keys
         self._fetch_counts = fetch_counts
+        self._when_acked = when_acked
         self._holes: dict[tuple[int, int], set[int]] = {}
         """Entries in the middle of an inbox that have gone, and that Redis still has until the commit."""
         overlay.attach(self)
@@ -62,6 +67,8 @@ class RedisInboxes(DeskInboxes):
     def ack(self, user: int, platform: str, through: int) -> list[Entry]:
         """Everything through here has arrived: returns the entries that leave."""
         gone = super().ack(user, platform, through)
+        if gone and self._when_acked is not None:
+            self._when_acked(user, gone[-1].message_id)
         if len(gone) > 1:
             self._fetch_counts([entry.message_id for entry in gone])
         return gone

@@ -1,14 +1,15 @@
 """What runs inside Redis: one library of functions, loaded under a name with its version.
 
-A commit is one call: it sees that the caller is the owner and that nothing was lost, applies every command, and notes
-its number. Redis runs it whole or not at all. Servers without functions (before 7.0) get each one as a script.
+A commit is one call: it sees that the caller is the owner and that nothing was lost, notes that it begins, applies every
+command, and notes its number. Redis runs it whole or not at all, unless a command fails in the middle: what was begun is
+then found by that note when the commit is told again. Servers without functions (before 7.0) get each one as a script.
 
 Every command of a commit says what is, never what to add: applied twice it changes nothing.
 """
 
 __all__ = ["FUNCTIONS", "LIBRARY", "NAME", "SCRIPTS"]
 
-NAME = "pixiu_2"
+NAME = "pixiu_3"
 """The library; its number rises with every change."""
 
 _APPLY = """
@@ -29,8 +30,8 @@ special['RECENT'] = function(list, state, id, body, bound)
 end
 
 -- Streams. Redis gives their ids, so what this commit has written before is looked for at the end of a stream: entries
--- of messages that are not older than the first one of the commit (floor).
-local tails, said = {}, {}
+-- of messages that are not older than the first one of the commit (floor). A commit that was never begun has written none.
+local tails, said, is_again = {}, {}, true
 
 local function message_of(entry)
   local fields = entry[2]
@@ -41,6 +42,12 @@ end
 
 local function is_less(a, b)
   return #a < #b or (#a == #b and a < b)
+end
+
+-- A number that only rises.
+special['RAISE'] = function(key, field, value)
+  local before = redis.call('HGET', key, field)
+  if not before or is_less(before, value) then redis.call('HSET', key, field, value) end
 end
 
 -- Calls with every entry from the newest on, until it says true.
@@ -60,12 +67,14 @@ local function tail_of(stream, floor)
   local tail = tails[stream]
   if not tail then
     tail = {}
-    backward(stream, 1, function(entry)
-      local id = message_of(entry)
-      if not id then return false end
-      if is_less(id, floor) then return true end
-      tail[id] = entry[1]
-    end)
+    if is_again then
+      backward(stream, 1, function(entry)
+        local id = message_of(entry)
+        if not id then return false end
+        if is_less(id, floor) then return true end
+        tail[id] = entry[1]
+      end)
+    end
     tails[stream] = tail
   end
   return tail
@@ -124,8 +133,8 @@ local function check(key, args)
 end
 
 -- Commands come packed: a thousand arguments of a call cost both sides more than one that holds them all.
-local function apply(packed)
-  tails, said = {}, {}
+local function apply(packed, again)
+  tails, said, is_again = {}, {}, again
   for _, command in ipairs(cmsgpack.unpack(packed)) do
     local own = special[command[1]]
     if own then own(unpack(command, 2)) else redis.call(unpack(command)) end
@@ -145,7 +154,9 @@ _BODIES = {
     "commit": """
   local problem = check(keys[1], args)
   if problem then return problem end
-  apply(args[4])
+  local begun = redis.call('HGET', keys[1], 'begun')
+  redis.call('HSET', keys[1], 'begun', args[3])
+  apply(args[4], begun == args[3])
   redis.call('HSET', keys[1], 'commit', args[3])
   return 'OK'
 """,
@@ -158,7 +169,7 @@ _BODIES = {
 """,
     # any key of the slot; commands packed -> of each body: stream, message, entry
     "apply": """
-  apply(args[1])
+  apply(args[1], true)
   return said
 """,
     # stream of actions; consumer group, answers, malformed, bound, then entry, is it malformed, count, fields …

@@ -25,8 +25,8 @@ PENDING_MAX = 64 * 2**20
 _ARGUMENTS_MAX = 1000
 """Of one command: Lua passes so many on, and not many more."""
 
-_BULKY = frozenset({"RPUSH", "RECENT", "SAY"})
-"""Commands that carry bodies; what others carry is about as long."""
+_BULKY = frozenset({"RPUSH", "RECENT"})
+"""Commands that carry bodies; what others carry is about as long. A stream's tells the length of its body by itself."""
 
 Value = bytes | str | int
 
@@ -185,15 +185,14 @@ class Overlay:
 
     def commands(self) -> Iterable[Command]:
         """All that waits, in the order in which it is applied."""
-        gone: list[str | bytes] = []
-        for key, value in self._strings.items():
-            if value is None:
-                gone.append(key)
-            else:
-                yield "SET", key, value
+        strings = self._strings
+        gone = [key for key, value in strings.items() if value is None]
         if self.client.is_cluster:
+            yield from (("SET", key, value) for key, value in strings.items() if value is not None)
             yield from (("DEL", key) for key in gone)
         else:
+            puts: list[Any] = [part for pair in strings.items() if pair[1] is not None for part in pair]
+            yield from _in_parts("MSET", "", puts)
             yield from _in_parts("DEL", "", gone)
         for name, fields in self._hashes.items():
             puts = [part for field, value in fields.items() if value is not None for part in (field, value)]

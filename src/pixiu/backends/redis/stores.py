@@ -18,6 +18,7 @@ from pixiu.backends.redis.connection import RedisClient
 from pixiu.backends.redis.contacts import RedisContacts
 from pixiu.backends.redis.groups import RedisGroups
 from pixiu.backends.redis.inboxes import RedisInboxes
+from pixiu.backends.redis.last_acks import LastAcks
 from pixiu.backends.redis.layout import FILLING, LAYOUT, Keys
 from pixiu.backends.redis.notes import RedisNotes
 from pixiu.backends.redis.overlay import Overlay
@@ -78,8 +79,9 @@ class RedisStores:
             self.client.close()
             raise
         inboxes = RedisInboxes(
-            overlay, keys, fetch_counts=bodies.fetch_counts, cached_max=cached_users_max, kept_max=kept_entries_max
-        )
+            overlay, keys, fetch_counts=bodies.fetch_counts, cached_max=cached_users_max, kept_max=kept_entries_max,
+            when_acked=LastAcks(overlay, keys).acked if address.has_last_acks else None,
+        )  # fmt: skip
         groups = RedisGroups(overlay, keys, cached_max=cached_users_max, cached_members_max=8 * cached_users_max)
         unread = RedisUnread(overlay, keys, cached_max=4 * cached_users_max)
         send_keys = RedisSendKeys(overlay, keys, cached_max=4 * cached_users_max)

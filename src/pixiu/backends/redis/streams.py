@@ -51,7 +51,7 @@ class RedisStreams:
         if not self._is_new(event_id, message_id):
             return
         body = self._keys.stream % to
-        self._say(body, message_id, _fields(chat, uid=from_user, tuid=to))
+        self._say(body, message_id, _fields(chat, uid=from_user, tuid=to), len(chat))
         if from_user and from_user != to:
             self._point([from_user], message_id, body)
 
@@ -62,7 +62,7 @@ class RedisStreams:
         if not self._is_new(event_id, message_id):
             return
         body = self._keys.group_stream % group
-        self._say(body, message_id, _fields(chat, user=from_user, group=group))
+        self._say(body, message_id, _fields(chat, user=from_user, group=group), len(chat))
         self._point(members, message_id, body)
 
     def unsay(self, message_id: int, *, user: int = 0, group: int = 0) -> None:
@@ -95,7 +95,8 @@ class RedisStreams:
         self._floor = self._floor or message_id
         return True
 
-    def _say(self, stream: str, message_id: int, fields: list[str | bytes | int]) -> None:
+    def _say(self, stream: str, message_id: int, fields: list[str | bytes | int], size: int) -> None:
+        self._overlay.pending_bytes += size
         self._overlay.step("SAY", stream, self._floor, self._entries_max, message_id, *fields)
 
     def _point(self, users: Sequence[int], message_id: int, body: str) -> None:

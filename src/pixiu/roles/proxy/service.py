@@ -1,7 +1,8 @@
 """One proxy: every action of every user, over callbacks.
 
 ``send``, ``gsend`` and ``push`` are answered when they are committed; every other change when it is committed and
-applied, so that whoever made it reads it. Reading is answered at once. ``done`` is called exactly once.
+applied, so that whoever made it reads it. Reading is answered at once; what is unknown only because the stores are a
+little behind the log is looked up again. ``done`` is called exactly once.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pixiu.im.draft import (
     Params,
     Scheduling,
     Searching,
+    UnknownMessage,
     UnknownUsers,
     Unscheduling,
     Verb,
@@ -37,6 +39,7 @@ from pixiu.model.names import check_platform, check_public_id
 from pixiu.model.pixiu_pb2 import InboxOpened, Record
 from pixiu.ports.log import MAIN, SCHEDULE, Scheduled
 from pixiu.roles.proxy.appends import Appends
+from pixiu.roles.proxy.catching_up import CatchingUp
 from pixiu.roles.proxy.rates import Rates
 from pixiu.roles.proxy.schedules import Schedules
 
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from pixiu.machines.traces import TraceRows
     from pixiu.ports.clock import Clock
     from pixiu.ports.log import Log
+    from pixiu.ports.scheduler import Scheduler
     from pixiu.ports.search import Found, Searches
     from pixiu.ports.stores import Stores
 
@@ -68,10 +72,12 @@ class Proxy:
         stores: Stores,
         log: Log,
         clock: Clock,
+        scheduler: Scheduler,
         settings: MessagingSettings,
         *,
         when_applied: Callable[[int, Callable[[], object]], object],
         applied: Callable[[], int],
+        applied_all: Callable[[], int],
         creates_users: bool = False,
         node_id: int = 0,
         in_flight_max: int = IN_FLIGHT_MAX,
@@ -81,8 +87,9 @@ class Proxy:
         has_rows_of: Callable[[int], bool] = lambda _user: True,
         cursors: Cursors | None = None,
     ) -> None:
-        """``when_applied(event_id, call)`` calls when all lanes are there; ``applied()`` is where the keys' lane is.
+        """``when_applied(event_id, call)`` calls when all lanes are there, ``applied_all()`` is where all of them are.
 
+        ``applied()`` is where the keys' lane is.
         ``holds``, ``has_rows_of`` and ``cursors`` are the context's.
         """
         self._stores = stores
@@ -96,6 +103,9 @@ class Proxy:
             log, stores.keys, clock, applied=applied, when_applied=when_applied, in_flight_max=in_flight_max,
             traces=traces, link=str(node_id),
         )  # fmt: skip
+        self.catching_up = CatchingUp(
+            log, scheduler, applied_all=applied_all, when_applied=when_applied, waiting_max=in_flight_max
+        )
         self.context = Context(
             stores, clock, settings, creates_users=creates_users, node_id=node_id, own_scheduled=self.schedules.of,
             holds=holds, has_rows_of=has_rows_of, cursors=cursors or Cursors(),
@@ -194,6 +204,8 @@ class Proxy:
         done: Done,
         rounds: int,
         key: bytes = b"",
+        *,
+        may_wait: bool = True,
     ) -> None:
         try:
             outcome = verb.run(self.context, actor, params)
@@ -210,6 +222,15 @@ class Proxy:
                 )
             else:
                 self._refuse(unknown, done)
+            return
+        except UnknownMessage as error:
+            if may_wait and self.catching_up.is_behind:
+                self.catching_up.wait(
+                    lambda: self._perform(verb, actor, params, done, rounds, key, may_wait=False),
+                    lambda refusal: self._refuse(refusal, done),
+                )
+            else:
+                self._refuse(error, done)
             return
         except PixiuError as error:
             self._refuse(error, done)
