@@ -253,9 +253,7 @@ class Front(asyncio.Protocol):
             self._answer(429 if isinstance(error, RateLimited) else 503, str(error), retry_after_ms=later)
             return
         self._done()
-        protocol = make_websocket(self._server, self._loop, asked, address)
-        self._transport.set_protocol(protocol)
-        protocol.connection_made(self._transport)
+        protocol = make_websocket(self._server, self._loop, asked, address, self._transport)
         head = _UPGRADE_HEAD % asked.key.encode("ascii")
         _feed(protocol, head + self._data[asked.size :])
 
@@ -273,7 +271,7 @@ class Front(asyncio.Protocol):
 
 
 _UPGRADE_HEAD = (
-    b"GET /ws HTTP/1.1\r\nHost: pixiu\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"GET /ws HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %b\r\n\r\n"
 )
 

@@ -9,12 +9,14 @@ import asyncio
 import logging
 import socket
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
-from picows import WSListener, WSMsgType, WSUpgradeResponse, WSUpgradeResponseWithListener
+from picows import WSListener, WSMsgType, WSUpgradeResponseWithListener
 from picows.picows import WSAutoPingStrategy, WSProtocol  # type: ignore[attr-defined]
 
 from pixiu.machines.session import CODECS, LENGTH_PREFIXED, BadFrame, FrameTooLarge, LengthPrefixed, decode_hello
+from pixiu.machines.session.upgrade import SUBPROTOCOLS
 from pixiu.model.errors import PixiuError
 from pixiu.ports.clients import CloseCode
 
@@ -54,6 +56,10 @@ def address_of(transport: asyncio.BaseTransport) -> str:
 class _QuietLog(logging.LoggerAdapter[logging.Logger]):
     """picows notes every connection, and every mistake of a client as an error of ours. Only our own remain."""
 
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - logging's own name
+        """Asked for every connection: what picows notes of each frame is of no use here."""
+        return level > logging.DEBUG and super().isEnabledFor(level)
+
     def info(self, msg: object, *args: object, **kwargs: Any) -> None:
         """A connection came or went."""
 
@@ -65,21 +71,77 @@ class _QuietLog(logging.LoggerAdapter[logging.Logger]):
 _PICOWS_LOG = _QuietLog(logging.getLogger("pixiu.runtime.picows"), {})
 
 
+class _Welcome:
+    """The answer to a handshake. One for each subprotocol serves all: picows adds what is a client's own, and sends."""
+
+    __slots__ = ("_head", "headers")
+    status = HTTPStatus.SWITCHING_PROTOCOLS
+
+    def __init__(self, subprotocol: str) -> None:
+        chosen = f"Sec-WebSocket-Protocol: {subprotocol}\r\n" if subprotocol else ""
+        head = f"HTTP/1.1 101 Switching Protocols\r\n{chosen}Connection: upgrade\r\nUpgrade: websocket\r\n"
+        self._head = head.encode()
+        self.headers: dict[str, str] = {}
+
+    def to_bytes(self) -> bytearray:
+        """All of it."""
+        return bytearray(b"%bSec-WebSocket-Accept: %b\r\n\r\n" % (self._head, self.headers[_ACCEPT].encode()))
+
+
+_ACCEPT = "Sec-WebSocket-Accept"
+_WELCOMES = {subprotocol: _Welcome(subprotocol) for subprotocol in ("", *SUBPROTOCOLS)}
+
+
+class _SetSocket:
+    """A socket whose options are as they should be: the loop sets them. Asking picows' way costs twelve calls each."""
+
+    __slots__ = ("_number",)
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def fileno(self) -> int:
+        """Its descriptor."""
+        return self._number
+
+    def setsockopt(self, *_: object) -> None:
+        """Nothing: the loop has said TCP_NODELAY."""
+
+    def getsockopt(self, *_: object) -> int:
+        """Only for a line of a log that nobody keeps."""
+        return 0
+
+
+class _Handed:
+    """A transport as picows sees it; the loop's own is behind it."""
+
+    __slots__ = ("_behind", "abort", "close", "get_write_buffer_size", "write", "writelines")
+
+    def __init__(self, behind: asyncio.Transport) -> None:
+        self._behind = behind
+        self.abort = behind.abort
+        self.close = behind.close
+        self.get_write_buffer_size = behind.get_write_buffer_size
+        self.write = behind.write
+        self.writelines = behind.writelines
+
+    def get_extra_info(self, name: str) -> object:
+        """What picows asks for: the socket, who is at its ends (for its log only), and whether there is TLS."""
+        if name == "socket":
+            return _SetSocket(self._behind.get_extra_info("socket").fileno())
+        return self._behind.get_extra_info(name) if name == "ssl_object" else None
+
+
 def make_websocket(
-    server: AppServer, loop: asyncio.AbstractEventLoop, asked: Upgrade, address: str
+    server: AppServer, loop: asyncio.AbstractEventLoop, asked: Upgrade, address: str, transport: asyncio.Transport
 ) -> asyncio.BufferedProtocol:
-    """Picows' protocol, made as its own server makes it."""
-
-    def listener(_: object) -> WSUpgradeResponseWithListener:
-        chosen = {"Sec-WebSocket-Protocol": asked.subprotocol} if asked.subprotocol else None
-        response = WSUpgradeResponse.create_101_response(chosen)
-        return WSUpgradeResponseWithListener(response, WebSocket(server, loop, asked, address))
-
+    """Picows' protocol, made as its own server makes it, and given the connection."""
+    listener = WebSocket(server, loop, asked, address, transport)
     made = WSProtocol(
         None,  # host and port, of a client
         None,  # path, of a client
         False,  # is it a client?
-        listener,
+        partial(_welcome, WSUpgradeResponseWithListener(cast("Any", _WELCOMES[asked.subprotocol]), listener)),
         _PICOWS_LOG,
         True,  # an exception of ours ends the connection
         None,  # the head is here, there is nothing to wait for
@@ -92,7 +154,14 @@ def make_websocket(
         None,
         READ_BUFFER_BYTES,
     )
+    transport.set_protocol(made)
+    made.connection_made(_Handed(transport))
     return cast("asyncio.BufferedProtocol", made)
+
+
+def _welcome(response: WSUpgradeResponseWithListener, _: object) -> WSUpgradeResponseWithListener:
+    """Everyone who came so far is welcome."""
+    return response
 
 
 class _Socket:
@@ -133,9 +202,17 @@ class WebSocket(WSListener, _Socket):
     )
     # fmt: on
 
-    def __init__(self, server: AppServer, loop: asyncio.AbstractEventLoop, asked: Upgrade, address: str) -> None:
+    def __init__(
+        self,
+        server: AppServer,
+        loop: asyncio.AbstractEventLoop,
+        asked: Upgrade,
+        address: str,
+        transport: asyncio.Transport,
+    ) -> None:
         self._server = server
         self._loop = loop
+        self._socket = transport
         self._asked: Upgrade | None = asked
         self._address = address
         self._client: ConnectedClient | None = None
@@ -153,7 +230,6 @@ class WebSocket(WSListener, _Socket):
         asked, self._asked = self._asked, None
         assert asked is not None
         self._ws = transport
-        self._socket = transport.underlying_transport
         mark = self._server.settings.output_mark_bytes
         self._socket.set_write_buffer_limits(high=mark, low=mark // 4)  # tell when this much waits
         self._server.opened(self._socket)
