@@ -346,8 +346,6 @@ class TcpSocket(asyncio.Protocol, _Socket):
         error = self._server.gateway.refusal(address_of(transport))
         if error is not None:
             self._refuse(error)
-            return
-        self._timer = self._loop.call_later(self._server.settings.hello_timeout_ms / 1000, self._socket.abort)
 
     def data_received(self, data: bytes) -> None:
         """Bytes of frames."""
@@ -372,7 +370,7 @@ class TcpSocket(asyncio.Protocol, _Socket):
             self._read()
         else:
             self._is_waiting = True
-            self._said_hello(is_decided=False)
+            self._server.spoke(self._socket)
             self._server.pace.run(self._begin)
 
     def _begin(self) -> None:
@@ -397,6 +395,8 @@ class TcpSocket(asyncio.Protocol, _Socket):
         """It is gone."""
         self._is_closing = True
         self._said_hello()
+        if self._timer is not None:
+            self._timer.cancel()
         self._server.closed(self._socket)
         client, self._client = self._client, None
         if client is not None:
@@ -433,13 +433,10 @@ class TcpSocket(asyncio.Protocol, _Socket):
         self.write(LENGTH_PREFIXED.wrap(CODECS["json"].error(None, error)))
         self.close(CloseCode.BAD_REQUEST, error.code)
 
-    def _said_hello(self, *, is_decided: bool = True) -> None:
-        if self._is_pending and is_decided:
+    def _said_hello(self) -> None:
+        if self._is_pending:
             self._is_pending = False
             self._server.decided(self._socket)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     # What the gateway calls.
 

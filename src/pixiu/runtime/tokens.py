@@ -212,12 +212,21 @@ def _bytes_of(part: str) -> bytes:
 
 
 def _claims(opened: _Opened, key: Key) -> dict[str, object]:
-    """What it says, if the key has signed it. The key alone decides how that is checked."""
-    verifier = key.verifier
+    """What it says, if the key has signed it. The key alone decides how that is checked.
+
+    Whoever has the private half signs again and compares: Ed25519 gives the same bytes each time (RFC 8032), and signing
+    takes a third of the time that checking takes. The comparison tells nobody how much of a forgery was right. A signer
+    that makes other bytes is not wrong for that, so what differs is checked in the usual way.
+    """
+    verifier, signer = key.verifier, key.signer
     if isinstance(verifier, bytes):
         if not hmac.compare_digest(hmac.digest(verifier, opened.signed, "sha256"), opened.signature):
             raise TokenRefused("bad_signature")
-    else:
+    elif (
+        signer is None
+        or isinstance(signer, bytes)
+        or not hmac.compare_digest(signer.sign(opened.signed), opened.signature)
+    ):
         try:
             verifier.verify(opened.signature, opened.signed)
         except InvalidSignature:
