@@ -35,6 +35,7 @@ from pixiu.machines.session.upgrade import (
 from pixiu.model.errors import RateLimited, Unavailable
 from pixiu.runtime.client_sockets import CLOSE_SECONDS, TcpSocket, address_of, bound_output, make_websocket
 from pixiu.runtime.pace import Pace
+from pixiu.runtime.parking import Parking
 from pixiu.runtime.server import BACKLOG
 
 if TYPE_CHECKING:
@@ -84,6 +85,14 @@ class AppServer:
         self._hello_seconds = settings.hello_timeout_ms / 1000
         self._hello_timer: asyncio.TimerHandle | None = None
         self._pace: Pace | None = None
+        self._parking: Parking | None = None
+
+    @property
+    def parking(self) -> Parking:
+        """The silent clients, of whom a crowd may go at once."""
+        if self._parking is None:
+            self._parking = Parking(asyncio.get_running_loop())
+        return self._parking
 
     @property
     def pace(self) -> Pace:
@@ -126,6 +135,8 @@ class AppServer:
                 await asyncio.wait_for(self._is_empty.wait(), CLOSE_SECONDS)
         for transport in list(self._transports):
             transport.abort()
+        if self._parking is not None:
+            self._parking.close()
 
     @property
     def pending(self) -> int:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from picows import WSFrame, WSTransport
 
     from pixiu.machines.session.upgrade import Upgrade
+    from pixiu.model.session import LogoutCause
     from pixiu.ports.clients import ConnectedClient
     from pixiu.runtime.app_server import AppServer
 
@@ -197,8 +198,8 @@ class WebSocket(WSListener, _Socket):
 
     # fmt: off
     __slots__ = (
-        "_address", "_asked", "_client", "_loop", "_parts", "_parts_are_text", "_parts_bytes", "_said_goodbye",
-        "_server", "_socket", "_timer", "_ws",
+        "_address", "_asked", "_client", "_is_held", "_is_parked", "_loop", "_parts", "_parts_are_text", "_parts_bytes",
+        "_said_goodbye", "_server", "_socket", "_timer", "_ws", "has_spoken", "number",
     )
     # fmt: on
 
@@ -222,6 +223,10 @@ class WebSocket(WSListener, _Socket):
         self._parts_are_text = False
         self._said_goodbye = False
         self._timer: asyncio.TimerHandle | None = None
+        self._is_held = False  # the gateway reads no more
+        self._is_parked = False
+        self.has_spoken = True
+        self.number = -1
 
     # What picows calls.
 
@@ -236,9 +241,13 @@ class WebSocket(WSListener, _Socket):
         self._client = self._server.gateway.open(
             self, codec=asked.codec, is_websocket=True, token=asked.token, cursor=asked.cursor, address=self._address
         )
+        if not transport.is_secure:
+            self.number = self._socket.get_extra_info("socket").fileno()
+            self._server.parking.came(self)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         """One frame, which may be a part of a message."""
+        self.has_spoken = True
         client, kind = self._client, frame.msg_type
         if client is None:
             return
@@ -280,14 +289,21 @@ class WebSocket(WSListener, _Socket):
             client.received(whole, is_text=self._parts_are_text)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
-        """The connection is gone."""
+        """The connection is gone. If it is one of ten thousand, they are all here in one turn: the work waits.
+
+        So does the freeing of what picows and the loop have of it, which this object holds until then.
+        """
+        self._server.parking.left(self)
+        self._server.pace.later(self._leave)
+
+    def _leave(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._ws = None
         self._server.closed(self._socket)
         client, self._client = self._client, None
         if client is not None:
-            self._server.pace.run(partial(client.lost, "quit" if self._said_goodbye else "send_error"))
+            client.lost("quit" if self._said_goodbye else "send_error")
 
     def pause_writing(self) -> None:
         """The socket is full."""
@@ -299,11 +315,43 @@ class WebSocket(WSListener, _Socket):
         if self._client is not None:
             self._client.resume_writing()
 
+    # What the parking of the silent calls.
+
+    def park(self) -> bool:
+        """Read no more until ``wake``."""
+        if self._is_held or self._ws is None or self._socket.is_closing():
+            return False
+        self._is_parked = True
+        self._socket.pause_reading()
+        return True
+
+    def wake(self) -> None:
+        """Read again."""
+        self._is_parked = False
+        if not self._socket.is_closing():
+            self._socket.resume_reading()
+
     # What the gateway calls.
+
+    def pause_reading(self) -> None:
+        """Take no more."""
+        self._is_held = True
+        if self._is_parked:  # so the loop does not read it either
+            self._is_parked = False
+            self._server.parking.release(self)
+            self._server.parking.came(self)
+        else:
+            super().pause_reading()
+
+    def resume_reading(self) -> None:
+        """Go on."""
+        self._is_held = False
+        if not self._is_parked:
+            super().resume_reading()
 
     def close(self, code: int, reason: str) -> None:
         """Say why, and hang up when the client has answered; or soon."""
-        if self._ws is None:
+        if self._ws is None or self._ws.is_disconnected:
             return
         self._ws.send_close(cast("Any", code), reason.encode()[:REASON_BYTES_MAX])
         self.resume_reading()  # for its answer
@@ -395,12 +443,15 @@ class TcpSocket(asyncio.Protocol, _Socket):
         """It is gone."""
         self._is_closing = True
         self._said_hello()
+        self._server.pace.later(partial(self._leave, "quit" if exc is None else "send_error"))
+
+    def _leave(self, cause: LogoutCause) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._server.closed(self._socket)
         client, self._client = self._client, None
         if client is not None:
-            self._server.pace.run(partial(client.lost, "quit" if exc is None else "send_error"))
+            client.lost(cause)
 
     def pause_writing(self) -> None:
         """The socket is full."""
