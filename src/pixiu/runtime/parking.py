@@ -12,7 +12,6 @@ A connection with TLS stays with the loop: what its socket shows does not tell w
 from __future__ import annotations
 
 import contextlib
-import os
 import select
 from typing import TYPE_CHECKING, Protocol
 
@@ -53,7 +52,6 @@ class Parking:
         self._parked: dict[int, Parkable] = {}
         self._awake: dict[Parkable, None] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._of_loop = _epoll_of(loop) if self._epoll is not None else None
         if self._epoll is not None:
             loop.add_reader(self._epoll.fileno(), self._wake_some)
 
@@ -78,7 +76,8 @@ class Parking:
         if self._epoll is None or self._parked.get(connection.number) is not connection:
             return False
         del self._parked[connection.number]
-        self._epoll.unregister(connection.number)
+        with contextlib.suppress(OSError):  # closed already: then the system has forgotten it
+            self._epoll.unregister(connection.number)
         return True
 
     def close(self) -> None:
@@ -87,9 +86,6 @@ class Parking:
             self._loop.remove_reader(self._epoll.fileno())
             self._epoll.close()
             self._epoll = None
-        if self._of_loop is not None:
-            self._of_loop.close()
-            self._of_loop = None
         if self._timer is not None:
             self._timer.cancel()
         self._parked.clear()
@@ -123,24 +119,5 @@ class Parking:
                 del self._awake[connection]
                 self._parked[connection.number] = connection
                 epoll.register(connection.number, select.EPOLLIN | select.EPOLLRDHUP)
-                self._forget_in_loop(connection.number)
         if first + PARKED_PER_TURN < len(silent):
             self._loop.call_soon(self._park, silent, first + PARKED_PER_TURN)
-
-    def _forget_in_loop(self, number: int) -> None:
-        """libuv takes a descriptor that it reads no more from its epoll when the next event comes: ten thousand at once.
-
-        Now is a better time. Where that cannot be done, libuv does it then.
-        """
-        if self._of_loop is not None:
-            with contextlib.suppress(OSError):
-                self._of_loop.unregister(number)
-
-
-def _epoll_of(loop: asyncio.AbstractEventLoop) -> select.epoll | None:
-    """The loop's own epoll, if it is uvloop's."""
-    backend = getattr(loop, "_get_backend_id", None)
-    try:
-        return select.epoll.fromfd(os.dup(backend())) if backend is not None else None
-    except (OSError, TypeError):
-        return None
