@@ -101,7 +101,9 @@ class TestParking:
         certificates = Certificates(certificate, key)
         trusting = ssl.create_default_context(cafile=str(authority.path))
         async with world_at(tmp_path / "data", tls=certificates.context) as world:
-            alice = await world.connect_to(world.url("alice").replace("ws://127.0.0.1", "wss://localhost"), ssl=trusting)
+            alice = await world.connect_to(
+                world.url("alice").replace("ws://127.0.0.1", "wss://localhost"), ssl=trusting
+            )
             await asyncio.sleep(0.2)
             assert parked(world) == 0
             assert (await alice.ask("ping"))["at"]

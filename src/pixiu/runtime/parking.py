@@ -1,8 +1,8 @@
 """Connections that say nothing, watched apart from the others, so that a crowd of them cannot fill a turn of the loop.
 
 The loop serves everything that is ready before it goes on. When ten thousand idle clients are cut at once, that is a
-tenth of a second in which nobody else is heard. So those who say nothing are watched by an epoll of their own, which the
-loop watches as one descriptor: whatever happens to them, a few of them are woken per turn, in the order in which it
+tenth of a second in which nobody else is heard. So those who say nothing are watched by an epoll of their own, which
+the loop watches as one descriptor: whatever happens to them, a few of them are woken per turn, in the order in which it
 happened. Who is woken is the loop's again, until it has been silent for a while. What it says meanwhile waits in the
 system: nothing is read here.
 

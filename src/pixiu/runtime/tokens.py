@@ -214,9 +214,9 @@ def _bytes_of(part: str) -> bytes:
 def _claims(opened: _Opened, key: Key) -> dict[str, object]:
     """What it says, if the key has signed it. The key alone decides how that is checked.
 
-    Whoever has the private half signs again and compares: Ed25519 gives the same bytes each time (RFC 8032), and signing
-    takes a third of the time that checking takes. The comparison tells nobody how much of a forgery was right. A signer
-    that makes other bytes is not wrong for that, so what differs is checked in the usual way.
+    Whoever has the private half signs again and compares: Ed25519 gives the same bytes each time (RFC 8032), and
+    signing takes a third of the time that checking takes. The comparison tells nobody how much of a forgery was right.
+    A signer that makes other bytes is not wrong for that, so what differs is checked in the usual way.
     """
     verifier, signer = key.verifier, key.signer
     if isinstance(verifier, bytes):
