@@ -1,8 +1,9 @@
 """One run of the gateway's benchmarks: its clients, its cores, its servers one at a time."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from benchmarks.gateway.crowd import Talk
@@ -19,6 +20,16 @@ class Bench(Place):
     connections: int
     server_cores: str
     crowd_cores: str
+    minutes: float
+    began: float = field(default_factory=time.monotonic)
+
+    def has_time(self, share: float) -> bool:
+        """Has less than this share of the run's time gone? If not, what was measured so far has to do."""
+        return time.monotonic() - self.began < self.minutes * 60 * share
+
+    def rounds_note(self, rounds: int) -> list[str]:
+        """What a table has to say if there were fewer rounds than wanted."""
+        return [f"{rounds} of {self.rounds} rounds: the time was over."] if rounds < self.rounds else []
 
     @contextmanager
     def running(self, kind: type[Kind]) -> Iterator[Kind]:

@@ -7,6 +7,8 @@
  *   --mode hold    connect everyone, say so, and keep the connections; "cut" on stdin breaks all of them at once and
  *                  lets them come back, while pairs go on talking
  *
+ * --address is the first address of 127.0.0.0/8, counted from 127.0.0.2, that connections of "hold" come from: several of
+ * these programs together have more ports than one address.
  * --pause is how long everyone is there before anybody talks: in a cluster, until all know who is in which room.
  *
  * It speaks to Pixiu (--protocol pixiu: WebSocket, JSON; --class durable or live), NATS core (nats), Valkey's pub/sub
@@ -80,7 +82,7 @@ static struct {
     enum protocol protocol;
     enum mode mode;
     const char *host, *tokens, *path;
-    int port, connections, pairs, window, bytes, concurrency, missed_every, spread_ms;
+    int port, connections, pairs, window, bytes, concurrency, missed_every, spread_ms, address;
     double seconds, warmup, rate, pause;
     bool is_live;
     int watch_pids[WATCHED_MAX], watched;
@@ -594,7 +596,7 @@ static void begin(struct connection *c) {
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     setsockopt(c->fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one);
     struct sockaddr_in from = {.sin_family = AF_INET};
-    from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1 + (uint32_t)(c->index / PER_ADDRESS));
+    from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1 + (uint32_t)(opt.address + c->index / PER_ADDRESS));
     if (opt.mode == HOLD && bind(c->fd, (struct sockaddr *)&from, sizeof from) != 0) die("bind: %s", strerror(errno));
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)opt.port)};
     inet_pton(AF_INET, opt.host, &address.sin_addr);
@@ -892,7 +894,7 @@ static void read_options(int argc, char **argv) {
         {"protocol", 1, 0, 'p'}, {"mode", 1, 0, 'm'}, {"class", 1, 0, 'k'}, {"host", 1, 0, 'h'},
         {"port", 1, 0, 'P'}, {"tokens", 1, 0, 't'}, {"path", 1, 0, 'u'}, {"connections", 1, 0, 'c'},
         {"pairs", 1, 0, 'a'}, {"window", 1, 0, 'w'}, {"bytes", 1, 0, 'b'}, {"concurrency", 1, 0, 'o'},
-        {"watch-pid", 1, 0, 'i'}, {"missed-every", 1, 0, 'e'}, {"spread-ms", 1, 0, 'd'},
+        {"watch-pid", 1, 0, 'i'}, {"missed-every", 1, 0, 'e'}, {"spread-ms", 1, 0, 'd'}, {"address", 1, 0, 'A'},
         {"seconds", 1, 0, 's'}, {"warmup", 1, 0, 'r'}, {"rate", 1, 0, 'R'}, {"pause", 1, 0, 'S'},
         {0, 0, 0, 0},
     };
@@ -918,6 +920,7 @@ static void read_options(int argc, char **argv) {
             break;
         case 'e': opt.missed_every = atoi(optarg); break;
         case 'd': opt.spread_ms = atoi(optarg); break;
+        case 'A': opt.address = atoi(optarg); break;
         case 's': opt.seconds = atof(optarg); break;
         case 'r': opt.warmup = atof(optarg); break;
         case 'R': opt.rate = atof(optarg); break;

@@ -33,6 +33,8 @@ def measure(bench: Bench) -> Section:
     talks: dict[str, list[Talk]] = defaultdict(list)
     averages: list[float] = []
     for round_number in range(1, bench.rounds + 1):
+        if averages and not bench.has_time(0.65):
+            break
         averages.append(load_average())
         for kind, talk_class in CASES:
             if not bench.wanted(kind):
@@ -55,7 +57,9 @@ def measure(bench: Bench) -> Section:
             bench.say_talk(round_number, label, talk)
             section.runs.append({"server": label, "round": round_number} | talk.as_json())
     section.rows = [_row(label, runs) for label, runs in talks.items()]
-    section.notes = notes_of(averages, [talk for runs in talks.values() for talk in runs])
+    section.notes = bench.rounds_note(len(averages)) + notes_of(
+        averages, [talk for runs in talks.values() for talk in runs]
+    )
     if durable := talks.get("Pixiu durable"):
         section.checks.append(below("durable p50", median(talk.p50_us for talk in durable) / 1000, 3, " ms"))
         section.checks.append(below("durable p99", median(talk.p99_us for talk in durable) / 1000, 25, " ms"))

@@ -42,6 +42,8 @@ def measure(bench: Bench) -> Section:
     kinds = [kind for kind in KINDS if bench.wanted(kind)]
     averages: list[float] = []
     for round_number in range(1, bench.rounds + 1):
+        if averages and not bench.has_time(0.45):
+            break
         averages.append(load_average())
         bench.say(f"  load average {averages[-1]:.2f}")
         for kind in kinds:
@@ -65,7 +67,9 @@ def measure(bench: Bench) -> Section:
         p99 = median(talk.p99_us for talk in half[PixiuServe]) / 1000
         section.checks.append(below("p99 at half of saturation", p99, 50, " ms"))
         section.checks.append(faults_of(full[PixiuServe] + half[PixiuServe], FAULTS))
-    section.notes = notes_of(averages, [talk for talks in full.values() for talk in talks])
+    section.notes = bench.rounds_note(len(averages)) + notes_of(
+        averages, [talk for talks in full.values() for talk in talks]
+    )
     section.notes += _faults_of_peers(full, half)
     section.notes.append(
         f"Window of {WINDOW} messages. Servers on core {bench.server_cores or 'any'}, the generator on core "

@@ -42,7 +42,6 @@ def _measure(options: argparse.Namespace, console: Console, root: Path) -> int:
     facts = machine.facts(root) | {"websockets": importlib.metadata.version("websockets")}
     for name, value in facts.items():
         console.print(f"  {name:<20} {value}", highlight=False)
-    sections = frame.sections_of(console, options.only or USUAL, lambda key: QUESTIONS[key](bench))
     words: dict[str, object] = {
         "rounds": bench.rounds,
         "seconds per round": bench.seconds,
@@ -52,7 +51,11 @@ def _measure(options: argparse.Namespace, console: Console, root: Path) -> int:
     }
     if PixiuServe.gateways:
         words["gateways"] = PixiuServe.gateways
-    return frame.tell(options, facts, words, sections, markers=MARKERS)
+
+    def tell(sections: list[Section]) -> int:
+        return frame.tell(options, facts, words, sections, markers=MARKERS)
+
+    return tell(frame.sections_of(console, options.only or USUAL, lambda key: QUESTIONS[key](bench), tell))
 
 
 def _bench(options: argparse.Namespace, console: Console, root: Path) -> Bench:
@@ -67,6 +70,7 @@ def _bench(options: argparse.Namespace, console: Console, root: Path) -> Bench:
         connections=options.connections or (1000 if options.quick else idle.CONNECTIONS),
         server_cores=",".join(map(str, cores[:-1])) if is_pinned else "",
         crowd_cores=str(cores[-1]) if is_pinned else "",
+        minutes=options.minutes,
     )
     Pinned.cores = bench.server_cores
     PixiuServe.gateways = options.gateways
@@ -87,6 +91,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=positive, help="rounds of each comparison (5)")
     parser.add_argument("--seconds", type=float, help="counted seconds of each run (3)")
     parser.add_argument("--connections", type=positive, help="clients of idle and storm (10,000)")
+    parser.add_argument(
+        "--minutes", type=float, default=12, help="rounds that do not fit into this are left out (%(default)s)"
+    )
     parser.add_argument("--quick", action="store_true", help="1 round of 1 s and a tenth of the clients")
     parser.add_argument("--only", nargs="+", choices=QUESTIONS, metavar="KEY", help=f"some of: {', '.join(QUESTIONS)}")
     parser.add_argument("--without", nargs="+", choices=PEERS, metavar="PEER", help=f"leave out: {', '.join(PEERS)}")

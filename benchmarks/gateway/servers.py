@@ -27,7 +27,7 @@ NO_RATES = {
 class Pinned(Server):
     """A server on given cores."""
 
-    cores: ClassVar[str] = ""
+    cores: str = ""
     """As `taskset` takes them; empty: any."""
 
     @property
@@ -67,7 +67,7 @@ class PixiuServe(Pinned):
 
     product = "Pixiu"
     protocol = "pixiu"
-    gateways: ClassVar[int] = 0
+    gateways: int = 0
     settings: ClassVar[dict[str, object]] = {}
 
     def words(self) -> list[str]:

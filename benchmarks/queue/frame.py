@@ -52,9 +52,17 @@ def run(
         shutil.rmtree(root, ignore_errors=True)
 
 
-def sections_of(console: Console, keys: Iterable[str], ask: Callable[[str], Section]) -> list[Section]:
-    """The sections, each printed as soon as it is there. A server that fails costs its section, not the run."""
-    sections = []
+def sections_of(
+    console: Console,
+    keys: Iterable[str],
+    ask: Callable[[str], Section],
+    keep: Callable[[list[Section]], object] = lambda sections: None,
+) -> list[Section]:
+    """The sections, each printed as soon as it is there. A server that fails costs its section, not the run.
+
+    ``keep`` gets all that are there, each time there is one more: a run that is stopped leaves what it has measured.
+    """
+    sections: list[Section] = []
     for key in keys:
         console.rule(f"[bold]{key}", align="left")
         try:
@@ -66,6 +74,7 @@ def sections_of(console: Console, keys: Iterable[str], ask: Callable[[str], Sect
             section.checks.append(Check(f"{key} can be measured", "yes", reason, passed=False))
         sections.append(section)
         report.print_section(console, section)
+        keep(sections)
     report.print_verdict(console, sections)
     return sections
 

@@ -95,8 +95,8 @@ class TestBytes:
                 client = await connect(world.url("bob"))
                 await client.send(payload)
                 if payload == '{"id":1}':
-                    await client.recv()
-                    assert json.loads(await client.recv())["error"]["code"] == "bad_request"
+                    said = [json.loads(await client.recv()) for _ in range(2)]  # its contacts, before or after
+                    assert [each["error"]["code"] for each in said if "error" in each] == ["bad_request"]
                     await client.close()
                 else:
                     await client.wait_closed()

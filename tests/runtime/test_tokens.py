@@ -5,7 +5,7 @@ import hmac
 import json
 import logging
 from collections.abc import Callable
-from hashlib import sha256
+from hashlib import sha256, sha512
 from pathlib import Path
 
 import jwt
@@ -354,3 +354,49 @@ def test_a_file_that_is_no_key_refuses_the_start_and_is_left_out_later(
         assert tokens.verify(tokens.issue(ALICE)).user == "alice"
     assert [key.kid for key in keys.keys] == [good]
     assert "key left out" in caplog.text
+
+
+# Ed25519 as RFC 8032 has it, slow and short, with a nonce of one's own choice.
+P = 2**255 - 19
+L = 2**252 + 27742317777372353535851937790883648493
+D = -121665 * pow(121666, P - 2, P) % P
+BASE_Y = 4 * pow(5, P - 2, P) % P
+BASE_X = 15112221349535400772501151409588531511454012693041857206046113283949847762202
+
+
+def added(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    turned = D * a[0] * b[0] * a[1] * b[1]
+    x = (a[0] * b[1] + b[0] * a[1]) * pow(1 + turned, P - 2, P) % P
+    return x, (a[1] * b[1] + a[0] * b[0]) * pow(1 - turned, P - 2, P) % P
+
+
+def times_base(number: int) -> bytes:
+    total, point = (0, 1), (BASE_X, BASE_Y)
+    while number:
+        if number & 1:
+            total = added(total, point)
+        point, number = added(point, point), number >> 1
+    return (total[1] | (total[0] & 1) << 255).to_bytes(32, "little")
+
+
+def signed_otherwise(private: Ed25519PrivateKey, message: bytes, nonce: int) -> bytes:
+    half = sha512(private.private_bytes_raw()).digest()[:32]
+    secret = (int.from_bytes(half, "little") & (2**254 - 8)) | 2**254
+    first, public = times_base(nonce), private.public_key().public_bytes_raw()
+    challenge = int.from_bytes(sha512(first + public + message).digest(), "little")
+    return first + ((nonce + challenge * secret) % L).to_bytes(32, "little")
+
+
+@pytest.mark.feature("P24")
+def test_a_right_signature_of_a_signer_with_other_nonces_is_believed(keys: Keyring, tokens: Tokens) -> None:
+    """A node that can sign compares with what it would sign itself; that is no reason to refuse what is right."""
+    key = keys.signing()
+    assert isinstance(key.signer, Ed25519PrivateKey)
+    text, _, signature = tokens.issue(ALICE).rpartition(".")
+    other = signed_otherwise(key.signer, text.encode(), nonce=123456789)
+    assert other != base64.urlsafe_b64decode(signature + "==")
+    assert tokens.verify(f"{text}.{base64.urlsafe_b64encode(other).rstrip(b'=').decode()}").user == "alice"
+    wrong = signed_otherwise(key.signer, text.encode() + b".", nonce=123456789)
+    with pytest.raises(TokenRefused) as refused:
+        tokens.verify(f"{text}.{base64.urlsafe_b64encode(wrong).rstrip(b'=').decode()}")
+    assert refused.value.reason == "bad_signature"

@@ -5,6 +5,8 @@ number instead. A canonical decimal below 2^48 is its own number; every other pu
 above. ``0`` is the system's number, so nobody may be called that.
 """
 
+from functools import lru_cache
+
 from pixiu.model.errors import RequestError, TooLarge
 from pixiu.model.inbox import FIRST
 
@@ -41,6 +43,8 @@ def own_number(public_id: str) -> int | None:
 
 def check_public_id(public_id: str, *, what: str) -> str:
     """Return it, or raise what is wrong with it. ``what`` names the thing: user, group."""
+    if 1 < len(public_id) <= PUBLIC_ID_BYTES_MAX and public_id.isascii() and public_id.isprintable():
+        return public_id  # as nearly all are
     check_text(public_id, what=what, bytes_max=PUBLIC_ID_BYTES_MAX)
     if not public_id:
         raise RequestError(f"{what} must not be empty")
@@ -49,8 +53,9 @@ def check_public_id(public_id: str, *, what: str) -> str:
     return public_id
 
 
+@lru_cache(maxsize=256)
 def check_platform(platform: str) -> str:
-    """Return it, or raise what is wrong with it."""
+    """Return it, or raise what is wrong with it. There are few of them, and each login asks."""
     check_text(platform, what="platform", bytes_max=PLATFORM_BYTES_MAX)
     if not platform:
         raise RequestError("platform must not be empty")

@@ -35,6 +35,7 @@ from pixiu.machines.session.upgrade import (
 from pixiu.model.errors import RateLimited, Unavailable
 from pixiu.runtime.client_sockets import CLOSE_SECONDS, TcpSocket, address_of, bound_output, make_websocket
 from pixiu.runtime.pace import Pace
+from pixiu.runtime.parking import Parking
 from pixiu.runtime.server import BACKLOG
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ PENDING_MAX = 4096
 """Connections that have not said yet what they want. When one more comes, the one that dawdled longest goes: so who
 says at once what it wants gets in, however many others say nothing."""
 PLAIN = "text/plain; charset=utf-8"
+_NEVER = float("inf")
 STATUS = {
     400: "Bad Request",
     403: "Forbidden",
@@ -79,8 +81,18 @@ class AppServer:
         self._servers: list[asyncio.Server] = []
         self._transports: set[asyncio.Transport] = set()
         self._is_empty = asyncio.Event()
-        self._undecided: dict[asyncio.Transport, None] = {}
+        self._undecided: dict[asyncio.Transport, float] = {}
+        self._hello_seconds = settings.hello_timeout_ms / 1000
+        self._hello_timer: asyncio.TimerHandle | None = None
         self._pace: Pace | None = None
+        self._parking: Parking | None = None
+
+    @property
+    def parking(self) -> Parking:
+        """The silent clients, of whom a crowd may go at once."""
+        if self._parking is None:
+            self._parking = Parking(asyncio.get_running_loop())
+        return self._parking
 
     @property
     def pace(self) -> Pace:
@@ -113,6 +125,8 @@ class AppServer:
             server.close()
         for transport in list(self._undecided):
             transport.abort()
+        if self._hello_timer is not None:
+            self._hello_timer.cancel()
         drained = asyncio.Event()
         self.gateway.drain(drained.set)
         await drained.wait()
@@ -121,6 +135,8 @@ class AppServer:
                 await asyncio.wait_for(self._is_empty.wait(), CLOSE_SECONDS)
         for transport in list(self._transports):
             transport.abort()
+        if self._parking is not None:
+            self._parking.close()
 
     @property
     def pending(self) -> int:
@@ -130,12 +146,34 @@ class AppServer:
     # Called by connections.
 
     def came(self, transport: asyncio.Transport) -> None:
-        """Somebody is here. Of too many who have said nothing, the one who is here for longest has to go."""
-        self._undecided[transport] = None
+        """Somebody is here, and has some time to say what it wants.
+
+        Of too many who have said nothing, the one who is here for longest has to go.
+        """
+        loop = asyncio.get_running_loop()
+        self._undecided[transport] = loop.time() + self._hello_seconds
+        if self._hello_timer is None:
+            self._hello_timer = loop.call_later(self._hello_seconds, self._look_for_late)
         if len(self._undecided) > PENDING_MAX:
             oldest = next(iter(self._undecided))
             del self._undecided[oldest]
             oldest.abort()
+
+    def spoke(self, transport: asyncio.Transport) -> None:
+        """It has said what it wants in time; from here on it waits for us."""
+        if transport in self._undecided:
+            self._undecided[transport] = _NEVER
+
+    def _look_for_late(self) -> None:
+        """One timer for all who have not spoken: they came in this order, and all have the same time."""
+        loop = asyncio.get_running_loop()
+        now, self._hello_timer = loop.time(), None
+        for transport, until in list(self._undecided.items()):
+            if until <= now:
+                transport.abort()
+            elif until != _NEVER:
+                self._hello_timer = loop.call_later(until - now, self._look_for_late)
+                break
 
     def decided(self, transport: asyncio.Transport) -> None:
         """It is known what this connection wants, or it is gone."""
@@ -167,13 +205,11 @@ class Front(asyncio.Protocol):
         self._is_done = False
         self._is_waiting = False  # for its turn
         self._is_paused = False
-        self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Somebody is here."""
         self._transport = cast("asyncio.Transport", transport)
         self._server.came(self._transport)
-        self._timer = self._loop.call_later(self._server.settings.hello_timeout_ms / 1000, self._too_late)
 
     def data_received(self, data: bytes) -> None:
         """The head, or a part of it."""
@@ -186,7 +222,7 @@ class Front(asyncio.Protocol):
                 self._transport.pause_reading()
         elif is_head_here(self._data):
             self._is_waiting = True
-            self._said_hello()
+            self._server.spoke(self._transport)
             self._server.pace.run(self._decide)
 
     def _decide(self) -> None:
@@ -216,16 +252,6 @@ class Front(asyncio.Protocol):
         if not self._is_done:
             self._is_done = True
             self._server.decided(self._transport)
-            self._said_hello()
-
-    def _said_hello(self) -> None:
-        """It has said what it wants in time; from here on it waits for us."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _too_late(self) -> None:
-        self._transport.abort()
 
     def _pass_on(self) -> None:
         """Plain HTTP."""
@@ -253,9 +279,7 @@ class Front(asyncio.Protocol):
             self._answer(429 if isinstance(error, RateLimited) else 503, str(error), retry_after_ms=later)
             return
         self._done()
-        protocol = make_websocket(self._server, self._loop, asked, address)
-        self._transport.set_protocol(protocol)
-        protocol.connection_made(self._transport)
+        protocol = make_websocket(self._server, self._loop, asked, address, self._transport)
         head = _UPGRADE_HEAD % asked.key.encode("ascii")
         _feed(protocol, head + self._data[asked.size :])
 
@@ -273,7 +297,7 @@ class Front(asyncio.Protocol):
 
 
 _UPGRADE_HEAD = (
-    b"GET /ws HTTP/1.1\r\nHost: pixiu\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"GET /ws HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %b\r\n\r\n"
 )
 

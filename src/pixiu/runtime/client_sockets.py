@@ -9,12 +9,14 @@ import asyncio
 import logging
 import socket
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
-from picows import WSListener, WSMsgType, WSUpgradeResponse, WSUpgradeResponseWithListener
+from picows import WSListener, WSMsgType, WSUpgradeResponseWithListener
 from picows.picows import WSAutoPingStrategy, WSProtocol  # type: ignore[attr-defined]
 
 from pixiu.machines.session import CODECS, LENGTH_PREFIXED, BadFrame, FrameTooLarge, LengthPrefixed, decode_hello
+from pixiu.machines.session.upgrade import SUBPROTOCOLS
 from pixiu.model.errors import PixiuError
 from pixiu.ports.clients import CloseCode
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from picows import WSFrame, WSTransport
 
     from pixiu.machines.session.upgrade import Upgrade
+    from pixiu.model.session import LogoutCause
     from pixiu.ports.clients import ConnectedClient
     from pixiu.runtime.app_server import AppServer
 
@@ -54,6 +57,10 @@ def address_of(transport: asyncio.BaseTransport) -> str:
 class _QuietLog(logging.LoggerAdapter[logging.Logger]):
     """picows notes every connection, and every mistake of a client as an error of ours. Only our own remain."""
 
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - logging's own name
+        """Asked for every connection: what picows notes of each frame is of no use here."""
+        return level > logging.DEBUG and super().isEnabledFor(level)
+
     def info(self, msg: object, *args: object, **kwargs: Any) -> None:
         """A connection came or went."""
 
@@ -65,21 +72,77 @@ class _QuietLog(logging.LoggerAdapter[logging.Logger]):
 _PICOWS_LOG = _QuietLog(logging.getLogger("pixiu.runtime.picows"), {})
 
 
+class _Welcome:
+    """The answer to a handshake. One for each subprotocol serves all: picows adds what is a client's own, and sends."""
+
+    __slots__ = ("_head", "headers")
+    status = HTTPStatus.SWITCHING_PROTOCOLS
+
+    def __init__(self, subprotocol: str) -> None:
+        chosen = f"Sec-WebSocket-Protocol: {subprotocol}\r\n" if subprotocol else ""
+        head = f"HTTP/1.1 101 Switching Protocols\r\n{chosen}Connection: upgrade\r\nUpgrade: websocket\r\n"
+        self._head = head.encode()
+        self.headers: dict[str, str] = {}
+
+    def to_bytes(self) -> bytearray:
+        """All of it."""
+        return bytearray(b"%bSec-WebSocket-Accept: %b\r\n\r\n" % (self._head, self.headers[_ACCEPT].encode()))
+
+
+_ACCEPT = "Sec-WebSocket-Accept"
+_WELCOMES = {subprotocol: _Welcome(subprotocol) for subprotocol in ("", *SUBPROTOCOLS)}
+
+
+class _SetSocket:
+    """A socket whose options are as they should be: the loop sets them. Asking picows' way costs twelve calls each."""
+
+    __slots__ = ("_number",)
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def fileno(self) -> int:
+        """Its descriptor."""
+        return self._number
+
+    def setsockopt(self, *_: object) -> None:
+        """Nothing: the loop has said TCP_NODELAY."""
+
+    def getsockopt(self, *_: object) -> int:
+        """Only for a line of a log that nobody keeps."""
+        return 0
+
+
+class _Handed:
+    """A transport as picows sees it; the loop's own is behind it."""
+
+    __slots__ = ("_behind", "abort", "close", "get_write_buffer_size", "write", "writelines")
+
+    def __init__(self, behind: asyncio.Transport) -> None:
+        self._behind = behind
+        self.abort = behind.abort
+        self.close = behind.close
+        self.get_write_buffer_size = behind.get_write_buffer_size
+        self.write = behind.write
+        self.writelines = behind.writelines
+
+    def get_extra_info(self, name: str) -> object:
+        """What picows asks for: the socket, who is at its ends (for its log only), and whether there is TLS."""
+        if name == "socket":
+            return _SetSocket(self._behind.get_extra_info("socket").fileno())
+        return self._behind.get_extra_info(name) if name == "ssl_object" else None
+
+
 def make_websocket(
-    server: AppServer, loop: asyncio.AbstractEventLoop, asked: Upgrade, address: str
+    server: AppServer, loop: asyncio.AbstractEventLoop, asked: Upgrade, address: str, transport: asyncio.Transport
 ) -> asyncio.BufferedProtocol:
-    """Picows' protocol, made as its own server makes it."""
-
-    def listener(_: object) -> WSUpgradeResponseWithListener:
-        chosen = {"Sec-WebSocket-Protocol": asked.subprotocol} if asked.subprotocol else None
-        response = WSUpgradeResponse.create_101_response(chosen)
-        return WSUpgradeResponseWithListener(response, WebSocket(server, loop, asked, address))
-
+    """Picows' protocol, made as its own server makes it, and given the connection."""
+    listener = WebSocket(server, loop, asked, address, transport)
     made = WSProtocol(
         None,  # host and port, of a client
         None,  # path, of a client
         False,  # is it a client?
-        listener,
+        partial(_welcome, WSUpgradeResponseWithListener(cast("Any", _WELCOMES[asked.subprotocol]), listener)),
         _PICOWS_LOG,
         True,  # an exception of ours ends the connection
         None,  # the head is here, there is nothing to wait for
@@ -92,7 +155,14 @@ def make_websocket(
         None,
         READ_BUFFER_BYTES,
     )
+    transport.set_protocol(made)
+    made.connection_made(_Handed(transport))
     return cast("asyncio.BufferedProtocol", made)
+
+
+def _welcome(response: WSUpgradeResponseWithListener, _: object) -> WSUpgradeResponseWithListener:
+    """Everyone who came so far is welcome."""
+    return response
 
 
 class _Socket:
@@ -128,14 +198,22 @@ class WebSocket(WSListener, _Socket):
 
     # fmt: off
     __slots__ = (
-        "_address", "_asked", "_client", "_loop", "_parts", "_parts_are_text", "_parts_bytes", "_said_goodbye",
-        "_server", "_socket", "_timer", "_ws",
+        "_address", "_asked", "_client", "_is_held", "_is_parked", "_loop", "_parts", "_parts_are_text", "_parts_bytes",
+        "_said_goodbye", "_server", "_socket", "_timer", "_ws", "has_spoken", "number",
     )
     # fmt: on
 
-    def __init__(self, server: AppServer, loop: asyncio.AbstractEventLoop, asked: Upgrade, address: str) -> None:
+    def __init__(
+        self,
+        server: AppServer,
+        loop: asyncio.AbstractEventLoop,
+        asked: Upgrade,
+        address: str,
+        transport: asyncio.Transport,
+    ) -> None:
         self._server = server
         self._loop = loop
+        self._socket = transport
         self._asked: Upgrade | None = asked
         self._address = address
         self._client: ConnectedClient | None = None
@@ -145,6 +223,10 @@ class WebSocket(WSListener, _Socket):
         self._parts_are_text = False
         self._said_goodbye = False
         self._timer: asyncio.TimerHandle | None = None
+        self._is_held = False  # the gateway reads no more
+        self._is_parked = False
+        self.has_spoken = True
+        self.number = -1
 
     # What picows calls.
 
@@ -153,16 +235,19 @@ class WebSocket(WSListener, _Socket):
         asked, self._asked = self._asked, None
         assert asked is not None
         self._ws = transport
-        self._socket = transport.underlying_transport
         mark = self._server.settings.output_mark_bytes
         self._socket.set_write_buffer_limits(high=mark, low=mark // 4)  # tell when this much waits
         self._server.opened(self._socket)
         self._client = self._server.gateway.open(
             self, codec=asked.codec, is_websocket=True, token=asked.token, cursor=asked.cursor, address=self._address
         )
+        if not transport.is_secure:
+            self.number = self._socket.get_extra_info("socket").fileno()
+            self._server.parking.came(self)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         """One frame, which may be a part of a message."""
+        self.has_spoken = True
         client, kind = self._client, frame.msg_type
         if client is None:
             return
@@ -204,14 +289,21 @@ class WebSocket(WSListener, _Socket):
             client.received(whole, is_text=self._parts_are_text)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
-        """The connection is gone."""
+        """The connection is gone. If it is one of ten thousand, they are all here in one turn: the work waits.
+
+        So does the freeing of what picows and the loop have of it, which this object holds until then.
+        """
+        self._server.parking.left(self)
+        self._server.pace.later(self._leave)
+
+    def _leave(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._ws = None
         self._server.closed(self._socket)
         client, self._client = self._client, None
         if client is not None:
-            self._server.pace.run(partial(client.lost, "quit" if self._said_goodbye else "send_error"))
+            client.lost("quit" if self._said_goodbye else "send_error")
 
     def pause_writing(self) -> None:
         """The socket is full."""
@@ -223,11 +315,43 @@ class WebSocket(WSListener, _Socket):
         if self._client is not None:
             self._client.resume_writing()
 
+    # What the parking of the silent calls.
+
+    def park(self) -> bool:
+        """Read no more until ``wake``."""
+        if self._is_held or self._ws is None or self._socket.is_closing():
+            return False
+        self._is_parked = True
+        self._socket.pause_reading()
+        return True
+
+    def wake(self) -> None:
+        """Read again."""
+        self._is_parked = False
+        if not self._socket.is_closing():
+            self._socket.resume_reading()
+
     # What the gateway calls.
+
+    def pause_reading(self) -> None:
+        """Take no more."""
+        self._is_held = True
+        if self._is_parked:  # so the loop does not read it either
+            self._is_parked = False
+            self._server.parking.release(self)
+            self._server.parking.came(self)
+        else:
+            super().pause_reading()
+
+    def resume_reading(self) -> None:
+        """Go on."""
+        self._is_held = False
+        if not self._is_parked:
+            super().resume_reading()
 
     def close(self, code: int, reason: str) -> None:
         """Say why, and hang up when the client has answered; or soon."""
-        if self._ws is None:
+        if self._ws is None or self._ws.is_disconnected:
             return
         self._ws.send_close(cast("Any", code), reason.encode()[:REASON_BYTES_MAX])
         self.resume_reading()  # for its answer
@@ -270,8 +394,6 @@ class TcpSocket(asyncio.Protocol, _Socket):
         error = self._server.gateway.refusal(address_of(transport))
         if error is not None:
             self._refuse(error)
-            return
-        self._timer = self._loop.call_later(self._server.settings.hello_timeout_ms / 1000, self._socket.abort)
 
     def data_received(self, data: bytes) -> None:
         """Bytes of frames."""
@@ -296,7 +418,7 @@ class TcpSocket(asyncio.Protocol, _Socket):
             self._read()
         else:
             self._is_waiting = True
-            self._said_hello(is_decided=False)
+            self._server.spoke(self._socket)
             self._server.pace.run(self._begin)
 
     def _begin(self) -> None:
@@ -321,10 +443,15 @@ class TcpSocket(asyncio.Protocol, _Socket):
         """It is gone."""
         self._is_closing = True
         self._said_hello()
+        self._server.pace.later(partial(self._leave, "quit" if exc is None else "send_error"))
+
+    def _leave(self, cause: LogoutCause) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         self._server.closed(self._socket)
         client, self._client = self._client, None
         if client is not None:
-            self._server.pace.run(partial(client.lost, "quit" if exc is None else "send_error"))
+            client.lost(cause)
 
     def pause_writing(self) -> None:
         """The socket is full."""
@@ -357,13 +484,10 @@ class TcpSocket(asyncio.Protocol, _Socket):
         self.write(LENGTH_PREFIXED.wrap(CODECS["json"].error(None, error)))
         self.close(CloseCode.BAD_REQUEST, error.code)
 
-    def _said_hello(self, *, is_decided: bool = True) -> None:
-        if self._is_pending and is_decided:
+    def _said_hello(self) -> None:
+        if self._is_pending:
             self._is_pending = False
             self._server.decided(self._socket)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     # What the gateway calls.
 

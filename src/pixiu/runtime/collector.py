@@ -8,9 +8,10 @@ import gc
 
 __all__ = ["spare_the_collector"]
 
-COLLECT_AFTER = (5_000, 4, 1_000)
-"""Few cycles are ever made here, so nearly everything that is looked at stays. Small looks, a millisecond each, and
-hardly ever one at everything: one at a million objects would stand in the way for a tenth of a second."""
+COLLECT_AFTER = (1_000, 3, 6_000)
+"""Few cycles are ever made here, so nearly everything that is looked at stays, and is looked at twice: when it is new
+and once more. Small looks, one or two milliseconds at most (25,000 objects took twenty), and hardly ever one at
+everything: one at a million objects would stand in the way for a tenth of a second."""
 
 
 def spare_the_collector() -> None:

@@ -54,6 +54,13 @@ class Pace:
             self._is_near = True
             self._loop.call_soon(self._next_turn)
 
+    def later(self, work: Callable[[], object]) -> None:
+        """Run it in a later turn, after everything that was added before it. Costs nearly nothing now."""
+        self._waiting.append(work)
+        if not self._is_near:
+            self._is_near = True
+            self._loop.call_soon(self._next_turn)
+
     def _next_turn(self) -> None:
         self._is_near = False
         self._spent = 0.0

@@ -6,8 +6,6 @@ One port serves both: what asks for a WebSocket goes to the gateway, everything 
 from __future__ import annotations
 
 import re
-from base64 import b64decode
-from binascii import Error as Base64Error
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
@@ -31,9 +29,19 @@ SUBPROTOCOLS = {"pixiu.json.v1": "json", "pixiu.proto.v1": "proto"}
 """Names on the wire, and the codecs that they stand for."""
 
 FIELDS_MAX = 32
-_UNUSUAL = re.compile(r"[^A-Za-z0-9_.~=&/-]")
-"""What is written otherwise in a URL than it is meant, or means something there."""
+_USUAL = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.~=&/?-"
+"""What is written in a URL as it is meant. Everything else is written otherwise, or means something there."""
 _IS_UPGRADE = re.compile(rb"\r\nupgrade:[ \t]*websocket[ \t]*\r\n", re.IGNORECASE)
+# fmt: off
+_NAMES = frozenset({
+    "accept-encoding", "accept-language", "authorization", "cache-control", "connection", "cookie", "host", "origin",
+    "pragma", "sec-websocket-extensions", "sec-websocket-key", "sec-websocket-protocol", "sec-websocket-version",
+    "upgrade", "user-agent",
+})
+# fmt: on
+"""Names that are surely well written: nearly all that come."""
+_KEY = re.compile(r"[A-Za-z0-9+/]{22}==")
+"""Sixteen bytes in base64."""
 
 
 class _Word:
@@ -91,8 +99,8 @@ def read_upgrade(data: bytes) -> Upgrade | _Word:
         return MORE if len(data) <= HEAD_BYTES_MAX else HTTP  # which knows how to say that it is too long
     if not _IS_UPGRADE.search(data, 0, end + 2):
         return HTTP
+    lines = data[:end].decode("latin-1").split("\r\n")
     try:
-        lines = data[:end].decode("latin-1").split("\r\n")
         _, target, version = lines[0].split(" ")
     except ValueError:
         raise BadUpgrade(400, "the request line is not one of HTTP/1.1") from None
@@ -102,15 +110,15 @@ def read_upgrade(data: bytes) -> Upgrade | _Word:
     path, query = _target(target)
     subprotocol = _subprotocol(headers.get("sec-websocket-protocol", ""))
     return Upgrade(
-        path=path,
-        token=query.get("token") or _bearer(headers.get("authorization", "")),
-        cursor=_cursor(query.get("cursor", "")),
-        key=_key(headers),
-        subprotocol=subprotocol,
-        codec=SUBPROTOCOLS[subprotocol] if subprotocol else "json",
-        origin=headers.get("origin", ""),
-        host=headers.get("host", ""),
-        size=end + 4,
+        path,
+        query.get("token") or _bearer(headers.get("authorization", "")),
+        _cursor(query.get("cursor", "")),
+        _key(headers),
+        subprotocol,
+        SUBPROTOCOLS[subprotocol] if subprotocol else "json",
+        headers.get("origin", ""),
+        headers.get("host", ""),
+        end + 4,
     )
 
 
@@ -129,19 +137,20 @@ def _headers(lines: list[str]) -> dict[str, str]:
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
-        name, value = name.lower(), value.strip(" \t")
-        if not colon or not name or len(name.split()) != 1 or name != name.strip():
+        name = name.lower()
+        if not colon or (name not in _NAMES and (len(name.split()) != 1 or name != name.strip())):
             raise BadUpgrade(400, "a header line is not one of HTTP/1.1")
+        value = value.strip(" \t")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers
 
 
 def _target(target: str) -> tuple[str, dict[str, str]]:
     path, _, asked = target.partition("?")
-    if path.startswith("/") and not path.startswith("//") and not _UNUSUAL.search(asked):  # as nearly all are
-        pairs = [each.partition("=")[::2] for each in asked.split("&") if each]
-        if len(pairs) <= FIELDS_MAX and not _UNUSUAL.search(path):
-            return path, {name: value for name, value in pairs if value}
+    if not target.encode("latin-1").translate(None, _USUAL) and "?" not in asked:  # as nearly all are
+        pairs = [each.partition("=") for each in asked.split("&")]
+        if len(pairs) <= FIELDS_MAX and path.startswith("/") and not path.startswith("//"):
+            return path, {name: value for name, _, value in pairs if value}
     try:
         parts = urlsplit(target)
         query = parse_qs(parts.query, max_num_fields=FIELDS_MAX, errors="strict")
@@ -164,20 +173,20 @@ def _cursor(value: str) -> int:
 
 def _key(headers: dict[str, str]) -> str:
     """Check the handshake."""
-    if "upgrade" not in (word.strip().lower() for word in headers.get("connection", "").split(",")):
+    said = headers.get("connection", "").lower()
+    if said != "upgrade" and "upgrade" not in (word.strip() for word in said.split(",")):
         raise BadUpgrade(400, "a WebSocket needs Connection: Upgrade")
     if headers.get("sec-websocket-version") != "13":
         raise BadUpgrade(426, "a WebSocket needs Sec-WebSocket-Version: 13")
     key = headers.get("sec-websocket-key", "")
-    try:
-        if len(b64decode(key.encode("ascii"), validate=True)) != 16:
-            raise ValueError
-    except (Base64Error, ValueError):
-        raise BadUpgrade(400, "Sec-WebSocket-Key must be sixteen bytes in base64") from None
+    if _KEY.fullmatch(key) is None:
+        raise BadUpgrade(400, "Sec-WebSocket-Key must be sixteen bytes in base64")
     return key
 
 
 def _subprotocol(offered: str) -> str:
+    if offered in SUBPROTOCOLS:
+        return offered
     offers = [offer.strip() for offer in offered.split(",") if offer.strip()]
     for offer in offers:
         if offer in SUBPROTOCOLS:

@@ -217,6 +217,7 @@ class Gateway:
         self._count += 1
         self.counters.connections = self._count
         connection.begin(token)
+        connection.outlet.flush()  # goes with the handshake's answer, in one piece; most often that is all there is
         return connection
 
     def user_refusal(self, identity: Identity) -> PixiuError | None:

@@ -1,0 +1,109 @@
+"""Silent connections, watched apart: nobody notices, and a crowd that goes at once goes a few at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pixiu.runtime import parking
+from pixiu.runtime.certificates import Certificates
+from tests.certificates import Authority
+from tests.roles.gateway.world import eventually, on_the_loop_that_serves, world_at
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.roles.gateway.world import World
+
+HEAD = (
+    "GET /ws?token={token} HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def soon_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parking, "SILENT_SECONDS", 0.05)
+
+
+def parked(world: World) -> int:
+    return len(world.server.parking)
+
+
+@on_the_loop_that_serves
+class TestParking:
+    @pytest.mark.feature("T3")
+    async def test_who_is_silent_is_parked_and_heard_as_soon_as_it_speaks(self, tmp_path: Path) -> None:
+        async with world_at(tmp_path) as world:
+            alice, bob = await world.connect("alice"), await world.connect("bob")
+            for number in range(3):
+                await eventually(lambda: parked(world) == 2)
+                assert "message_id" in await alice.ask("send", to="bob", text=f"{number}")
+                await bob.until(lambda number=number: len(bob.texts) == number + 1)  # type: ignore[misc]
+            await eventually(lambda: parked(world) == 2)
+            await alice.leave()
+            await eventually(lambda: world.gateway.counters.connections == 1 and parked(world) == 1)
+            again = await world.connect("alice")
+            assert (await again.ask("ping"))["at"], "whoever has its descriptor now is heard"
+            assert (await bob.ask("ping"))["at"]
+
+    @pytest.mark.feature("T5")
+    async def test_a_crowd_that_is_cut_at_once_goes_a_few_at_a_time(self, tmp_path: Path) -> None:
+        async with world_at(tmp_path, connects_per_user=0) as world:
+            count = 3 * parking.WOKEN_PER_TURN
+            crowd = [socket.create_connection(("127.0.0.1", world.port)) for _ in range(count)]
+            for number, each in enumerate(crowd):
+                each.sendall(HEAD.format(token=f"u{number}").encode())
+            other = await world.connect("other")
+            await eventually(lambda: parked(world) == count + 1)
+            woken: list[int] = []
+            wake = world.server.parking.left
+
+            def left(connection: parking.Parkable) -> None:
+                woken.append(parked(world))
+                wake(connection)
+
+            world.server.parking.left = left  # type: ignore[method-assign]
+            for each in crowd:
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                each.close()
+            await eventually(lambda: world.gateway.counters.connections == 1)
+            assert len(woken) == count
+            assert woken[0] >= count + 1 - 2 * parking.WOKEN_PER_TURN, "the first were gone while others were watched"
+            assert (await other.ask("ping"))["at"]
+
+    @pytest.mark.feature("P28")
+    async def test_one_that_is_parked_and_does_not_read_is_slow_as_any_other(self, tmp_path: Path) -> None:
+        async with world_at(tmp_path, output_bytes_max=128 * 1024, slow_timeout_ms=500) as world:
+            slow = socket.socket()
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            slow.connect(("127.0.0.1", world.port))
+            slow.sendall(HEAD.format(token="bob").encode())
+            await eventually(lambda: parked(world) == 1)
+            for _ in range(100):
+                await world.node.send("alice", to="bob", text="x" * 60_000)
+            await eventually(lambda: not world.sessions("bob"), 6)
+            assert world.gateway.counters.closed == {("slow",): 1}
+            slow.close()
+            back = await world.connect("bob")
+            await back.until(lambda: len(back.texts) == 100)
+
+    async def test_tls_stays_with_the_loop(self, tmp_path: Path) -> None:
+        """What its socket shows does not tell what was said."""
+        authority = Authority(tmp_path, "pixiu test")
+        certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+        authority.certify(certificate, key)
+        certificates = Certificates(certificate, key)
+        trusting = ssl.create_default_context(cafile=str(authority.path))
+        async with world_at(tmp_path / "data", tls=certificates.context) as world:
+            alice = await world.connect_to(
+                world.url("alice").replace("ws://127.0.0.1", "wss://localhost"), ssl=trusting
+            )
+            await asyncio.sleep(0.2)
+            assert parked(world) == 0
+            assert (await alice.ask("ping"))["at"]
