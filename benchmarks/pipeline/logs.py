@@ -2,6 +2,8 @@
 
 import json
 import random
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,18 +23,20 @@ __all__ = ["make_log"]
 USERS = 10_000
 BEGAN_MS = SNOWFLAKE_EPOCH_MS + 216_864_000_000
 PER_COMMIT = 256
-PER_LEDGER = 2**16
+MINUTE_MS = 60_000
 SEGMENT_BYTES = 256 * 2**20
 
 
-def make_log(data: Path, count: int) -> None:
+def make_log(data: Path, count: int, per_minute: int, tell: Callable[[int], object] = lambda made: None) -> None:
     """Write ``count`` messages of about 300 bytes, unless the folder has them already.
 
-    Now and then, and at the end, a ledger says that all of them were handed over and acked.
+    Once in a minute of the log's own clock, and at the end, a ledger says that all of them were handed over and acked.
     """
     note = data / "made.json"
-    if note.exists() and json.loads(note.read_text())["count"] == count:
+    made_of = {"count": count, "per_minute": per_minute}
+    if note.exists() and json.loads(note.read_text()) | made_of == json.loads(note.read_text()):
         return
+    shutil.rmtree(data, ignore_errors=True)
     dice = random.Random(7)
     ids = Snowflakes(1)
     data.mkdir(parents=True, exist_ok=True)
@@ -45,6 +49,7 @@ def make_log(data: Path, count: int) -> None:
     ]
     inboxes = dict.fromkeys(range(1, USERS), 0)
     acked, noted = dict(inboxes), 0
+    step_ms = max(1, MINUTE_MS * PER_COMMIT // per_minute)
     while made < count or users:
         batch = Batch(
             next_event_id=next_event_id, position=journal.begin(next_event_id), epoch=1,
@@ -70,15 +75,16 @@ def make_log(data: Path, count: int) -> None:
             batch.append(
                 topic, numbered(0, body, message_id, key), message_id, key, key_digest(key) if key else b"", body
             )
-        if made - noted >= PER_LEDGER or (made >= count and not users):
+        if made - noted >= per_minute or (made >= count and not users):
             ledger, noted = _ledger(inboxes, acked, now_ms), made
             batch.append(topic, numbered(0, ledger, 0, b""), 0, b"", b"", ledger)
         batch.close_run()
         journal.append(batch.frames(), batch.entries(), batch.last_event_id)
         next_event_id = batch.last_event_id + 1
-        now_ms += 3
+        now_ms += step_ms
+        tell(made)
     journal.close()
-    note.write_text(json.dumps({"count": count, "events": next_event_id - 1}))
+    note.write_text(json.dumps({**made_of, "events": next_event_id - 1}))
 
 
 def _ledger(inboxes: dict[int, int], acked: dict[int, int], now_ms: int) -> bytes:
