@@ -20,10 +20,13 @@ from pixiu.runtime.files import SystemFiles
 
 __all__ = ["make_log"]
 
+VERSION = 3
+"""Of the messages below: a log of another one that was kept is made again."""
 USERS = 10_000
 BEGAN_MS = SNOWFLAKE_EPOCH_MS + 216_864_000_000
 PER_COMMIT = 256
 MINUTE_MS = 60_000
+TEXT_WORDS, PIECE_MAX = 500_000, 260
 SEGMENT_BYTES = 256 * 2**20
 
 
@@ -33,7 +36,7 @@ def make_log(data: Path, count: int, per_minute: int, tell: Callable[[int], obje
     Once in a minute of the log's own clock, and at the end, a ledger says that all of them were handed over and acked.
     """
     note = data / "made.json"
-    made_of = {"count": count, "per_minute": per_minute}
+    made_of = {"version": VERSION, "count": count, "per_minute": per_minute}
     if note.exists() and json.loads(note.read_text()) | made_of == json.loads(note.read_text()):
         return
     shutil.rmtree(data, ignore_errors=True)
@@ -43,7 +46,7 @@ def make_log(data: Path, count: int, per_minute: int, tell: Callable[[int], obje
     journal = Journal(SystemFiles(data), segment_bytes=SEGMENT_BYTES)
     topic: Any = SimpleNamespace(name=b"pixiu.main", create_event_id=1)
     next_event_id, now_ms, made = 1, BEGAN_MS, 0
-    text = b"A message of a length that people write, more or less; this one has a few more words than most have. "
+    text = _text(dice)
     users = [
         Record(at=BEGAN_MS, user=UserChanged(user=n, public_id=f"u{n}")).SerializeToString() for n in range(1, USERS)
     ]
@@ -64,8 +67,7 @@ def make_log(data: Path, count: int, per_minute: int, tell: Callable[[int], obje
                 sender = dice.randrange(1, USERS)
                 to = min(int(dice.paretovariate(0.9)), USERS - 1)
                 body = plain_record(
-                    text[: dice.randrange(60, 100)] + text[: dice.randrange(100)], b"%d" % made, now_ms, sender, to, 0,
-                    "phone", 7, 1,
+                    _piece(text, dice), b"%d" % made, now_ms, sender, to, 0, "phone", 7, 1
                 )  # fmt: skip
                 key = b"%d/%d" % (sender, made)
                 made += 1
@@ -85,6 +87,18 @@ def make_log(data: Path, count: int, per_minute: int, tell: Callable[[int], obje
         tell(made)
     journal.close()
     note.write_text(json.dumps({**made_of, "events": next_event_id - 1}))
+
+
+def _text(dice: random.Random) -> bytes:
+    """Words, not twice in the same order: what people write is not made smaller much by a compression."""
+    letters = "etaoinshrdlcumwfgypbvk"
+    words = ["".join(dice.choices(letters, k=dice.randrange(2, 10))) for _ in range(4_000)]
+    return " ".join(dice.choices(words, k=TEXT_WORDS)).encode()
+
+
+def _piece(text: bytes, dice: random.Random) -> bytes:
+    start = int(dice.random() * (len(text) - PIECE_MAX))
+    return text[start : start + 100 + int(dice.random() * (PIECE_MAX - 100))]
 
 
 def _ledger(inboxes: dict[int, int], acked: dict[int, int], now_ms: int) -> bytes:
