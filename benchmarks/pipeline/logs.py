@@ -20,10 +20,12 @@ from pixiu.runtime.files import SystemFiles
 
 __all__ = ["make_log"]
 
-VERSION = 3
+VERSION = 4
 """Of the messages below: a log of another one that was kept is made again."""
 USERS = 10_000
 BEGAN_MS = SNOWFLAKE_EPOCH_MS + 216_864_000_000
+SKEW = 0.25
+"""The busiest inbox gets a sixth of all messages, the second a tenth, the others the fewer the higher their number."""
 PER_COMMIT = 256
 MINUTE_MS = 60_000
 TEXT_WORDS, PIECE_MAX = 500_000, 260
@@ -65,7 +67,7 @@ def make_log(data: Path, count: int, per_minute: int, tell: Callable[[int], obje
                 body, key = users.pop(), b""
             else:
                 sender = dice.randrange(1, USERS)
-                to = min(int(dice.paretovariate(0.9)), USERS - 1)
+                to = min(int(dice.paretovariate(SKEW)), USERS - 1)
                 body = plain_record(
                     _piece(text, dice), b"%d" % made, now_ms, sender, to, 0, "phone", 7, 1
                 )  # fmt: skip

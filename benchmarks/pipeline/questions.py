@@ -151,7 +151,7 @@ def marts(bench: Bench) -> Section:
     for name, lake in (("1x", bench.small_lake), ("10x", bench.lake)):
         bench.audit(lake)
         bench.say(f"history {name}: its marts …")
-        with bench.pipeline(lake.data) as pipeline:
+        with bench.watched() as peak, bench.pipeline(lake.data) as pipeline:
             pipeline.run([*MARTS], through=lake.through)
             pipeline.run(["archive"], through=lake.through + bench.news)
         with bench.pipeline(lake.data) as pipeline:
@@ -164,6 +164,7 @@ def marts(bench: Bench) -> Section:
     section.checks = [
         _at_most("all jobs at 10x / at 1x, CPU", large / small, HISTORY_RATIO),
         _at_most("all jobs at 10x / at 1x, rows read", rows["10x"] / rows["1x"], HISTORY_RATIO),
+        below("peak memory while the marts of 10x were made", peak.bytes / 1e9, MEMORY_BYTES / 1e9, " GB"),
     ]
     return section
 
