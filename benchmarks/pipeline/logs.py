@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from benchmarks.queue.servers import ServerError
 from pixiu.model.ids import SNOWFLAKE_EPOCH_MS, Snowflakes
 from pixiu.model.inbox import FIRST
 from pixiu.model.pixiu_pb2 import Ledger, Record, Rows, UserChanged
@@ -39,12 +40,17 @@ def make_log(data: Path, count: int, per_minute: int, tell: Callable[[int], obje
     """
     note = data / "made.json"
     made_of = {"version": VERSION, "count": count, "per_minute": per_minute}
-    if note.exists() and json.loads(note.read_text()) | made_of == json.loads(note.read_text()):
-        return
-    shutil.rmtree(data, ignore_errors=True)
+    if note.exists():
+        held = json.loads(note.read_text())
+        if held | made_of == held and "events" in held:
+            return
+        shutil.rmtree(data / "queue", ignore_errors=True)
+    elif data.exists() and any(data.iterdir()):
+        raise ServerError(f"{data} is not empty, and not a log of this benchmark: name another folder with --log")
+    data.mkdir(parents=True, exist_ok=True)
+    note.write_text(json.dumps(made_of))
     dice = random.Random(7)
     ids = Snowflakes(1)
-    data.mkdir(parents=True, exist_ok=True)
     journal = Journal(SystemFiles(data), segment_bytes=SEGMENT_BYTES)
     topic: Any = SimpleNamespace(name=b"pixiu.main", create_event_id=1)
     next_event_id, now_ms, made = 1, BEGAN_MS, 0
