@@ -4,26 +4,32 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, Self
 
 from rich.console import Console
 
 from benchmarks.pipeline.logs import make_log
 from pixiu.model.errors import Unavailable
+from pixiu.pipeline.lake.feed import Progress
 from pixiu.pipeline.lake.schema import MARTS
 from pixiu.pipeline.runner import Pipeline
 from pixiu.pipeline.session import open_session
 from pixiu.pipeline.source.journal import JournalFolder
 
-__all__ = ["COLUMNS", "Bench", "Cost", "Lake"]
+__all__ = ["COLUMNS", "ROUNDS", "Bench", "Cost", "Lake"]
 
 TICKS = os.sysconf("SC_CLK_TCK")
-SAMPLE_SECONDS = 0.3
+SAMPLE_SECONDS = 0.5
+SAY_SECONDS = 15
+ROUNDS = 3
+MINUTES = 250
+"""How long the history is, by the log's own clock."""
 COLUMNS = ["job", "rows", "CPU s per million", "wall s", "K rows/s", "load before"]
 
 
@@ -41,6 +47,12 @@ class Cost:
         """CPU seconds per million rows: the number to trust on a busy machine."""
         return self.cpu * 1e6 / self.rows
 
+    @classmethod
+    def middle(cls, costs: Sequence[Self]) -> Self:
+        """The medians of some rounds."""
+        cpu, wall, load = (median(getattr(cost, name) for cost in costs) for name in ("cpu", "wall", "load"))
+        return cls(costs[0].rows, cpu, wall, load)
+
     def row(self, name: str) -> list[str]:
         """As a line of a table."""
         rate = f"{self.rows / self.wall / 1000:,.0f}"
@@ -51,13 +63,16 @@ class Cost:
 class Tree:
     """This process and everything below it."""
 
+    watching: float = 0.0
+    """CPU seconds of looking at memory: they are nobody's work."""
+
     def pids(self) -> list[int]:
         """All of them, now."""
         return list(_tree())
 
     def cpu_seconds(self) -> float:
         """CPU of all, the dead that were waited for included."""
-        return sum(_tree().values()) / TICKS
+        return sum(_tree().values()) / TICKS - self.watching
 
     def memory_bytes(self) -> int:
         """What all of them hold; pages that several share count once."""
@@ -123,19 +138,33 @@ class Bench:
     log: Path | None = None
     tree: Tree = field(default_factory=Tree)
 
+    began: float = field(default_factory=time.monotonic)
+
     @property
     def news(self) -> int:
-        """Events of the minute that comes on top."""
-        return min(20_000, self.rows // 10)
+        """Events of a minute: so many come on top of the history."""
+        return max(256, self.rows // MINUTES)
+
+    def say(self, text: str) -> None:
+        """One line, with the time since the run began: it is seen to go on."""
+        minutes, seconds = divmod(int(time.monotonic() - self.began), 60)
+        self.console.print(f"  {minutes:2d}:{seconds:02d}  {text}", highlight=False, markup=False)
 
     @cached_property
     def data(self) -> Path:
         """A data directory with the log: so many messages, and a minute's more."""
-        path = self.log or self.root / "data"
-        began = time.perf_counter()
-        make_log(path, self.rows + self.news)
-        took = time.perf_counter() - began
-        self.console.print(f"  a log of {self.rows + self.news:,} records: {took:.1f} s", highlight=False)
+        path, count = self.log or self.root / "data", self.rows + self.news
+        began = told = time.perf_counter()
+        self.say(f"a log of {count:,} messages …")
+
+        def tell(made: int) -> None:
+            nonlocal told
+            if time.perf_counter() - told >= SAY_SECONDS:
+                told = time.perf_counter()
+                self.say(f"a log of {count:,} messages: {made:,} are written")
+
+        make_log(path, count, self.news, tell)
+        self.say(f"a log of {count:,} messages: {time.perf_counter() - began:.1f} s")
         return path
 
     @cached_property
@@ -159,6 +188,7 @@ class Bench:
         return self._filled("small-lake", (self.end - self.news) // 10)
 
     def _filled(self, name: str, through: int) -> Lake:
+        self.close()  # memory is that of this work, not of what the session has done before
         with self.watched() as peak:
             cost = self.measure(
                 f"archive through event {through:,}", through, lambda: self.fill(name, through),
@@ -197,23 +227,37 @@ class Bench:
 
     def pipeline(self, data: Path) -> Pipeline:
         """The pipeline of a data directory, in the shared session. No stores belong to the log: nobody is asked."""
-        return Pipeline(data, lambda: self.spark, take_cut=_no_cut, warn=lambda text: None)
+        return Pipeline(
+            data, lambda: self.spark, take_cut=_no_cut, tell=self._told, warn=lambda text: self.say(f"warning: {text}")
+        )
+
+    def _told(self, progress: Progress) -> None:
+        if progress.table == "messages":
+            self.say(f"  archived through event {progress.through:,} of {progress.end:,}")
 
     def measure(self, name: str, rows: int, work: Callable[[], Any], *, warm: Callable[[], Any] | bool = True) -> Cost:
         """Warm up with ``warm``, or with the work itself (True), or not; then measure it once, and say what it took."""
-        if warm is True:
-            work()
-        elif warm is not False:
-            warm()
+        if warm is not False:
+            self.say(f"{name}: warming up …")
+            (work if warm is True else warm)()
+        self.say(f"{name} …")
         load = os.getloadavg()[0]
         cpu, wall = self.tree.cpu_seconds(), time.perf_counter()
         work()
         cost = Cost(rows, self.tree.cpu_seconds() - cpu, time.perf_counter() - wall, load)
-        self.console.print(
-            f"  {name}: {cost.cpu:.1f} CPU s, {cost.wall:.1f} s, {cost.cpu_per_million:.2f} CPU s per million",
-            highlight=False,
-        )
+        self.say(f"{name}: {cost.cpu:.1f} CPU s, {cost.wall:.1f} s, {cost.cpu_per_million:.2f} CPU s per million")
         return cost
+
+    def rounds(self, rows: int, jobs: Mapping[str, Callable[[], Any]]) -> dict[str, list[Cost]]:
+        """Jobs that are compared with each other, each warmed up first, then round by round in turn."""
+        for name, work in jobs.items():
+            self.say(f"{name}: warming up …")
+            work()
+        costs: dict[str, list[Cost]] = {name: [] for name in jobs}
+        for _ in range(ROUNDS):
+            for name, work in jobs.items():
+                costs[name].append(self.measure(name, rows, work, warm=False))
+        return costs
 
     @contextmanager
     def watched(self) -> Iterator[Peak]:
@@ -221,8 +265,10 @@ class Bench:
         peak, stopped = Peak(), threading.Event()
 
         def watch() -> None:
+            before = self.tree.watching
             while not stopped.wait(SAMPLE_SECONDS):
                 peak.bytes = max(peak.bytes, self.tree.memory_bytes())
+                self.tree.watching = before + time.thread_time()
 
         thread = threading.Thread(target=watch, daemon=True)
         thread.start()
@@ -240,6 +286,7 @@ class Bench:
         }
 
     def close(self) -> None:
-        """End the session, if one was opened."""
-        if "spark" in self.__dict__:
-            self.spark.stop()
+        """End the session, if one was opened; who asks for one later gets another."""
+        session = self.__dict__.pop("spark", None)
+        if session is not None:
+            session.stop()

@@ -4,8 +4,11 @@ Spark only hands tasks out; here they run in this process, but for one test.
 """
 
 import random
+import signal
+import subprocess
+import sys
 from collections import Counter, namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,9 +24,12 @@ import pyarrow.parquet as pq
 
 from pixiu.model.errors import Unavailable
 from pixiu.node import audit_stopped, cut_stopped
+from pixiu.node.erasure import erase_stopped
 from pixiu.pipeline.books import run as books_run
 from pixiu.pipeline.books.keys import hashes_of, look_up
 from pixiu.pipeline.checker import check_audit
+from pixiu.pipeline.lake.erasure import blank_lake
+from pixiu.pipeline.lake.place import Place
 from pixiu.pipeline.query import query_duckdb
 from pixiu.pipeline.runner import Pipeline
 from pixiu.pipeline.status import audit_of
@@ -33,14 +39,18 @@ from tests.pipeline.lakes import make_lake
 from tests.pipeline.logs import say, talk, with_node
 from tests.pipeline.test_audit import local_audit, named, spoil
 
+ROOT = Path(__file__).resolve().parents[2]
+PART_ROWS = 20
+
 Done = namedtuple("Done", ["done"])
 
 
 class Tasks:
     """A DataFrame of tasks, as far as an audit uses one. A task may be run twice."""
 
-    def __init__(self, texts: list[tuple[str]], schema: str) -> None:
+    def __init__(self, texts: list[tuple[str]], schema: str, began: Callable[[int], object]) -> None:
         self._batches = [pa.RecordBatch.from_pydict({"task": [text]}) for (text,) in texts]
+        self._began = began
         del schema
 
     def repartition(self, count: int) -> "Tasks":
@@ -54,14 +64,22 @@ class Tasks:
 
     def collect(self) -> list[Done]:
         list(self._function(iter(self._batches[:1])))
-        return [Done(row["done"]) for batch in self._function(iter(self._batches)) for row in batch.to_pylist()]
+        return [Done(row["done"]) for batch in self._function(self._in_turn()) for row in batch.to_pylist()]
+
+    def _in_turn(self) -> Iterator[Any]:
+        for number, batch in enumerate(self._batches):
+            self._began(number)
+            yield batch
 
 
 class Session:
-    """A Spark session, as far as an audit uses one."""
+    """A Spark session, as far as an audit uses one. ``began`` is told of every task."""
+
+    def __init__(self, began: Callable[[int], object] = lambda number: None) -> None:
+        self._began = began
 
     def createDataFrame(self, texts: list[tuple[str]], schema: str) -> Tasks:  # noqa: N802 - Spark's name
-        return Tasks(texts, schema)
+        return Tasks(texts, schema, self._began)
 
 
 class Crashed(Exception):
@@ -130,7 +148,7 @@ def balanced(data: Path) -> None:
 @pytest.fixture
 def _parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Users are in several parts."""
-    monkeypatch.setattr(books_run, "ROWS_PER_PART", 20)
+    monkeypatch.setattr(books_run, "ROWS_PER_PART", PART_ROWS)
 
 
 def test_an_ordinary_log(data: Path) -> None:
@@ -202,6 +220,62 @@ def test_killed(data: Path, point: str) -> None:
     broken = books(data)
     balanced(data)
     assert broken == at_once(data, lambda _: cut)
+
+
+@pytest.mark.crash
+@pytest.mark.usefixtures("_parts")
+@pytest.mark.parametrize(
+    "point",
+    [
+        "task-3",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("task-1", "audit-written", "audit-committed")),
+    ],
+)
+def test_killed_with_sigkill(data: Path, point: str) -> None:
+    """A process dies with some tasks done, before and behind the commit: the next run brings the same books."""
+    chaos(data, 2, 300)
+    cut = cut_stopped(data)
+    for through in (cut.event_id // 2, cut.event_id):  # books from nothing, and books that are brought up
+        make_lake(data, through=through)
+        command = [sys.executable, "-m", "tests.pipeline.audit_child", str(data), point]
+        child = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=300, check=False)
+        assert child.returncode == -signal.SIGKILL, child.stderr.decode()[-2000:]
+        told: list[str] = []
+        audit(data, no_cut if through < cut.event_id else lambda _: cut, told=told)
+        assert not any("made again" in text for text in told)
+    taken_up = books(data)
+    balanced(data)
+    assert taken_up == at_once(data, lambda _: cut)
+    kept = {path.name for path in (data / "pipeline" / "books").iterdir()} - {"keys"}
+    assert kept == {f"{cut.event_id:020d}"}, "nothing of the broken runs is left"
+
+
+@pytest.mark.feature("R20")
+@pytest.mark.usefixtures("_parts")
+def test_a_user_is_erased_between_two_audits(data: Path) -> None:
+    """Files are written again without what was said; no row is counted twice, and what comes later is added."""
+    with_node(data, talk)
+    make_lake(data)
+    audit(data, cut_stopped)
+    before = {row[2]: row[3:] for row in books(data)[0]}
+    erase_stopped(data, "bob")
+    make_lake(data)
+    assert sum(each.rewritten for each in blank_lake(Place(data).lake)) > 0
+    told: list[str] = []
+    pipeline = audit(data, cut_stopped, told=told)
+    assert told == []
+    assert pipeline.rows_read["messages"] < 10, "the files that were written again are not read again"
+    balanced(data)
+    stepped = books(data)
+    assert stepped[1] == set()
+    assert {row[2]: row[3:] for row in stepped[0]} != before, "what waited for the user has ended"
+    assert stepped == at_once(data, cut_stopped)
+    with_node(data, lambda node: say(node, 5, begin=500, to="dave"))
+    make_lake(data)
+    blank_lake(Place(data).lake)
+    audit(data, cut_stopped)
+    balanced(data)
+    assert books(data) == at_once(data, cut_stopped)
 
 
 def test_what_an_audit_reads_follows_what_is_new(data: Path) -> None:

@@ -91,9 +91,16 @@ CREATE TEMP TABLE evicted AS
 WITH limits AS (
     SELECT event_id, platform, number FROM lake_changes WHERE what = 'limit'
     UNION ALL SELECT 0, '', $default_limit
+), steps AS (
+    SELECT user_id, platform, event_id, 1 AS step FROM gone
+    UNION ALL SELECT user_id, platform, gone_event, -1 FROM gone WHERE gone_event IS NOT NULL
+), waits AS (
+    SELECT user_id, platform, sum(step) OVER (
+        PARTITION BY user_id, platform ORDER BY event_id, step ROWS UNBOUNDED PRECEDING) AS waiting
+    FROM steps
 ), crowded AS (
-    SELECT user_id, platform FROM entries GROUP BY ALL
-    HAVING count(*) > (SELECT coalesce(min(number) FILTER (number >= 0), 1 << 62) FROM limits)
+    SELECT user_id, platform FROM waits GROUP BY ALL
+    HAVING max(waiting) > (SELECT coalesce(min(number) FILTER (number >= 0), 1 << 62) FROM limits)
 ), adds AS (
     SELECT g.*, (
         SELECT arg_max(coalesce(own.number, general.number), general.event_id) FROM limits general

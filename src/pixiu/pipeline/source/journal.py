@@ -21,7 +21,6 @@ import numpy as np
 
 from pixiu.model.errors import CorruptData, Gone, NotFound, PixiuError, Unavailable
 from pixiu.pipeline.source.schema import ENTRY
-from pixiu.queue.client import BlockingClient
 from pixiu.queue.index import ENTRY_BYTES
 from pixiu.queue.record import Damage, Frame, Kind, decode_block
 from pixiu.queue.recovery import whole_frame_after
@@ -115,6 +114,8 @@ class JournalFolder:
         """How far the log may be read now."""
         holder = find_server(self._data)
         if holder is not None and holder.address is not None:
+            from pixiu.queue.client import BlockingClient  # a task never asks: its process starts in half the time
+
             try:
                 with BlockingClient(holder.address, pool=1, patience_s=0.0) as client:
                     return End(client.hello().commit_event_id, 0)

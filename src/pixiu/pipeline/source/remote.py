@@ -14,8 +14,6 @@ from pixiu.model.errors import ConfigError, CorruptData, Gone
 from pixiu.pipeline.source.decode import Wanted, decode_lines, records_of_lines
 from pixiu.pipeline.source.journal import SLICE_ROWS, End
 from pixiu.pipeline.source.schema import ENTRY
-from pixiu.queue.client import BlockingClient
-from pixiu.queue.client.frames import followed_frames
 from pixiu.queue.record import decode_block, read_frames
 from pixiu.queue.segment import entries_of
 
@@ -57,6 +55,8 @@ class RemoteLog:
         return End(self._hello()[0], 0)
 
     def _hello(self) -> tuple[int, int]:
+        from pixiu.queue.client import BlockingClient  # not before a server is asked: most logs are files
+
         with BlockingClient(self._server, pool=1, patience_s=0.0) as client:
             hello = client.hello()
         return hello.commit_event_id, hello.epoch
@@ -66,6 +66,8 @@ class RemoteLog:
         commit, epoch = self._hello()
         if not commit:
             return 1
+        from pixiu.queue.client.frames import followed_frames
+
         try:
             for _, frame in read_frames(next(followed_frames(self._server, 0, epoch, commit, key=self._key))):
                 return frame.event_id
@@ -102,6 +104,8 @@ def records_of_remote(part: RemoteSlice) -> Iterator[Records]:
 
 def _pieces(part: RemoteSlice) -> Iterator[tuple[Any, bytes]]:
     """The frames of a slice as they come, with an index of what is wanted of them."""
+    from pixiu.queue.client.frames import followed_frames
+
     begin, step = part.after, RECORD_EVENTS
     while True:
         expected: int | None = None
