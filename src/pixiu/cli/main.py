@@ -77,6 +77,10 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(error, str(error), code=2, debug=debug)
     except PixiuError as error:
         _fail(error, str(error), code=1, debug=debug)
+    except ModuleNotFoundError as error:
+        package = (error.name or str(error)).partition(".")[0]
+        text = f"the package {package} is not installed; try: make setup (PIXIU_DEBUG=1 shows who needs it)"
+        _fail(error, text, code=1, debug=debug)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:

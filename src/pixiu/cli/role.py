@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -142,8 +141,6 @@ def role(
     """Run one role of a cluster; who its peers are, it learns from the registry."""
     if name not in ROLES:
         raise ConfigError(f"there is no role {name!r}; there are: {', '.join(ROLES)}")
-    if find_spec("kazoo") is None:
-        raise ConfigError("the package kazoo, which speaks with ZooKeeper, is not installed; try: make setup")
     if grpc is not None:
         if name != "gateway":
             raise ConfigError(f"--grpc is for gateways, not for the role {name}")

@@ -15,13 +15,19 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
-from kazoo.client import KazooClient
-from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError, RolledBackError
-from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import KazooState
 
-from pixiu.model.errors import Conflict, NotFound, PixiuError, Unavailable
+from pixiu.model.errors import ConfigError, Conflict, NotFound, PixiuError, Unavailable
 from pixiu.ports.registry import Data, Entry, SessionState, Write
+
+try:
+    from kazoo.client import KazooClient
+    from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError, RolledBackError
+    from kazoo.handlers.threading import KazooTimeoutError
+    from kazoo.protocol.states import KazooState
+except ModuleNotFoundError as error:
+    raise ConfigError(
+        "the package kazoo, which speaks with ZooKeeper, is not installed; try: make setup, or pip install kazoo"
+    ) from error
 
 if TYPE_CHECKING:
     import asyncio

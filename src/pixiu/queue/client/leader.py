@@ -65,10 +65,7 @@ class LeaderFinder:
         loop = asyncio.get_running_loop()
         if self._registry is None:
             assert self._address is not None
-            try:
-                backend = import_module(BACKENDS["zk"])
-            except ImportError as error:
-                raise ConfigError(f"the package kazoo, which zk:// needs, is not installed ({error})") from error
+            backend = import_module(BACKENDS["zk"])
             registry = backend.ZooKeeperRegistry(self._address.hosts, loop)
             await loop.run_in_executor(None, registry.connect)
             self._registry = registry
