@@ -95,7 +95,11 @@ class Parking:
         if self._epoll is None:
             return
         for number, _ in self._epoll.poll(0, WOKEN_PER_TURN):
-            connection = self._parked[number]
+            connection = self._parked.get(number)
+            if connection is None:  # closed here, and a child process has it still: nobody's
+                with contextlib.suppress(OSError):
+                    self._epoll.unregister(number)
+                continue
             self.release(connection)
             connection.wake()
             self.came(connection)
