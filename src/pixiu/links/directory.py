@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pixiu.links.member import COUNT_KEY
 from pixiu.machines.links.messages import Beat, BeatBack
-from pixiu.machines.split import Counts
+from pixiu.machines.split import Counts, SplitPhase
 from pixiu.machines.view import Instance, PeerState, View, ViewRules
 from pixiu.model.errors import PixiuError
 from pixiu.ports.registry import SessionState
@@ -251,7 +251,7 @@ class Directory:
         self._timer: Timer | None = None
         self._is_stopped = False
         self._shape: object = None
-        self._stamps: list[tuple[int, object, int]] = []
+        self._stamps: list[tuple[int, SplitPhase, int]] = []
         self._refreshed: set[str] = set()
         endpoint.on(BeatBack, self._replied)
         registry.when_session(self._session)

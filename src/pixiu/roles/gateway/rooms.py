@@ -28,12 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RoomListening"]
 
-SESSIONS_PER_TURN = 64
-"""Sessions of big rooms that are written to in one turn of the loop.
-
-What is said in a small room meanwhile takes about three turns here, from the socket to the socket, and waits for these
-sessions in each of them.
-"""
+SESSIONS_PER_TURN = 256
+"""Sessions of big rooms that are written to in one turn of the loop."""
 LARGE_MAX = 4_096
 """Deliveries of big rooms that wait; beyond it all of them are written at once."""
 
