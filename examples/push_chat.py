@@ -1,8 +1,8 @@
-"""A chat whose only way to say something is Push, as a back end of yours would do it: whoever is named gets every line.
+r"""A chat whose only way to say something is Push, as a back end of yours would do it: who is named gets every line.
 
 ::
 
-    python examples/push_chat.py http://127.0.0.1:8400 "$(pixiu token chat --admin)" \\
+    python examples/push_chat.py http://127.0.0.1:8400 "$(pixiu token chat --admin)" \
         alice "$(pixiu token alice --platform ios)" bob
 
 What is typed goes to both people, on all platforms where they are, and waits where they are not; ``alice`` may run it

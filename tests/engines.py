@@ -58,9 +58,7 @@ class ValkeyProcess:
     A port that somebody takes before it does is given up for another one, at its first start.
     """
 
-    def __init__(
-        self, folder: Path, *arguments: str, sentinel: Path | None = None, is_clustered: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, *arguments: str, sentinel: Path | None = None, is_clustered: bool = False) -> None:
         self.folder = folder
         self._sentinel = sentinel
         self._is_clustered = is_clustered

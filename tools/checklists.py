@@ -162,7 +162,7 @@ INBOX = {
     "R18": "sending over the WebSocket",
     "R19": "removing a contact, with a notice",
     "R20": "each action is whole or not at all",
-    "R21": "a Redis module (optional)",
+    "R21": "code inside Redis in two forms, to the same effect; a blocking receive keeps its timeout",
     "R22": "one command starts a working system",
 }
 

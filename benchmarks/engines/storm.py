@@ -72,9 +72,11 @@ def storm(port: int, how: str, sessions_count: int = SESSIONS) -> Storm:
                 sessions.end_epoch("g1")
             if sessions.of(1):
                 raise AssertionError("a session that has ended still counts")
-            while sessions.unwritten:
+            left = sessions_count
+            while left:
                 sessions.write()
                 time.sleep(REDIS_BEAT_SECONDS)
+                left = sessions.unwritten
             gone_s = time.perf_counter() - began
             told = other.communicate("")[0].split()
         if client.ask([("DBSIZE",)])[0]:

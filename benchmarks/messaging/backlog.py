@@ -56,7 +56,7 @@ async def catch_up(node: EmbeddedNode) -> float:
     await meter.done
     while True:
         state = node.messaging.stores.inboxes.state(numbers[1], "web")
-        if state is not None and state.floor == device.last:
+        if state is not None and node.messaging.cursors.of(state.floor) == device.last:
             return watch.read()[0]
         await asyncio.sleep(0.001)
 

@@ -27,7 +27,7 @@ from tests.contracts.stores import StoresCase, StoresContract
 from tests.contracts.unread import UnreadContract
 from tests.contracts.users import UsersContract
 from tests.engines import ValkeyCluster
-from tests.faults.test_redis import Load, through, until
+from tests.faults.test_redis import Load, role, through, until
 
 pytestmark = [pytest.mark.engines, pytest.mark.serial, pytest.mark.feature("T1")]
 
@@ -174,7 +174,7 @@ async def test_a_leader_fails_over_and_all_is_made_again(tmp_path: Path) -> None
             assert cluster.replica is not None
             cluster.leaders[0].stop()
             await until(load.node.messaging.problems, "told that it is down")
-            await until(lambda: cluster.replica and cluster.replica.told("ROLE")[0] == b"master", "failed over")
+            await until(lambda: cluster.replica and role(cluster.replica) == b"master", "failed over")
             await load.grow()
 
         await through(tmp_path / "data", f"{cluster.url}?probe_ms=50&timeout_ms=500", fault)

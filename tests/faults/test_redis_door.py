@@ -24,7 +24,7 @@ from pixiu.config import CarrierSettings, DoorSettings, EngineSettings, Messagin
 from pixiu.node.embedded import EmbeddedNode
 from tests.e2e.test_serve import serving
 from tests.engines import ValkeyCluster, ValkeyProcess, sentinel_config
-from tests.faults.test_redis import until
+from tests.faults.test_redis import role, until
 from tests.servers import wait_for
 
 pytestmark = [pytest.mark.engines, pytest.mark.serial, pytest.mark.feature("R10")]
@@ -144,7 +144,7 @@ async def test_a_sentinel_fails_over(tmp_path: Path) -> None:
                 leader.stop()
                 await adding.end()
                 await until(node.host.door_problems, "told that it is down")
-                await until(lambda: redis.execute_command("ROLE")[0] == b"master", "failed over")
+                await until(lambda: role(replica) == b"master", "failed over")
                 after = Adding(lambda: Valkey(port=replica.port), "after ")
                 await after.grow()
                 await settled(node, redis, after)
@@ -177,7 +177,7 @@ async def test_on_a_cluster_whose_leader_of_the_stream_fails_over(tmp_path: Path
             assert cluster.leaders[2].told("WAIT", 1, 1000) is not None
             cluster.leaders[2].stop()
             await until(node.host.door_problems, "told that it is down")
-            await until(lambda: cluster.replica and cluster.replica.told("ROLE")[0] == b"master", "failed over")
+            await until(lambda: cluster.replica and role(cluster.replica) == b"master", "failed over")
             await until(lambda: not node.host.problems() and not node.host.door_problems(), "ready again")
             redis = connect()
             adding = Adding(connect)

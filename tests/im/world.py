@@ -46,8 +46,8 @@ class World:
         self._position = 0
         self.proxy = Proxy(
             self.stores, self.log, self.clock, self.turns, settings or unlimited(), when_applied=self.when_applied,
-            applied=lambda: self.appliers.reached.inboxes, applied_all=lambda: self._position, creates_users=creates_users, in_flight_max=in_flight_max,
-            searches=searches,
+            applied=lambda: self.appliers.reached.inboxes, applied_all=lambda: self._position,
+            creates_users=creates_users, in_flight_max=in_flight_max, searches=searches,
         )  # fmt: skip
 
     def when_applied(self, event_id: int, call: Callable[[], object]) -> None:

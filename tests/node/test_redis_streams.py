@@ -247,6 +247,7 @@ def test_a_commit_that_failed_in_the_middle_says_nothing_twice(server: ValkeyPro
             stores.streams.say_to_user(first, first, 1, 2, chat)  # the log brings it again
         else:
             redis.delete("bad")
+        assert stores.streams is not None
         stores.streams.say_to_user(first + 1, first + 1, 1, 2, chat)
         stores.commit({Lane.TIMELINES: first + 1})
         stores.close()

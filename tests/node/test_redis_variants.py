@@ -15,6 +15,7 @@ from pixiu.backends.redis.last_acks import FIELD, PERIOD_SECONDS, LastAcks
 from pixiu.backends.redis.stores import RedisStores
 from pixiu.config import CarrierSettings, EngineSettings, MessagingSettings, Settings
 from pixiu.node.embedded import EmbeddedNode
+from pixiu.testing.scheduler import SimulatedClock
 from tests.engines import ValkeyProcess
 from tests.node.test_redis_node import _all_of
 
@@ -129,8 +130,8 @@ def test_the_last_ack_is_written_once_in_a_period_and_only_rises(
 ) -> None:
     address = RedisAddress.parse(f"{server.url}?layout={layout}")
     stores = RedisStores(address, "n1")
-    now = 1000.0
-    acks = LastAcks(stores.overlay, stores.keys_of, monotonic=lambda: now, users_max=2)
+    clock = SimulatedClock()
+    acks = LastAcks(stores.overlay, stores.keys_of, clock, users_max=2)
     keys = [stores.keys_of.user % user for user in (1, 2, 3)]
 
     def noted() -> list[str | None]:
@@ -144,11 +145,11 @@ def test_the_last_ack_is_written_once_in_a_period_and_only_rises(
     acks.acked(1, 2**53 + 7)
     acks.acked(1, 2**53 + 2)
     acks.acked(3, 6)
-    now += PERIOD_SECONDS - 1
+    clock.now_us += (PERIOD_SECONDS - 1) * 1_000_000
     assert noted() == [str(2**53 + 1), "99", None]
-    now += 1
+    clock.now_us += 1_000_000
     assert noted() == [str(2**53 + 7), "99", "6"]
-    now += PERIOD_SECONDS
+    clock.now_us += PERIOD_SECONDS * 1_000_000
     acks.acked(1, 2**53)  # a log that is applied again, from its beginning
     acks.acked(2, 100)
     assert noted() == [str(2**53 + 7), "100", "6"], "numbers are compared, not texts; none goes back"

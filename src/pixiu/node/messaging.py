@@ -144,9 +144,8 @@ class Messaging:
         )  # fmt: skip
         self._notifier = Notifier(stores, queue, clock, self.carrier.counters, text_max=settings.horn.text_max)
         self.proxy = Proxy(
-            stores, queue, clock, scheduler, settings.messaging,
+            stores, queue, clock, scheduler, settings.messaging, applied_all=lambda: self.carrier.applied_all,
             when_applied=self.carrier.when_applied, applied=self.carrier.position_of(Lane.INBOXES),
-            applied_all=lambda: self.carrier.applied_all,
             creates_users=creates_users, node_id=settings.queue.node_id, searches=searches, traces=traces,
             holds=self.relay.holds, has_rows_of=self.serves, cursors=self.cursors,
         )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pixiu.config.engines import EMBEDDED, EngineSettings
 from pixiu.model.errors import ConfigError, CorruptData
+from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datadir import read_node_key
 from pixiu.runtime.files import write_durably
 
@@ -58,4 +59,4 @@ def open_redis(root: Path, url: str) -> RedisStores | None:
         from pixiu.backends.redis.stores import RedisStores
     except ImportError as error:
         raise ConfigError(f"store = {url!r} needs the package valkey ({error}): pip install pixiu[redis]") from error
-    return RedisStores(RedisAddress.parse(url), node_name(root))
+    return RedisStores(RedisAddress.parse(url), node_name(root), clock=SystemClock())

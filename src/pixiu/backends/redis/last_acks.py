@@ -6,21 +6,19 @@ For programs that read along; Pixiu itself goes by cursors. It is written with a
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from pixiu.backends.redis.users import OWN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pixiu.backends.redis.layout import Keys
     from pixiu.backends.redis.overlay import Overlay
+    from pixiu.ports.clock import Clock
 
 __all__ = ["FIELD", "PERIOD_SECONDS", "LastAcks"]
 
 FIELD = OWN + "last_ack"
-PERIOD_SECONDS = 30.0
+PERIOD_SECONDS = 30
 USERS_MAX = 100_000
 """Who acks beyond this many within a period is noted by the next ack."""
 
@@ -28,20 +26,13 @@ USERS_MAX = 100_000
 class LastAcks:
     """What was acked since it was written last. A ``Table`` of the overlay."""
 
-    def __init__(
-        self,
-        overlay: Overlay,
-        keys: Keys,
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
-        users_max: int = USERS_MAX,
-    ) -> None:
+    def __init__(self, overlay: Overlay, keys: Keys, clock: Clock, *, users_max: int = USERS_MAX) -> None:
         self._overlay = overlay
         self._keys = keys
-        self._monotonic = monotonic
+        self._clock = clock
         self._users_max = users_max
         self._newest: dict[int, int] = {}
-        self._next = 0.0
+        self._next_us = 0
         overlay.attach(self)
 
     def acked(self, user: int, message_id: int) -> None:
@@ -52,10 +43,10 @@ class LastAcks:
 
     def save(self) -> None:
         """Everybody at once, so that nobody is written twice within a period."""
-        now = self._monotonic()
-        if not self._newest or now < self._next:
+        now_us = self._clock.monotonic_us()
+        if not self._newest or now_us < self._next_us:
             return
-        self._next = now + PERIOD_SECONDS
+        self._next_us = now_us + PERIOD_SECONDS * 1_000_000
         newest, self._newest = self._newest, {}
         for user, message_id in newest.items():
             self._overlay.step("RAISE", self._keys.user % user, FIELD, message_id)

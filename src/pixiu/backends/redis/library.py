@@ -1,8 +1,9 @@
 """What runs inside Redis: one library of functions, loaded under a name with its version.
 
-A commit is one call: it sees that the caller is the owner and that nothing was lost, notes that it begins, applies every
-command, and notes its number. Redis runs it whole or not at all, unless a command fails in the middle: what was begun is
-then found by that note when the commit is told again. Servers without functions (before 7.0) get each one as a script.
+A commit is one call: it sees that the caller is the owner and that nothing was lost, notes that it begins, applies
+every command, and notes its number. Redis runs it whole or not at all, unless a command fails in the middle: what was
+begun is then found by that note when the commit is told again. Servers without functions (before 7.0) get each one as a
+script.
 
 Every command of a commit says what is, never what to add: applied twice it changes nothing.
 """
@@ -30,7 +31,7 @@ special['RECENT'] = function(list, state, id, body, bound)
 end
 
 -- Streams. Redis gives their ids, so what this commit has written before is looked for at the end of a stream: entries
--- of messages that are not older than the first one of the commit (floor). A commit that was never begun has written none.
+-- of messages that are not older than the first one of the commit (floor). One that was never begun has written none.
 local tails, said, is_again = {}, {}, true
 
 local function message_of(entry)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from pixiu.backends.redis.address import RedisAddress
     from pixiu.ports.bodies import Bodies
+    from pixiu.ports.clock import Clock
     from pixiu.ports.contacts import Contacts
     from pixiu.ports.groups import Groups
     from pixiu.ports.inboxes import Inboxes
@@ -55,7 +56,8 @@ _LAYOUT = "layout"
 class RedisStores:
     """The stores of one node, whose name is ``node``. Raises ``Conflict`` if they are another node's.
 
-    ``cached_users_max`` and the others are as for the embedded stores.
+    ``clock`` is for what is written now and then (``last_ack``); ``cached_users_max`` and the others are as for the
+    embedded stores.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class RedisStores:
         address: RedisAddress,
         node: str,
         *,
+        clock: Clock | None = None,
         cached_users_max: int = 40_000,
         kept_entries_max: int = 64,
         cached_body_bytes: int = 32 * 2**20,
@@ -80,7 +83,7 @@ class RedisStores:
             raise
         inboxes = RedisInboxes(
             overlay, keys, fetch_counts=bodies.fetch_counts, cached_max=cached_users_max, kept_max=kept_entries_max,
-            when_acked=LastAcks(overlay, keys).acked if address.has_last_acks else None,
+            when_acked=LastAcks(overlay, keys, clock).acked if address.has_last_acks and clock is not None else None,
         )  # fmt: skip
         groups = RedisGroups(overlay, keys, cached_max=cached_users_max, cached_members_max=8 * cached_users_max)
         unread = RedisUnread(overlay, keys, cached_max=4 * cached_users_max)

@@ -1,9 +1,9 @@
 """Asking again when the stores have what the log has.
 
 What is said is answered when it is committed, and applied a moment later: by a local log within the same turn, by one
-over a network after a round trip, by stores that stand still when they go on. Who names a message in between must not be
-told that there is none. So a message that is not found while the stores are behind is looked up once more when they have
-applied everything that was committed; whoever waits longer than ``PATIENCE_MS`` for that is told to come again.
+over a network after a round trip, by stores that stand still when they go on. Who names a message in between must not
+be told that there is none. So a message that is not found while the stores are behind is looked up once more when they
+have applied everything that was committed; whoever waits longer than ``PATIENCE_MS`` for that is told to come again.
 """
 
 from __future__ import annotations
