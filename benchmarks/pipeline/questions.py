@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from benchmarks.pipeline.bench import COLUMNS, ROUNDS, Bench, Cost
 from benchmarks.queue.section import Check, Section, below
@@ -136,6 +137,7 @@ def _copy(rows: str, to: Path) -> str:
 
 
 def _tasks_alone(bench: Bench, through: int) -> None:
+    pa.set_memory_pool(pa.system_memory_pool())  # as Spark's processes have it
     targets = {name: Target(str(bench.root / "alone" / f"{name}-{time.time_ns()}"), 0) for name in LAKE_SCHEMAS}
     for part in JournalFolder(bench.data).plan(0, through):
         for _ in take_in(part, targets):
@@ -151,6 +153,7 @@ def marts(bench: Bench) -> Section:
     for name, lake in (("1x", bench.small_lake), ("10x", bench.lake)):
         bench.audit(lake)
         bench.say(f"history {name}: its marts …")
+        bench.close()  # both histories find a session that has done nothing yet
         with bench.watched() as peak, bench.pipeline(lake.data) as pipeline:
             pipeline.run([*MARTS], through=lake.through)
             pipeline.run(["archive"], through=lake.through + bench.news)
