@@ -24,9 +24,6 @@ PACKAGES = ("pyarrow", "numpy", "deltalake", "duckdb")
 JOB_MEMORY = "2g"
 LOCAL = "local[*]"
 
-SOCKET_TIMEOUT = "120s"
-"""How long a Python process and Java wait for each other. Spark's own 15 s are too short for a machine that is busy."""
-
 ALLOCATOR = "ARROW_DEFAULT_MEMORY_POOL"
 """What Arrow takes memory from. Its own choice gives every large piece back and asks for it again: page faults were a
 fifth of the CPU of a task of the archive. The C library keeps them."""
@@ -108,7 +105,6 @@ def open_session(
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.executorEnv.PYTHONPATH": environ["PYTHONPATH"],
         f"spark.executorEnv.{ALLOCATOR}": environ[ALLOCATOR],
-        "spark.python.authenticate.socketTimeout": SOCKET_TIMEOUT,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.streaming.metricsEnabled": "false",
