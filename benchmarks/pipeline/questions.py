@@ -57,10 +57,11 @@ def _records(bench: Bench) -> str:
     return str(path)
 
 
-def _duckdb(question: str) -> None:
+def _duckdb(bench: Bench, question: str) -> None:
     with duckdb.connect() as connection:
         connection.execute("SET threads = 2")
         connection.execute("SET memory_limit = '2GB'")
+        connection.execute(f"SET temp_directory = '{bench.root / 'spilled'}'")
         connection.execute(question)
 
 
@@ -77,7 +78,7 @@ def source(bench: Bench) -> Section:
         jobs[name] = partial(_noop, frame)
     looked = ", ".join(f"max({name})" for name in scan.columns)
     jobs["DuckDB, every column of the same Parquet looked at"] = partial(
-        _duckdb, f"SELECT {looked} FROM read_parquet('{records}/*.parquet')"
+        _duckdb, bench, f"SELECT {looked} FROM read_parquet('{records}/*.parquet')"
     )
     costs = bench.rounds(rows, jobs)
     section.rows = [Cost.middle(each).row(name) for name, each in costs.items()]
@@ -106,12 +107,12 @@ def archive(bench: Bench) -> Section:
     )
     duck_copied = bench.measure(
         "DuckDB, Parquet → Parquet", rows,
-        lambda: _duckdb(_copy(f"read_parquet('{records}/*.parquet')", bench.root / "duck.parquet")), warm=False,
+        lambda: _duckdb(bench, _copy(f"read_parquet('{records}/*.parquet')", bench.root / "duck.parquet")), warm=False,
     )  # fmt: skip
     messages = lake.data / "pipeline" / "lake" / "messages" / "data"
     sorted_messages = f"read_parquet('{messages}/*/*.parquet') ORDER BY {', '.join(ORDER['messages'])}"
     duck = bench.measure(
-        "DuckDB sorts", rows, lambda: _duckdb(_copy(sorted_messages, bench.root / "duck.parquet")), warm=False
+        "DuckDB sorts", rows, lambda: _duckdb(bench, _copy(sorted_messages, bench.root / "duck.parquet")), warm=False
     )
     section.rows = [
         copied.row("Spark, Parquet → Parquet, as it is"), lake.archived.row("Pixiu on Spark, log → archive"),
