@@ -27,6 +27,7 @@ __all__ = ["COLUMNS", "ROUNDS", "Bench", "Cost", "Lake"]
 TICKS = os.sysconf("SC_CLK_TCK")
 SAMPLE_SECONDS = 0.5
 SAY_SECONDS = 15
+NO_STORES = "has a log and no stores"
 ROUNDS = 3
 MINUTES = 250
 """How long the history is, by the log's own clock."""
@@ -87,7 +88,7 @@ class Tree:
 
 
 def _no_cut(data: Path) -> Any:
-    raise Unavailable(f"{data} has a log and no stores")
+    raise Unavailable(f"{data} {NO_STORES}")
 
 
 def _tree() -> dict[int, int]:
@@ -227,9 +228,11 @@ class Bench:
 
     def pipeline(self, data: Path) -> Pipeline:
         """The pipeline of a data directory, in the shared session. No stores belong to the log: nobody is asked."""
-        return Pipeline(
-            data, lambda: self.spark, take_cut=_no_cut, tell=self._told, warn=lambda text: self.say(f"warning: {text}")
-        )
+        return Pipeline(data, lambda: self.spark, take_cut=_no_cut, tell=self._told, warn=self._warned)
+
+    def _warned(self, text: str) -> None:
+        if NO_STORES not in text:
+            self.say(f"warning: {text}")
 
     def _told(self, progress: Progress) -> None:
         if progress.table == "messages":

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from benchmarks.pipeline.bench import COLUMNS, ROUNDS, Bench, Cost
 from benchmarks.queue.section import Check, Section, below
@@ -56,10 +57,11 @@ def _records(bench: Bench) -> str:
     return str(path)
 
 
-def _duckdb(question: str) -> None:
+def _duckdb(bench: Bench, question: str) -> None:
     with duckdb.connect() as connection:
         connection.execute("SET threads = 2")
         connection.execute("SET memory_limit = '2GB'")
+        connection.execute(f"SET temp_directory = '{bench.root / 'spilled'}'")
         connection.execute(question)
 
 
@@ -76,7 +78,7 @@ def source(bench: Bench) -> Section:
         jobs[name] = partial(_noop, frame)
     looked = ", ".join(f"max({name})" for name in scan.columns)
     jobs["DuckDB, every column of the same Parquet looked at"] = partial(
-        _duckdb, f"SELECT {looked} FROM read_parquet('{records}/*.parquet')"
+        _duckdb, bench, f"SELECT {looked} FROM read_parquet('{records}/*.parquet')"
     )
     costs = bench.rounds(rows, jobs)
     section.rows = [Cost.middle(each).row(name) for name, each in costs.items()]
@@ -105,12 +107,12 @@ def archive(bench: Bench) -> Section:
     )
     duck_copied = bench.measure(
         "DuckDB, Parquet → Parquet", rows,
-        lambda: _duckdb(_copy(f"read_parquet('{records}/*.parquet')", bench.root / "duck.parquet")), warm=False,
+        lambda: _duckdb(bench, _copy(f"read_parquet('{records}/*.parquet')", bench.root / "duck.parquet")), warm=False,
     )  # fmt: skip
     messages = lake.data / "pipeline" / "lake" / "messages" / "data"
     sorted_messages = f"read_parquet('{messages}/*/*.parquet') ORDER BY {', '.join(ORDER['messages'])}"
     duck = bench.measure(
-        "DuckDB sorts", rows, lambda: _duckdb(_copy(sorted_messages, bench.root / "duck.parquet")), warm=False
+        "DuckDB sorts", rows, lambda: _duckdb(bench, _copy(sorted_messages, bench.root / "duck.parquet")), warm=False
     )
     section.rows = [
         copied.row("Spark, Parquet → Parquet, as it is"), lake.archived.row("Pixiu on Spark, log → archive"),
@@ -136,6 +138,7 @@ def _copy(rows: str, to: Path) -> str:
 
 
 def _tasks_alone(bench: Bench, through: int) -> None:
+    pa.set_memory_pool(pa.system_memory_pool())  # as Spark's processes have it
     targets = {name: Target(str(bench.root / "alone" / f"{name}-{time.time_ns()}"), 0) for name in LAKE_SCHEMAS}
     for part in JournalFolder(bench.data).plan(0, through):
         for _ in take_in(part, targets):
@@ -151,6 +154,7 @@ def marts(bench: Bench) -> Section:
     for name, lake in (("1x", bench.small_lake), ("10x", bench.lake)):
         bench.audit(lake)
         bench.say(f"history {name}: its marts …")
+        bench.close()  # both histories find a session that has done nothing yet
         with bench.watched() as peak, bench.pipeline(lake.data) as pipeline:
             pipeline.run([*MARTS], through=lake.through)
             pipeline.run(["archive"], through=lake.through + bench.news)
