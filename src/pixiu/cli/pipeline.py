@@ -51,7 +51,10 @@ RebuildTarget = Annotated[
     str | None, typer.Option("--to", metavar="TARGET", help="With the job rebuild alone: as of pixiu pipeline rebuild.")
 ]
 
-Memory = Annotated[str, typer.Option("--memory", metavar="SIZE", help="The most that Spark's Java takes, such as 2g.")]
+Memory = Annotated[
+    str,
+    typer.Option("--memory", metavar="SIZE", help="The most that Spark's Java takes, such as 2g for a large backfill."),
+]
 
 
 @app.command()
@@ -72,7 +75,7 @@ def run(
         str | None, typer.Option("--url", metavar="URL", help="The OpenSearch-compatible server of --sink opensearch.")
     ] = None,
     index: Annotated[str, typer.Option("--index", metavar="NAME", help="Its index there.")] = "pixiu-messages",
-    memory: Memory = "2g",
+    memory: Memory = "1g",
     to: RebuildTarget = None,
     json: Json = False,
     until_idle: Annotated[str, typer.Option("--until-idle", metavar="T", hidden=True)] = "0s",
@@ -392,7 +395,7 @@ def backfill(
     ] = None,
     data: DataOption = DEFAULT_DATA,
     spark_url: SparkUrl = "local[*]",
-    memory: Memory = "2g",
+    memory: Memory = "1g",
     json: Json = False,
 ) -> None:
     """Make the marts of some days again from the archive, in the place of what they hold of these days, at once.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["open_session", "require_packages", "require_spark"]
 
 PACKAGES = ("pyarrow", "numpy", "deltalake", "duckdb")
-JOB_MEMORY = "2g"
+JOB_MEMORY = "1g"
 LOCAL = "local[*]"
 
 ALLOCATOR = "ARROW_DEFAULT_MEMORY_POOL"
