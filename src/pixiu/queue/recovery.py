@@ -21,6 +21,8 @@ from pixiu.queue.index import ENTRY_BYTES
 from pixiu.queue.record import HEADER, HEADER_BYTES, Damage, Frame, read_frame
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pixiu.queue.journal import Journal
     from pixiu.queue.segment import Segment
 
@@ -137,6 +139,13 @@ def _refuse_rot(tail: Segment, damage: Damage, expected: int) -> None:
 def whole_frame_after(tail: Segment, position: int, expected: int) -> Frame | None:
     """The last whole frame that can be found behind ``position``: the best witness of what had been flushed."""
     witness: Frame | None = None
+    for _, frame in whole_frames_after(tail, position):
+        witness = frame if frame.event_id > expected else witness
+    return witness
+
+
+def whole_frames_after(tail: Segment, position: int) -> Iterator[tuple[int, Frame]]:
+    """Every whole frame that can be found behind ``position``, with its place, whatever lies between them."""
     behind = 0
     while position < tail.size:
         buffer = tail.log.read(position, SEARCH_BYTES + OVERLAP_BYTES)
@@ -149,9 +158,8 @@ def whole_frame_after(tail: Segment, position: int, expected: int) -> Frame | No
                 frame = read_frame(tail.log.read(at, HEADER_BYTES + HEADER.unpack(head)[0]), 0)
                 if isinstance(frame, Frame):
                     behind = at + frame.size
-                    witness = frame if frame.event_id > expected else witness
+                    yield at, frame
         position += SEARCH_BYTES
-    return witness
 
 
 def _trim_index(tail: Segment, known: int) -> None:
