@@ -231,6 +231,25 @@ def test_a_damaged_backup_is_refused_with_the_file_named(run: Run, backed_up: Pa
     assert not (tmp_path / "restored" / "queue").exists()
 
 
+def test_a_backup_of_a_damaged_queue_is_never_called_right(run: Run, stopped: Path, tmp_path: Path) -> None:
+    data, folder = _copy(stopped, tmp_path / "data"), tmp_path / "backup"
+    segment = sorted(data.glob("queue/journal/*.log"))[0]
+    _flip(segment, segment.read_bytes().index(b"m5....") + 9)
+    code, out, _ = run("backup", str(folder), "--data", str(data))
+    assert code == 1
+    assert "DAMAGED" in out and segment.name in out and "right" not in out
+    code, out, _ = run("backup", str(tmp_path / "second"), "--data", str(data), "--json")
+    report = json.loads(out)
+    assert (code, report["verified"], report["faults"][0]["file"]) == (1, False, str(segment.relative_to(data)))
+    code, _, error = run("restore", str(folder), "--data", str(tmp_path / "restored"))
+    assert (code, "nothing was restored" in error, segment.name in error) == (1, True, True)
+    assert not (tmp_path / "restored" / "queue").exists()
+    code, out, _ = run("restore", str(folder), "--damaged", "--data", str(tmp_path / "restored"))
+    assert (code, "DAMAGED" in out) == (1, True)
+    code, out, _ = run("queue", "verify", "--repair", "--data", str(tmp_path / "restored"))
+    assert (code, "nothing is damaged" in out) == (0, True)
+
+
 def test_restore_overwrites_nothing_and_backup_wants_an_empty_folder(
     run: Run, backed_up: Path, stopped: Path, tmp_path: Path
 ) -> None:

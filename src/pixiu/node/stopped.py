@@ -57,8 +57,8 @@ def rebuild(root: Path) -> None:
     """Make store, topic logs and indexes of a stopped queue again from its journal, if all of that can be read."""
     require_whole_journal(root)
     require_sound_journal(SystemFiles(root))
-    shutil.rmtree(root / "queue" / "state", ignore_errors=True)
-    shutil.rmtree(root / "queue" / "topics", ignore_errors=True)
+    for derived in (DUMP_FOLDER, "queue/state", "queue/topics"):  # a restored queue still has its store as a dump
+        shutil.rmtree(root / derived, ignore_errors=True)
     engine = engine_without_loop(root)
     engine.recover()
     engine.stop()
