@@ -94,6 +94,8 @@ class TestTopics:
         assert run("info", "nosuch").code == run("sub", "nosuch").code == run("delete", "nosuch").code == 1
         assert run("create", "a b").error.startswith("pixiu: a topic's name has 1 to 128 bytes")
         assert "--data" in run("create", "pixiu.mine").error
+        refused = run("delete", "pixiu.main")
+        assert (refused.code, "cannot be deleted" in refused.error, "--data" in refused.error) == (1, True, False)
         short = run("create", "short", "--lifetime", "5s")
         assert short.code == 2
         assert "more than 10s" in short.error

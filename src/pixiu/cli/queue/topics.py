@@ -6,6 +6,8 @@ import typer
 
 from pixiu.cli.queue.asking import Data, Json, Port, TopicName, Url, Where, ask, parse_duration_ms
 from pixiu.cli.queue.output import moment_text, print_json, print_rows, until_text
+from pixiu.machines.queue_wire.commands import RESERVED_PREFIX
+from pixiu.model.errors import NotAllowed
 from pixiu.queue.client import Client, Topic
 
 __all__ = ["register"]
@@ -57,7 +59,9 @@ def create(
 
 
 def delete(topic: TopicName, url: Url = None, port: Port = None, data: Data = None, json: Json = False) -> None:
-    """Delete a topic and all its messages; its subscribers are told."""
+    """Delete a topic and all its messages; its subscribers are told. Pixiu's own (pixiu.…) cannot be deleted."""
+    if topic.encode().startswith(RESERVED_PREFIX):
+        raise NotAllowed(f"topic {topic} is Pixiu's own and cannot be deleted: what was sent is in it")
 
     async def work(client: Client) -> int:
         return await client.delete_topic(topic)
