@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pixiu.cli.journal_check import journal_checks
 from pixiu.cli.main import main
 from pixiu.queue.client import BlockingClient
 from pixiu.runtime.backup import MANIFEST
@@ -143,6 +144,29 @@ def test_verify_names_damage_in_the_journal_and_cut_gives_up_what_follows(
     with QueueProcess(data) as queue, BlockingClient(queue.address) as client:
         assert {topic.name for topic in client.topics()} == {"order", "other"}
         client.publish("order", b"goes on")
+
+
+def test_doctor_reads_the_journal_and_says_how_far(stopped: Path, tmp_path: Path) -> None:
+    data = _copy(stopped, tmp_path / "data")
+    (whole,) = journal_checks(data)
+    assert (whole.state, "every record" in whole.text) == ("ok", True)
+    (part,) = journal_checks(data, seconds=0.0)
+    assert (part.state, "was not looked at" in part.text) == ("ok", True)
+    segment = sorted(data.glob("queue/journal/*.log"))[0]
+    _flip(segment, 5)
+    (damaged,) = journal_checks(data)
+    assert (damaged.state, segment.name in damaged.text) == ("fail", True)
+    assert f"pixiu queue verify --data {data}" in damaged.advice
+    assert list(journal_checks(tmp_path / "nothing")) == []
+
+
+def test_whoever_meets_damage_is_told_the_file_and_the_next_step(run: Run, stopped: Path, tmp_path: Path) -> None:
+    data = _copy(stopped, tmp_path / "data")
+    segment = sorted(data.glob("queue/journal/*.log"))[0]
+    _flip(segment, 5)
+    for command in (("audit",), ("rebuild",), ("explain", "1"), ("queue", "dump")):
+        code, _, error = run(*command, "--data", str(data))
+        assert (code, segment.name in error, "pixiu queue verify --data" in error) == (1, True, True), command
 
 
 def _everything(data: Path) -> dict[str, bytes]:

@@ -132,7 +132,8 @@ def _refuse_rot(tail: Segment, damage: Damage, expected: int) -> None:
     if witness is not None and witness.flushed_through >= expected:
         raise CorruptData(
             f"{tail.path} byte {damage.position}: {damage.reason}; event {expected} was on disk and is damaged. "
-            "Restore from a backup, copy from a follower, or give up what follows with: pixiu queue verify --cut"
+            "Restore from a backup, copy from a follower, or see what can be mended and what would be given up: "
+            "pixiu queue verify --data DIR"
         )
 
 

@@ -12,7 +12,7 @@ import typer
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import bytes_text, moment_text, print_json, print_rows, progress
 from pixiu.machines.queue_wire.messages import Message, split_messages
-from pixiu.model.errors import ConfigError, NotFound, Unavailable
+from pixiu.model.errors import NotFound, Unavailable
 from pixiu.queue.damage import JournalDamage, find_damage, made_again, refill, require_sound_journal
 from pixiu.queue.delays import HEAD
 from pixiu.queue.journal import FOLDER, segments_of
@@ -191,7 +191,7 @@ def _records(data: Path, after: int) -> Iterator[tuple[Record, Frame]]:
             if isinstance(frame, Damage):
                 if is_last and frame.reason == "cut off":
                     return
-                raise ConfigError(f"{segment.path} byte {frame.position}: {frame.reason}; run: pixiu queue verify")
+                raise segment.damaged(frame.position, frame.reason)
             if frame.last_event_id > after:
                 yield decode_block(frame.block), frame
         segment.close()
