@@ -171,6 +171,7 @@ class Node:
         server.start()
         self._replication.start()
         http_address = await self._start_http() if self._with_http else None
+        server.http_address = http_address or ""
         directory.announce(address=queue_address, http=http_address)
         problems = tuple(self._engine.problems())
         return Running(queue_address, http_address, self._grpc_address(), directory.path, problems)
