@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,10 @@ async def until(is_there: Callable[[], object]) -> None:
         while not is_there():
             await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)  # and no more than that
+
+
+def told(apple: Apple, count: int) -> bool:
+    return len(apple.payloads) == count
 
 
 def held(node: EmbeddedNode, user: str) -> list[str]:
@@ -139,7 +144,7 @@ async def test_a_restored_backup_notifies_nobody_again(
         await register(node, "bert", "ios", "phone", "apns", "00aa")
         for number in range(3):
             await node.send("anna", to="bert", text=f"{number}")
-            await until(lambda told=number + 1: len(apple.payloads) == told)
+            await until(partial(told, apple, number + 1))
     backup_stopped(stopped_snapshot(root), tmp_path / "backup", lambda _: None)
     restored = tmp_path / "restored"
     with DataDirectory.open(restored):

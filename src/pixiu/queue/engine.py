@@ -397,11 +397,8 @@ class Engine:
                 self.journal.give_back()
             if full != (self._low_space is not None):
                 log.warning("disk is almost full" if full else "disk has space again", extra={"free_bytes": free})
-            self._low_space = (
-                f"{wire.DISK_FULL}: {free >> 20} MiB free, {floor >> 20} MiB are kept in reserve (journal.free_bytes_min)"
-                if full
-                else None
-            )
+            reserve = f"{floor >> 20} MiB are kept in reserve (journal.free_bytes_min)"
+            self._low_space = f"{wire.DISK_FULL}: {free >> 20} MiB free, {reserve}" if full else None
         return self._low_space
 
     def retained_from(self) -> int:
