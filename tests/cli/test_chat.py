@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import pty
 import subprocess
@@ -12,8 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.widgets import Input, OptionList, Static
 
+from pixiu.cli.chat import is_nobody_there
 from pixiu.cli.chat.conversations import Conversations, described, place_of, ticks_of
 from pixiu.cli.chat.screen import ChatScreen
+from pixiu.model.errors import Unavailable
 from pixiu.sdk import Message, Place, ReceiptEvent
 from tests.sdk.world import cut, eventually, take, told, wanted, world_at
 from tests.servers import free_port
@@ -286,6 +289,22 @@ async def test_what_is_wrong_is_said_in_a_line(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 1 and "no answer from" in done.stderr and "start one: make serve" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "cause, is_nobody",
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), True),
+        (OSError(f"Multiple exceptions: [Errno {errno.ECONNREFUSED}] a, [Errno {errno.ECONNREFUSED}] b"), True),
+        (TimeoutError(), False),
+        (ValueError("503: disk is full"), False),
+        (None, False),
+    ],
+)
+def test_another_server_is_advised_only_where_there_is_none(cause: Exception | None, is_nobody: bool) -> None:
+    error = Unavailable("no connection")
+    error.__cause__ = cause
+    assert is_nobody_there(error) == is_nobody
 
 
 # What is shown, without a screen.

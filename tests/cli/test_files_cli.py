@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pixiu.cli.journal_check import journal_checks
 from pixiu.cli.main import main
 from pixiu.queue.client import BlockingClient
 from pixiu.runtime.backup import MANIFEST
@@ -129,16 +130,85 @@ def test_verify_names_damage_in_the_journal_and_cut_gives_up_what_follows(
 ) -> None:
     data = _copy(stopped, tmp_path / "data")
     segment = sorted(data.glob("queue/journal/*.log"))[1]
-    _flip(segment, 100)
+    _flip(segment, 5)  # the checksum itself: nothing can prove what was here
     code, out, _ = run("queue", "verify", "--data", str(data), "--json")
-    fault = json.loads(out)["faults"][0]
+    report = json.loads(out)
+    fault = report["faults"][0]
     assert code == 1
     assert (fault["file"], fault["position"]) == (str(segment.relative_to(data)), 0)
-    code, out, _ = run("queue", "verify", "--cut", "--data", str(data), "--json")
+    first, last = report["journal_damage"]["event_id"], report["journal_damage"]["last_event_id"]
+    assert first == int(segment.stem) and last - first > 20
+    code, out, _ = run("queue", "verify", "--cut", "--data", str(data))
     assert code == 0
+    assert f"gave up {last - first + 1} events, {first} to {last}" in out and "pixiu rebuild" in out
     with QueueProcess(data) as queue, BlockingClient(queue.address) as client:
         assert {topic.name for topic in client.topics()} == {"order", "other"}
         client.publish("order", b"goes on")
+
+
+def test_doctor_reads_the_journal_and_says_how_far(stopped: Path, tmp_path: Path) -> None:
+    data = _copy(stopped, tmp_path / "data")
+    (whole,) = journal_checks(data)
+    assert (whole.state, "every record" in whole.text) == ("ok", True)
+    (part,) = journal_checks(data, seconds=0.0)
+    assert (part.state, "was not looked at" in part.text) == ("ok", True)
+    segment = sorted(data.glob("queue/journal/*.log"))[0]
+    _flip(segment, 5)
+    (damaged,) = journal_checks(data)
+    assert (damaged.state, segment.name in damaged.text) == ("fail", True)
+    assert f"pixiu queue verify --data {data}" in damaged.advice
+    assert list(journal_checks(tmp_path / "nothing")) == []
+
+
+def test_whoever_meets_damage_is_told_the_file_and_the_next_step(run: Run, stopped: Path, tmp_path: Path) -> None:
+    data = _copy(stopped, tmp_path / "data")
+    segment = sorted(data.glob("queue/journal/*.log"))[0]
+    _flip(segment, 5)
+    for command in (("audit",), ("rebuild",), ("explain", "1"), ("queue", "dump")):
+        code, _, error = run(*command, "--data", str(data))
+        assert (code, segment.name in error, "pixiu queue verify --data" in error) == (1, True, True), command
+
+
+def _everything(data: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in data.glob("queue/[jt]*/**/*") if path.is_file()}
+
+
+def test_repair_of_a_damaged_journal_changes_nothing_and_says_what_to_do(
+    run: Run, stopped: Path, tmp_path: Path
+) -> None:
+    data = _copy(stopped, tmp_path / "data")
+    _flip(sorted(data.glob("queue/journal/*.log"))[1], 5)
+    before = _everything(data)
+    _, out, _ = run("queue", "verify", "--data", str(data))
+    assert "--repair" not in out
+    for said in ("pixiu restore", "--follow", "--cut gives up", "pixiu rebuild must follow"):
+        assert said in out
+    code, _, error = run("queue", "verify", "--repair", "--data", str(data))
+    assert code == 1
+    assert "nothing was changed" in error and "--cut gives up" in error
+    assert _everything(data) == before
+
+
+def test_a_damaged_record_is_written_again_from_its_topic(run: Run, stopped: Path, tmp_path: Path) -> None:
+    data = _copy(stopped, tmp_path / "data")
+    segments = sorted(data.glob("queue/journal/*.log"))
+    whole = {path: path.read_bytes() for path in segments}
+    _flip(segments[0], 1)  # of a length
+    for segment in segments[1:]:
+        _flip(segment, 150)  # in the middle of a message
+    _, out, _ = run("queue", "verify", "--data", str(data))
+    assert "--repair writes it into the journal again" in out
+    code, out, _ = run("queue", "verify", "--repair", "--data", str(data))
+    assert (code, out.count("mended queue/journal/")) == (0, len(segments))
+    assert {path: path.read_bytes() for path in segments} == whole
+
+
+def test_damage_that_looks_like_an_unfinished_write_is_told_from_one(run: Run, stopped: Path, tmp_path: Path) -> None:
+    data = _copy(stopped, tmp_path / "data")
+    segment = sorted(data.glob("queue/journal/*.log"))[-1]
+    _flip(segment, 2)  # the length of the first record: it seems to go on beyond the end
+    code, out, _ = run("queue", "verify", "--data", str(data), "--json")
+    assert (code, json.loads(out)["faults"][0]["file"]) == (1, str(segment.relative_to(data)))
 
 
 def test_mending_refuses_while_a_queue_runs(run: Run, tmp_path: Path) -> None:
@@ -183,6 +253,25 @@ def test_a_damaged_backup_is_refused_with_the_file_named(run: Run, backed_up: Pa
     assert victim.name in error
     assert "checksum" in error
     assert not (tmp_path / "restored" / "queue").exists()
+
+
+def test_a_backup_of_a_damaged_queue_is_never_called_right(run: Run, stopped: Path, tmp_path: Path) -> None:
+    data, folder = _copy(stopped, tmp_path / "data"), tmp_path / "backup"
+    segment = sorted(data.glob("queue/journal/*.log"))[0]
+    _flip(segment, segment.read_bytes().index(b"m5....") + 9)
+    code, out, _ = run("backup", str(folder), "--data", str(data))
+    assert code == 1
+    assert "DAMAGED" in out and segment.name in out and "right" not in out
+    code, out, _ = run("backup", str(tmp_path / "second"), "--data", str(data), "--json")
+    report = json.loads(out)
+    assert (code, report["verified"], report["faults"][0]["file"]) == (1, False, str(segment.relative_to(data)))
+    code, _, error = run("restore", str(folder), "--data", str(tmp_path / "restored"))
+    assert (code, "nothing was restored" in error, segment.name in error) == (1, True, True)
+    assert not (tmp_path / "restored" / "queue").exists()
+    code, out, _ = run("restore", str(folder), "--damaged", "--data", str(tmp_path / "restored"))
+    assert (code, "DAMAGED" in out) == (1, True)
+    code, out, _ = run("queue", "verify", "--repair", "--data", str(tmp_path / "restored"))
+    assert (code, "nothing is damaged" in out) == (0, True)
 
 
 def test_restore_overwrites_nothing_and_backup_wants_an_empty_folder(

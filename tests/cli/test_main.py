@@ -8,7 +8,8 @@ import pytest
 
 from pixiu import __version__
 from pixiu.cli import main as command_line
-from pixiu.cli.serve import parse_address, print_banner
+from pixiu.cli.serve import parse_address, print_banner, run_server
+from pixiu.config import Settings
 from pixiu.model.errors import ConfigError, CorruptData, PixiuError
 from pixiu.node import Running
 
@@ -115,3 +116,18 @@ def test_the_banner_has_ready_to_paste_lines(
     assert "data in /elsewhere/data" in lines
     assert any(line.endswith("queue sub hello --port 7") for line in lines)
     assert not any("curl" in line for line in lines)
+
+
+def test_a_server_that_takes_nothing_says_so_where_it_would_invite(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    full = ("disk is full: 3 MiB free, 256 MiB are kept in reserve (journal.free_bytes_min)",)
+    print_banner(Running("127.0.0.1:12301", "127.0.0.1:8400", None, tmp_path, full))
+    out = capsys.readouterr().out
+    assert f"NOTHING CAN BE SENT: {full[0]}" in out and "two windows" not in out
+
+
+def test_an_event_to_begin_with_goes_with_a_leader(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="goes with --follow"):
+        run_server(Settings(), data=tmp_path / "data", dev=False, http=False, follow_event=5)
+    assert not (tmp_path / "data").exists()

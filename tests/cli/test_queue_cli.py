@@ -18,7 +18,7 @@ import typer
 
 from pixiu.cli.main import main
 from pixiu.cli.queue.asking import parse_duration_ms, parse_headers
-from pixiu.cli.queue.output import bytes_text
+from pixiu.cli.queue.output import bytes_text, print_facts
 from pixiu.queue.client import publish_once
 from tests.servers import QueueProcess, free_port, wait_for
 
@@ -81,7 +81,15 @@ class TestTopics:
         assert [line.split("\t")[0] for line in run("topics").lines].count("fruit") == 1
         listed = {value["topic"]: value for value in map(json.loads, run("list", "--json").lines)}
         info = run("info", "fruit", "--json").json
-        assert info == listed["fruit"]
+        assert info == {**listed["fruit"], "messages": 0, "bytes": 0, "last_event_id": 0}
+        run("pub", "fruit", "apple", "pear", "fig")
+        held = run("info", "fruit", "--json").json
+        assert (held["messages"], held["bytes"] > 100, held["last_event_id"] > info["create_event_id"]) == (
+            3,
+            True,
+            True,
+        )
+        assert "messages\t3" in run("info", "fruit").lines
         assert info["expires_at_ms"] - info["created_at_ms"] == pytest.approx(3_600_000, abs=5000)
         assert run("info", "fruit").lines[0] == "topic\tfruit"
         assert run("delete", "fruit", "--json").json["topic"] == "fruit"
@@ -94,12 +102,19 @@ class TestTopics:
         assert run("info", "nosuch").code == run("sub", "nosuch").code == run("delete", "nosuch").code == 1
         assert run("create", "a b").error.startswith("pixiu: a topic's name has 1 to 128 bytes")
         assert "--data" in run("create", "pixiu.mine").error
+        refused = run("delete", "pixiu.main")
+        assert (refused.code, "cannot be deleted" in refused.error, "--data" in refused.error) == (1, True, False)
         short = run("create", "short", "--lifetime", "5s")
         assert short.code == 2
         assert "more than 10s" in short.error
 
 
 class TestWhere:
+    def test_a_file_is_no_data_directory(self, run_plain: Run, tmp_path: Path) -> None:
+        (tmp_path / "file").write_bytes(b"")
+        ran = run_plain("serve", "--data", str(tmp_path / "file"), "--port", "0")
+        assert (ran.code, "it is not a directory" in ran.error) == (1, True)
+
     def test_nobody_there(self, run_plain: Run) -> None:
         port = free_port()
         ran = run_plain("topics", "--port", str(port))
@@ -150,6 +165,17 @@ class TestPubAndSub:
     def test_without_follow_it_ends_where_the_topic_does(self, run: Run, topic: str) -> None:
         run("pub", topic, "a", "b")
         assert len(run("sub", topic).lines) == 2
+
+    def test_nothing_at_all_is_an_error_that_says_what_to_give(
+        self, run: Run, topic: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n\n")))
+        ran = run("pub", topic)
+        assert (ran.code, "good morning" in ran.error) == (2, True)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\none\ntwo\n")))
+        assert run("pub", topic, "--json").json["count"] == 2
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+        assert run("pub", topic, "-").code == 0, "who names stdin may have none"
 
     def test_lines_from_stdin_and_from_a_file(
         self, run: Run, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -311,3 +337,13 @@ def test_headers_need_a_name_and_an_equals_sign() -> None:
 
 def test_sizes_read_well() -> None:
     assert [bytes_text(size) for size in (5, 2048, 3 * 2**20)] == ["5 B", "2.0 KiB", "3.0 MiB"]
+
+
+def test_facts_have_no_head_and_nothing_blank(
+    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [line.split("\t")[0] for line in run("status").lines]
+    assert "role" in names and "problem" not in names
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    print_facts([("topic", "a"), ("newest event", 7)])
+    assert capsys.readouterr().out == "topic         a\nnewest event  7\n"

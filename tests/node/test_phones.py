@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,10 @@ from pixiu.config import CarrierSettings, HornSettings, Settings
 from pixiu.im.draft import Actor
 from pixiu.model.errors import ConfigError
 from pixiu.node.embedded import EmbeddedNode
+from pixiu.node.stopped import stopped_snapshot
 from pixiu.node.stores import open_stores, rebuild_stores
+from pixiu.runtime.backup import backup_stopped, restore
+from pixiu.runtime.datadir import DataDirectory
 from tests.backends.phones.apple import Apple, apple_server
 from tests.backends.phones.google import Google, google_server, refusal
 
@@ -51,6 +55,10 @@ async def until(is_there: Callable[[], object]) -> None:
         while not is_there():
             await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)  # and no more than that
+
+
+def told(apple: Apple, count: int) -> bool:
+    return len(apple.payloads) == count
 
 
 def held(node: EmbeddedNode, user: str) -> list[str]:
@@ -124,6 +132,33 @@ async def test_a_phone_that_is_gone_is_forgotten_also_after_a_restart_and_a_rebu
     assert [each.token for each in stores.push_tokens.of(number)] == ["00bb", "t:2"]
     stores.close()
     assert (len(apple.payloads), len(google.messages)) == (3, 3)
+
+
+@pytest.mark.parametrize("rebuilds", [False, True])
+async def test_a_restored_backup_notifies_nobody_again(
+    tmp_path: Path, apple: Apple, google: Google, rebuilds: bool
+) -> None:
+    root, settings = tmp_path / "data", settings_for(apple, google)
+    async with pixiu.Node.embedded(root, settings=settings) as node:
+        await two_users(node)
+        await register(node, "bert", "ios", "phone", "apns", "00aa")
+        for number in range(3):
+            await node.send("anna", to="bert", text=f"{number}")
+            await until(partial(told, apple, number + 1))
+    backup_stopped(stopped_snapshot(root), tmp_path / "backup", lambda _: None)
+    restored = tmp_path / "restored"
+    with DataDirectory.open(restored):
+        restore(tmp_path / "backup", restored, lambda _: None)
+    if rebuilds:
+        rebuild_stores(restored)
+    async with pixiu.Node.embedded(restored, settings=settings) as node:
+        assert (await node.audit())["balanced"]
+        await asyncio.sleep(0.1)
+        assert (node.messaging.carrier.counters.tasks, len(apple.payloads)) == (0, 3)
+        await node.send("anna", to="bert", text="what is new is told")
+        await until(lambda: len(apple.payloads) == 4)
+        assert apple.payloads[3]["aps"]["badge"] == 4
+        assert (await node.audit())["balanced"]
 
 
 async def test_an_erased_user_has_no_phone(tmp_path: Path, apple: Apple, google: Google) -> None:

@@ -9,8 +9,10 @@ import pytest
 from pixiu.config import JournalSettings, LogSettings, QueueSettings, Settings
 from pixiu.model.errors import Conflict, PixiuError, Unavailable
 from pixiu.ports.log import MAIN, NOTIFY, SCHEDULE, Appended
+from pixiu.queue.background import end_topic
 from pixiu.queue.engine import Engine
 from pixiu.queue.log import EngineLog
+from pixiu.queue.operations import Change
 from pixiu.queue.record import Kind, decode_block
 from pixiu.queue.tail import Tail
 from pixiu.testing.disk import SimulatedDisk
@@ -222,3 +224,13 @@ def test_a_topic_is_read_from_behind_any_event_of_the_log() -> None:
         limit = machine.rng.randint(1, 40)
         found = machine.log.topic(NOTIFY, after, limit)
         assert [record.event_id for record in found] == [each for each in ids if each > after][:limit]
+
+
+def test_a_topic_of_its_own_that_is_missing_is_a_problem() -> None:
+    machine = Machine()
+    assert machine.log.problems() == []
+    topic = machine.engine.topics.get(NOTIFY.encode())
+    assert topic is not None
+    machine.engine.writer.submit(Change(None, lambda batch: b"%d" % end_topic(machine.engine, topic, batch)), 64)
+    machine.run()
+    assert machine.log.problems() == ["topic pixiu.notify is missing"]

@@ -142,6 +142,20 @@ def test_a_store_without_room_lets_everyone_wait_in_order(queue: Queue, monkeypa
     assert first.event_id < queue.model.stored[b"second"][0]
 
 
+def test_a_full_disk_is_told_before_anyone_writes_and_is_over_when_there_is_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue = Queue(free_bytes_min=2**20)
+    free = 2**19
+    monkeypatch.setattr(queue.disk, "free_bytes", lambda: free)
+    queue.scheduler.run_for(2500)
+    (said,) = queue.engine.problems()
+    assert said == "disk is full: 0 MiB free, 1 MiB are kept in reserve (journal.free_bytes_min)"
+    free = 2**30
+    queue.scheduler.run_for(2500)
+    assert queue.engine.problems() == []
+
+
 def test_a_refusal_never_overtakes_an_answer_that_waits_for_followers(queue: Queue) -> None:
     committed = [queue.engine.commit_event_id]
     queue.engine.flushed_hook = lambda through: committed[0]

@@ -169,8 +169,15 @@ def test_the_nodes_key_opens_them_and_they_are_never_listed(raw: Raw, connect: C
             assert RESERVED.decode() not in [entry["name"] for entry in one.send(asked).json()]
     for asked in every_command_on(RESERVED):
         assert raw.refused(asked) == "topic is reserved", "the key counts for its own connection only"
-    node.delete(RESERVED)
-    reader.send(b"\x00\x00").sub_end()
+
+
+@pytest.mark.feature("X-Reserved")
+def test_a_topic_of_pixius_own_is_deleted_for_nobody(connect: Connect, extended: QueueProcess) -> None:
+    node = connect(extended)
+    node.extension(AUTHORIZE, part=node_key(extended)).ok()
+    node.create(b"pixiu.kept")
+    assert node.refused(delete(b"pixiu.kept")) == "topic is Pixiu's own and cannot be deleted"
+    node.pub(b"pixiu.kept", b"one")
 
 
 @pytest.mark.feature("X-Reserved")

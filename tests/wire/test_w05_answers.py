@@ -227,3 +227,24 @@ def test_w08_alive_is_answered_with_201_and_eight_zeros(raw: Raw) -> None:
 @pytest.mark.feature("W08")
 def test_w08_alive_is_answered_by_a_follower_too(connect: Connect, follower: QueueProcess) -> None:
     assert connect(follower).send(alive()).read_exact(10) == bytes.fromhex("c9 00 00 00 00 00 00 00 00 00")
+
+
+@pytest.mark.feature("W06")
+@pytest.mark.parametrize("asked", [b"GET / HTTP/1.0\r\n\r\n", b"POST /v1/actions/send HTTP/1.1\r\nHost: x\r\n\r\n{}"])
+def test_http_at_the_queues_port_is_told_so_at_once(connect: Connect, topic: bytes, asked: bytes) -> None:
+    raw = connect().send(pub(topic, message(b"m")) + asked)
+    raw.ok()
+    assert raw.read_exact(28) == b"HTTP/1.1 400 Bad Request\r\nCo"
+    said = b""
+    while piece := raw.socket.recv(4096):
+        said += piece
+    assert said.endswith(b"This is the port of Pixiu's queue, which does not speak HTTP.\n")
+
+
+@pytest.mark.feature("W06")
+def test_a_name_that_begins_like_http_is_a_name(raw: Raw) -> None:
+    for name in (b"GET", b"POST", b"HEAD/HTTP/1.1"):
+        raw.create(name)
+        assert raw.info(name)["name"] == name.decode()
+    for command in b"GPHDOCT":
+        assert raw.refused(bytes([command]) + bytes(19)) == "don't support action"

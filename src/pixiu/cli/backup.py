@@ -1,14 +1,17 @@
 """``pixiu backup``: a copy of a queue, running or not, with checksums."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
-from pixiu.cli.queue.output import bytes_text, print_json, progress
+from pixiu.cli.queue.output import bytes_text, print_json, print_rows, progress
 from pixiu.model.errors import ConfigError, NotAllowed, NotFound
-from pixiu.runtime.backup import Backup, backup_running, backup_stopped, check
+from pixiu.queue.verify import Fault
+from pixiu.runtime.backup import Backup, backup_running, backup_stopped, check, check_records
 from pixiu.runtime.datadir import find_server, read_node_key
 
 __all__ = ["app", "print_backup"]
@@ -52,7 +55,10 @@ def backup(
             raise NotFound(f"there is no queue in {directory}; name its data directory with --data")
     with progress("checking", None) as bar:
         found = check(folder, bar.advance)
-    print_backup("backed up", found, str(folder), as_json=json)
+        faults = check_records(folder, bar.advance)
+    print_backup("backed up", found, str(folder), as_json=json, faults=faults)
+    if faults:
+        raise typer.Exit(1)
 
 
 def _key(directory: Path, is_served: bool, secret_file: Path | None) -> str:
@@ -64,13 +70,18 @@ def _key(directory: Path, is_served: bool, secret_file: Path | None) -> str:
     return read_node_key(directory) if is_served else ""
 
 
-def print_backup(verb: str, found: Backup, where: str, *, as_json: bool) -> None:
-    """What was done, in one line."""
+def print_backup(verb: str, found: Backup, where: str, *, as_json: bool, faults: Sequence[Fault] = ()) -> None:
+    """What was done, in one line; and what is damaged."""
     if as_json:
         row = {"event_id": found.event_id, "epoch": found.epoch, "files": found.files, "bytes": found.bytes}
-        print_json({**row, "folder": where, "verified": True})
+        damage = [asdict(fault) for fault in faults]
+        print_json({**row, "folder": where, "verified": not faults, "faults": damage})
         return
+    said = "DAMAGED" if faults else "every checksum right"
     print(
         f"{verb} everything through event {found.event_id}: "
-        f"{found.files} files, {bytes_text(found.bytes)}, every checksum right, in {where}"
+        f"{found.files} files, {bytes_text(found.bytes)}, {said}, in {where}"
     )
+    if faults:
+        print_rows(("file", "byte", "damage"), [(fault.file, fault.position, fault.reason) for fault in faults])
+        print("The queue itself is damaged, and the copy is as it is: keep older backups, and see pixiu queue verify.")

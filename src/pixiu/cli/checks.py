@@ -28,6 +28,7 @@ from urllib.request import urlopen
 
 from pixiu.cli.engine_checks import engine_checks
 from pixiu.cli.finding import Check, State
+from pixiu.cli.journal_check import journal_checks
 from pixiu.cli.queue.output import bytes_text
 from pixiu.model.ids import SNOWFLAKE_EPOCH_MS
 from pixiu.runtime.datadir import FORMAT, find_server
@@ -72,6 +73,7 @@ def all_checks(settings: Settings, data: Path) -> Iterator[Check]:
         yield _port(name, host, port, holder)
     yield from _directory(data, holder)
     yield _flush(data)
+    yield from journal_checks(data)
     yield from engine_checks(settings, data)
     if holder is not None:
         yield _server(holder)

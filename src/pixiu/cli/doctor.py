@@ -25,7 +25,7 @@ def doctor(
     assignments: Assignments = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Look at Python, Java, ports, limits, memory, clock, disk, data directory and engines; say what to do next.
+    """Look at Python, Java, ports, limits, memory, clock, disk, data, journal and engines; say what to do next.
 
     Exit code 1: something fails, so that a server would not start, or not work. A warning does not count.
     """

@@ -24,16 +24,20 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 def restore(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What `pixiu backup` wrote.")],
     data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The new data directory.")] = DEFAULT_DATA,
+    damaged: Annotated[
+        bool, typer.Option("--damaged", help="Also one whose records are damaged, to mend what can be mended.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Check a backup, copy it into a new data directory, and verify the result."""
+    """Check a backup and every record in it, copy it into a new data directory, and verify the result."""
     read_manifest(folder)
     with DataDirectory.open(data), progress("restoring", None) as bar:
-        found = restore_files(folder, data, bar.advance)
-        report = Verifier(SystemFiles(data), bar.advance).run()
-    if not report.is_sound:
-        fault = report.faults[0]
-        raise CorruptData(f"restored, but {fault.file} byte {fault.position} is damaged: {fault.reason}")
-    print_backup("restored", found, str(data), as_json=json)
+        found = restore_files(folder, data, bar.advance, takes_damaged=damaged)
+        faults = Verifier(SystemFiles(data), bar.advance).run().faults
+    if faults and not damaged:
+        raise CorruptData(f"restored, but {faults[0]}; see: pixiu queue verify --data {data}")
+    print_backup("restored", found, str(data), as_json=json, faults=faults)
+    if faults:
+        raise typer.Exit(1)
     if not json:
         print(f"Start it with: pixiu serve --data {data}")

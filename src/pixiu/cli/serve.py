@@ -87,6 +87,8 @@ def run_server(
     settings: Settings, *, data: Path, dev: bool, http: bool, follow: str | None = None, follow_event: int = 0
 ) -> int:
     """Run a node until it is told to stop. Return its exit code."""
+    if follow_event and follow is None:
+        raise ConfigError("--event says where a follower begins: it goes with --follow")
     if dev:
         for key, host in (("queue.host", settings.queue.host), ("http.host", settings.http.host)):
             if not _is_loopback(host):
@@ -121,7 +123,9 @@ def print_banner(running: "Running", *, leads: bool = True, with_pipeline: bool 
     if running.grpc_address:
         lines.append(f"grpc listening on {running.grpc_address}")
     lines.append(f"data in {_short_path(running.data)}")
-    if running.http_address and leads:
+    if running.problems:
+        lines += ["", *(f"NOTHING CAN BE SENT: {problem}" for problem in running.problems)]
+    elif running.http_address and leads:
         lines += ["", f"Open http://{running.http_address} in two windows and chat."]
         if with_pipeline:
             lines.append(f"Charts of it follow in a minute or two: http://{running.http_address}/#/pipeline")

@@ -74,6 +74,8 @@ class Running:
     http_address: str | None
     grpc_address: str | None
     data: Path
+    problems: tuple[str, ...] = ()
+    """Why it runs and takes nothing all the same."""
 
 
 class Node:
@@ -169,8 +171,10 @@ class Node:
         server.start()
         self._replication.start()
         http_address = await self._start_http() if self._with_http else None
+        server.http_address = http_address or ""
         directory.announce(address=queue_address, http=http_address)
-        return Running(queue_address, http_address, self._grpc_address(), directory.path)
+        problems = tuple(self._engine.problems())
+        return Running(queue_address, http_address, self._grpc_address(), directory.path, problems)
 
     def _follower_keys(self) -> tuple[str, ...]:
         """What whoever wants a copy of everything has to show; without any, the network is trusted."""

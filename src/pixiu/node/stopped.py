@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pixiu.backends.embedded.keyvalue import RocksKeyValue
 from pixiu.config import Settings
 from pixiu.model.errors import Gone
+from pixiu.queue.damage import require_sound_journal
 from pixiu.queue.engine import Engine
 from pixiu.queue.snapshot import COMPLETE, DUMP_FOLDER, INCOMING, load_dump, snapshot_messages
 from pixiu.runtime.clock import SystemClock
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-__all__ = ["engine_without_loop", "open_store", "rebuild", "stopped_snapshot"]
+__all__ = ["engine_without_loop", "open_store", "rebuild", "require_whole_journal", "stopped_snapshot"]
 
 
 def open_store(root: Path) -> RocksKeyValue:
@@ -53,18 +54,24 @@ def open_store(root: Path) -> RocksKeyValue:
 
 
 def rebuild(root: Path) -> None:
-    """Make store, topic logs and indexes of a stopped queue again from its journal."""
+    """Make store, topic logs and indexes of a stopped queue again from its journal, if all of that can be read."""
+    require_whole_journal(root)
+    require_sound_journal(SystemFiles(root))
+    for derived in (DUMP_FOLDER, "queue/state", "queue/topics"):  # a restored queue still has its store as a dump
+        shutil.rmtree(root / derived, ignore_errors=True)
+    engine = engine_without_loop(root)
+    engine.recover()
+    engine.stop()
+
+
+def require_whole_journal(root: Path) -> None:
+    """Raise ``Gone`` where retention has removed the journal's beginning: nothing can be made again from it."""
     first = min((int(path.stem) for path in (root / "queue" / "journal").glob("*.log")), default=1)
     if first > 1:
         raise Gone(
             f"the journal begins with event {first}, since retention removed what came before: topics cannot be made "
             "again from it. Restore a backup (pixiu restore), or copy from a follower (pixiu queue serve --follow)"
         )
-    shutil.rmtree(root / "queue" / "state", ignore_errors=True)
-    shutil.rmtree(root / "queue" / "topics", ignore_errors=True)
-    engine = engine_without_loop(root)
-    engine.recover()
-    engine.stop()
 
 
 def stopped_snapshot(root: Path) -> Iterator[bytes]:

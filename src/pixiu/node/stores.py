@@ -19,12 +19,14 @@ from pixiu.backends.memory.stores import MemoryStores
 from pixiu.backends.mixed import MixedStores
 from pixiu.config.engines import EMBEDDED
 from pixiu.model.errors import Gone, NotFound, PixiuError, Unavailable
-from pixiu.node.logs import note_log, stopped_log
+from pixiu.node.logs import note_log, noted_log, stopped_log
 from pixiu.node.remembered import open_redis, remembered
 from pixiu.node.stopped import engine_without_loop
 from pixiu.ports.stores import Lane
+from pixiu.queue.log import EngineLog
 from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit, take_cut
 from pixiu.roles.carrier.rebuild import rebuild as rebuild_from_log
+from pixiu.runtime.backup import restored_through
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -91,15 +93,29 @@ def ready_stores(
     store, stores = open_stores(root)
     found = store.get(_LAYOUT)
     is_whole = store.get(_PARTS) is None or redis is not None
-    if found == number.pack(LAYOUT) and is_whole:
-        return store, stores if redis is None else _with_redis(store, stores, redis, log)
     engine = timelines_engine(store)
-    stores.close()
-    what = f"have layout {int.from_bytes(found or b'', 'big') or 1} and this program's is {LAYOUT}"
-    require_whole_log(log, f"the stores {what if is_whole else 'hold timelines alone'}")
+    if found == number.pack(LAYOUT) and is_whole:
+        opened = stores if redis is None else _with_redis(store, stores, redis, log)
+        if not _is_fresh_from_backup(root, opened, log):
+            return store, opened
+        stores.close()
+    else:
+        stores.close()
+        what = f"have layout {int.from_bytes(found or b'', 'big') or 1} and this program's is {LAYOUT}"
+        require_whole_log(log, f"the stores {what if is_whole else 'hold timelines alone'}")
     store, remade, _ = remade_stores(root, log, progress, redis=redis)
     note_timelines_engine(store, engine)
     return store, remade
+
+
+def _is_fresh_from_backup(root: Path, stores: NodeStores, log: NodeLog) -> bool:
+    """Have stores nothing yet of a log that was restored? Then they are made from it in silence, as by a rebuild.
+
+    A carrier that catches up would take every message for a new one, and have people notified of it again.
+    """
+    if not isinstance(log, EngineLog) or not restored_through(root) or any(stores.applied(lane) for lane in Lane):
+        return False
+    return log.first_event_id == 1 and log.committed > 0
 
 
 def require_whole_log(log: NodeLog, why: str) -> None:
@@ -215,15 +231,16 @@ def remade_stores(
 def _not_in_the_log(root: Path) -> tuple[int, list[tuple[bytes, bytes]]]:
     """Where the tasks' lane is, and rows to keep; nothing if the stores cannot be read.
 
-    To do a task again is better than not to do it.
+    To do a task again is better than not to do it, except where they came with a backup: those were done before.
     """
+    restored = 0 if noted_log(root) else restored_through(root)
     try:
         store, stores = open_stores(root)
     except PixiuError:
-        return 0, []
+        return restored, []
     try:
         life = store.get(LIFE)
-        return stores.applied(Lane.TASKS), [] if life is None else [(LIFE, life)]
+        return max(stores.applied(Lane.TASKS), restored), [] if life is None else [(LIFE, life)]
     finally:
         stores.close()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pixiu.machines.queue_wire import commands as wire
 from pixiu.machines.queue_wire.messages import split_messages
 from pixiu.machines.queue_wire.responses import encode_append_answer, encode_done, encode_refused, encode_sized
-from pixiu.model.errors import Gone, NotFound, NotLeader, RequestError
+from pixiu.model.errors import Gone, NotAllowed, NotFound, NotLeader, RequestError
 from pixiu.model.version import __version__
 from pixiu.queue.answers import ALIVE, OK
 from pixiu.queue.appends import number
@@ -64,8 +64,13 @@ def create_topic(engine: Engine, connection: Connection, request: Request) -> No
 
 
 def delete_topic(engine: Engine, connection: Connection, request: Request) -> None:
-    """DeleteTopic: leader, existence. An expired topic that is not collected yet can be deleted."""
+    """DeleteTopic: leader, existence. An expired topic that is not collected yet can be deleted.
+
+    Pixiu's own stay, whoever asks: everything that was sent is in them.
+    """
     engine.check_reserved(request.name, connection.is_node)
+    if request.name.startswith(wire.RESERVED_PREFIX):
+        raise NotAllowed(wire.TOPIC_STAYS)
     if not engine.is_leader:
         raise NotLeader(wire.LEADER_MANAGES_TOPICS)
     name, ask = request.name, request.flags == wire.FLAG_WANT_EVENT_ID

@@ -18,6 +18,7 @@ from pixiu.machines.queue_wire import commands as wire
 from pixiu.machines.queue_wire.messages import split_messages
 from pixiu.machines.queue_wire.responses import encode_refused
 from pixiu.model.errors import PixiuError
+from pixiu.queue import stray_http
 from pixiu.queue.answers import OK
 from pixiu.queue.operations import Answer, Publish
 
@@ -294,12 +295,13 @@ class Connection:
 
     def _take_any(self, data: bytes, position: int, size: int) -> int:
         """One request of any kind. Returns where it ends, or minus the bytes that it needs from ``position``."""
+        if data[position] in stray_http.FIRST_BYTES and stray_http.is_http(data, position):
+            self.refuse_and_close(stray_http.answer(self._server.http_address))
+            return size
         if size - position < 20:
             return -20
-        command: int
-        name_bytes: int
-        number: int
-        command, name_bytes, number = _HEADER.unpack_from(data, position)
+        header: tuple[int, int, int] = _HEADER.unpack_from(data, position)
+        command, name_bytes, number = header
         name_at = position + 20
         part_at = name_at + name_bytes + data[position + 19]
         if command == wire.PUB:
@@ -319,10 +321,9 @@ class Connection:
             return size
         if size < end:
             return position - end
-        request = Request(
-            command, data[position : position + 20], data[name_at : name_at + name_bytes], data[part_at:end]
+        self._dispatch(
+            Request(command, data[position:name_at], data[name_at : name_at + name_bytes], data[part_at:end])
         )
-        self._dispatch(request)
         return end
 
     def _part_bytes(self, command: int, data: bytes, position: int, part_at: int, number: int) -> int:
@@ -452,10 +453,10 @@ class Connection:
         if leftover and self.transport is not None:
             self._parse(leftover)
 
-    def refuse_and_close(self, text: str) -> None:
-        """The one error after which nobody knows where the next request begins."""
+    def refuse_and_close(self, text: str | bytes) -> None:
+        """An error after which nobody knows where the next request begins; bytes are the answer as it is."""
         self._is_closing = self._is_held = True
-        self.answer(encode_refused(text))
+        self.answer(text if isinstance(text, bytes) else encode_refused(text))
         if not self._outstanding:
             self.close()
 

@@ -384,6 +384,10 @@ class Engine:
             return wire.LEADER_PUBLISHES
         if self.refuse_writes is not None:
             return self.refuse_writes
+        return self._space_problem()
+
+    def _space_problem(self) -> str | None:
+        """Is the disk almost full? Looked at now and then; also where nobody writes, or it would never be over."""
         now_us = self.clock.monotonic_us()
         if now_us - self._space_looked_us >= SPACE_LOOK_MS * 1000:
             self._space_looked_us = now_us
@@ -393,9 +397,8 @@ class Engine:
                 self.journal.give_back()
             if full != (self._low_space is not None):
                 log.warning("disk is almost full" if full else "disk has space again", extra={"free_bytes": free})
-            self._low_space = (
-                f"{wire.DISK_FULL}: {free >> 20} MiB free, {floor >> 20} MiB are kept in reserve" if full else None
-            )
+            reserve = f"{floor >> 20} MiB are kept in reserve (journal.free_bytes_min)"
+            self._low_space = f"{wire.DISK_FULL}: {free >> 20} MiB free, {reserve}" if full else None
         return self._low_space
 
     def retained_from(self) -> int:
@@ -413,8 +416,9 @@ class Engine:
             reasons.append(self.writer.poisoned)
         if self.writer.stalled:
             reasons.append(self.writer.stalled)
-        if self._low_space:
-            reasons.append(self._low_space)
+        space = self._space_problem()
+        if space:
+            reasons.append(space)
         if self._behind:
             reasons.append(f"{len(self._behind)} topic logs are behind the journal")
         return reasons

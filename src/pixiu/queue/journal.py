@@ -10,7 +10,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
-from pixiu.model.errors import CorruptData, Gone
+from pixiu.model.errors import Gone
 from pixiu.ports.files import Files
 from pixiu.queue.index import Entry
 from pixiu.queue.record import Damage, Frame
@@ -175,7 +175,7 @@ class Journal:
         for each in self.segments[self.segments.index(segment) :]:
             for at, frame in each.scan(position):
                 if isinstance(frame, Damage):
-                    raise CorruptData(f"{each.path} byte {frame.position}: {frame.reason}")
+                    raise each.damaged(frame.position, frame.reason)
                 yield each, at, frame
             position = 0
 

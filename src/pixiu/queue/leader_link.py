@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pixiu.machines import replication as machine
 from pixiu.machines.queue_wire.follow import FollowReader
 from pixiu.machines.queue_wire.proof import NONCE_BYTES, Prover
+from pixiu.machines.queue_wire.streams import Refused
 from pixiu.machines.replication import EpochStart
 from pixiu.model.errors import PixiuError
 from pixiu.queue.record import read_frames
@@ -20,6 +21,22 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_MS = 3000
+
+
+class Losses:
+    """Says once why the leader is gone, until that changes or it was there again: it is tried every other second."""
+
+    def __init__(self) -> None:
+        self._said = ""
+
+    def note(self, reason: str) -> None:
+        """The stream has ended, or never began."""
+        log.log(logging.DEBUG if reason == self._said else logging.INFO, "leader lost", extra={"reason": reason})
+        self._said = reason
+
+    def heard(self) -> None:
+        """The leader is there: the next loss is news."""
+        self._said = ""
 
 
 class LeaderLink:
@@ -58,6 +75,8 @@ class LeaderLink:
             self._replication.leader_lost(self.session, str(error))
             return
         for event in events:
+            if not isinstance(event, Refused):
+                self._replication.losses.heard()
             if not self._is_closed:
                 self._replication.leader_said(self.session, event)
 

@@ -70,6 +70,8 @@ class EngineLog:
         self._topics: dict[str, Topic] = {}
         self._run = AppendRun(engine, "", self.topic_of)
         """The last appends, to be added to while nothing else comes behind them."""
+        self._is_open = False
+        """Were its topics made? A follower gets them from its leader."""
 
     @property
     def epoch(self) -> int:
@@ -80,6 +82,7 @@ class EngineLog:
 
     def open(self, done: Callable[[PixiuError | None], object], *, applied: int = 0, finished: int = 0) -> None:
         """Create Pixiu's own topics where they are missing. Where readers begin does not matter to it."""
+        self._is_open = True
         missing = [name for name in TOPICS if self.engine.topics.get(name.encode()) is None]
         if not missing:
             self.engine.scheduler.soon(lambda: done(None))
@@ -107,8 +110,10 @@ class EngineLog:
         """The engine is its owner's."""
 
     def problems(self) -> list[str]:
-        """The engine tells its own."""
-        return []
+        """One of Pixiu's own topics that is not there; the engine tells the rest."""
+        if not self._is_open:
+            return []
+        return [f"topic {name} is missing" for name in TOPICS if self.engine.topics.get(name.encode()) is None]
 
     @property
     def first_event_id(self) -> int:

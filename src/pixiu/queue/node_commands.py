@@ -21,6 +21,7 @@ from pixiu.model.version import __version__
 from pixiu.queue.answers import OK
 from pixiu.queue.replica_stream import ReplicaStream
 from pixiu.queue.snapshot import SnapshotStream
+from pixiu.queue.topic_size import size_of_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,8 +117,13 @@ def _string(part: bytes) -> tuple[str, bytes]:
     return part[2 : 2 + size].decode(errors="replace"), part[2 + size :]
 
 
-def status(engine: Engine, connection: Connection, _request: Request) -> None:
-    """Status: what a person wants to know of this node."""
+def status(engine: Engine, connection: Connection, request: Request) -> None:
+    """Status: what a person wants to know of this node, or of one topic."""
+    if request.name:
+        topic = engine.topic_to_read(request.name, connection.is_node)
+        size = size_of_topic(engine.files, engine.topics.log_of(topic))
+        connection.answer(encode_sized(json.dumps(size, separators=(",", ":")).encode()))
+        return
     if engine.replication is None:
         raise RequestError(wire.DONT_SUPPORT_ACTION)
     counts = {"topics": sum(1 for _ in engine.topics.listed()), "subscribers": engine.counters.subscribers}

@@ -21,6 +21,8 @@ from pixiu.queue.index import ENTRY_BYTES
 from pixiu.queue.record import HEADER, HEADER_BYTES, Damage, Frame, read_frame
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pixiu.queue.journal import Journal
     from pixiu.queue.segment import Segment
 
@@ -130,13 +132,21 @@ def _refuse_rot(tail: Segment, damage: Damage, expected: int) -> None:
     if witness is not None and witness.flushed_through >= expected:
         raise CorruptData(
             f"{tail.path} byte {damage.position}: {damage.reason}; event {expected} was on disk and is damaged. "
-            "Restore from a backup, copy from a follower, or give up what follows with: pixiu queue verify --cut"
+            "Restore from a backup, copy from a follower, or see what can be mended and what would be given up: "
+            "pixiu queue verify --data DIR"
         )
 
 
 def whole_frame_after(tail: Segment, position: int, expected: int) -> Frame | None:
     """The last whole frame that can be found behind ``position``: the best witness of what had been flushed."""
     witness: Frame | None = None
+    for _, frame in whole_frames_after(tail, position):
+        witness = frame if frame.event_id > expected else witness
+    return witness
+
+
+def whole_frames_after(tail: Segment, position: int) -> Iterator[tuple[int, Frame]]:
+    """Every whole frame that can be found behind ``position``, with its place, whatever lies between them."""
     behind = 0
     while position < tail.size:
         buffer = tail.log.read(position, SEARCH_BYTES + OVERLAP_BYTES)
@@ -149,9 +159,8 @@ def whole_frame_after(tail: Segment, position: int, expected: int) -> Frame | No
                 frame = read_frame(tail.log.read(at, HEADER_BYTES + HEADER.unpack(head)[0]), 0)
                 if isinstance(frame, Frame):
                     behind = at + frame.size
-                    witness = frame if frame.event_id > expected else witness
+                    yield at, frame
         position += SEARCH_BYTES
-    return witness
 
 
 def _trim_index(tail: Segment, known: int) -> None:

@@ -232,7 +232,7 @@ def _frames(journal: Journal) -> Iterator[tuple[Segment, int, Frame]]:
             if isinstance(frame, Damage):
                 if segment is journal.tail and frame.reason == "cut off":
                     return
-                raise CorruptData(f"{segment.path} byte {frame.position}: {frame.reason}; run: pixiu queue verify")
+                raise segment.damaged(frame.position, frame.reason)
             yield segment, position, frame
 
 

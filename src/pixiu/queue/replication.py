@@ -2,9 +2,8 @@
 
 The machine decides; this performs. Leading, it is told of every group commit and streams the journal's frames, as they
 are on disk, to whoever follows. Following, it appends those frames unchanged, flushes, says how far it is, and applies
-what is committed. Payloads never pass through the machine.
-
-A standalone queue runs the same code: a leader with nobody to wait for.
+what is committed. Payloads never pass through the machine. A standalone queue runs the same code: a leader with nobody
+to wait for.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from pixiu.model.errors import PixiuError
 from pixiu.queue.control import FileControl
 from pixiu.queue.follow_stream import FollowStream
 from pixiu.queue.joining import Join, among_others, machine_settings, own_record, why_not_join
-from pixiu.queue.leader_link import CONNECT_TIMEOUT_MS, LeaderLink, arrival, new_prover
+from pixiu.queue.leader_link import CONNECT_TIMEOUT_MS, LeaderLink, Losses, arrival, new_prover
 from pixiu.queue.replication_status import status_of
 from pixiu.queue.snapshot import SnapshotFetch
 
@@ -94,6 +93,7 @@ class Replication:
         self._promoting: list[Connection] = []
         self._is_telling = False
         self._alarm = ""
+        self.losses = Losses()
         engine.flushed_hook = self._flushed
         engine.writer.written_hook = self._written
         engine.retention_holds.append(lambda: self._replica.needed_after + 1)
@@ -453,7 +453,7 @@ class Replication:
         if self._link is not None and self._link.session == session:
             self._link = None
         if not self._is_stopped:
-            log.info("leader lost", extra={"reason": reason})
+            self.losses.note(reason)
             self._alarm = reason
             self._feed(machine.StreamEnded(session))
 

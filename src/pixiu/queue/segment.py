@@ -20,6 +20,7 @@ from pixiu.queue.messages import hoisted
 from pixiu.queue.record import MESSAGE_KINDS, Damage, Frame, Kind, Record, decode_block, read_frame
 
 READ_BYTES = 256 * 1024
+WHAT_NEXT = "see what is damaged, and what can be done: pixiu queue verify --data DIR"
 BLOCK_BYTES = 4096
 """Filling begins on such a boundary."""
 
@@ -160,8 +161,12 @@ class Segment:
             if attempt == 0:
                 damage = self.rebuild_index()
         if damage is not None:
-            raise CorruptData(f"{self.path} byte {damage.position}: {damage.reason}")
-        raise CorruptData(f"{self.path}: event {event_id} should be here and is not; run: pixiu queue verify")
+            raise self.damaged(damage.position, damage.reason)
+        raise CorruptData(f"{self.path}: event {event_id} should be here and is not; {WHAT_NEXT}")
+
+    def damaged(self, position: int, reason: str) -> CorruptData:
+        """The error for damage here: file, byte, and what to do next."""
+        return CorruptData(f"{self.path} byte {position}: {reason}; {WHAT_NEXT}")
 
     def entries(self, after: int, count: int) -> list[Entry]:
         """Up to ``count`` entries behind ``after``."""
@@ -204,10 +209,10 @@ class Segment:
                 need = len(buffer) + result
                 buffer = self._read(position, need)
                 if len(buffer) < need:
-                    raise CorruptData(f"{self.path} byte {position}: cut off")
+                    raise self.damaged(position, "cut off")
                 result = read_frame(buffer, 0)
             if isinstance(result, Damage):
-                raise CorruptData(f"{self.path} byte {position + end}: {result.reason}")
+                raise self.damaged(position + end, result.reason)
             if isinstance(result, int):
                 break
             end += result.size
@@ -217,9 +222,9 @@ class Segment:
         """The one frame that begins at ``position``. Raises ``CorruptData``."""
         for _, frame in self.scan(position):
             if isinstance(frame, Damage):
-                raise CorruptData(f"{self.path} byte {frame.position}: {frame.reason}")
+                raise self.damaged(frame.position, frame.reason)
             return frame
-        raise CorruptData(f"{self.path} byte {position}: nothing here")
+        raise self.damaged(position, "nothing here")
 
     def truncate(self, size: int, last_event_id: int) -> None:
         """Forget what follows."""

@@ -38,6 +38,8 @@ class QueueServer:
         self.connections: set[Connection] = set()
         self._watch_peer = watch_peer
         self.reset_on_close = reset_on_close
+        self.http_address = ""
+        """Where HTTP is, for those who try it here."""
 
     def connection(self) -> Connection:
         """The protocol object of a new client."""

@@ -90,6 +90,16 @@ def folder_of(create_event_id: int) -> str:
     return f"{FOLDER}/{low:02x}/{high:02x}/{create_event_id}"
 
 
+def topic_folders(files: Files) -> list[str]:
+    """The folder of every topic on disk."""
+    found = []
+    for low in files.names(FOLDER):
+        for high in files.names(f"{FOLDER}/{low}"):
+            folder = f"{FOLDER}/{low}/{high}"
+            found += [f"{folder}/{name}" for name in files.names(folder)]
+    return found
+
+
 def dead_key(create_event_id: int) -> bytes:
     """The row of the store that says: the files of this topic are to be removed."""
     return _DEAD_PREFIX + _BIG.pack(create_event_id)

@@ -16,9 +16,11 @@ from zlib import crc32
 from pixiu.queue.index import ENTRY_BYTES
 from pixiu.queue.journal import segments_of
 from pixiu.queue.record import MESSAGE_KINDS, Damage, Kind, decode_block
+from pixiu.queue.recovery import whole_frame_after
 from pixiu.queue.segment import entries_of
 from pixiu.queue.topic_log import CHUNK_BYTES, ITEM_HEADER_BYTES
 from pixiu.queue.topics import FOLDER as TOPICS_FOLDER
+from pixiu.queue.topics import topic_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +39,9 @@ class Fault:
     file: str
     position: int
     reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file} byte {self.position}: {self.reason}"
 
 
 @dataclass(slots=True)
@@ -79,8 +84,10 @@ class Report:
 class Verifier:
     """One pass over a data directory."""
 
-    def __init__(self, files: Files, advance: Callable[[int], object]) -> None:
+    def __init__(self, files: Files, advance: Callable[[int], object], *, has_indexes: bool = True) -> None:
+        """Of a backup ``has_indexes`` is false: it has none of the journal's, and none is made."""
         self._files = files
+        self._has_indexes = has_indexes
         self._advance = advance
         self.report = Report()
         self._published: dict[int, Tally] = {}
@@ -89,7 +96,7 @@ class Verifier:
     def total_bytes(self) -> int:
         """How much there is to read, for a progress bar."""
         total = sum(segment.size for segment in self._segments())
-        for folder in self._topic_folders():
+        for folder in topic_folders(self._files):
             for name in self._files.names(folder):
                 if name.endswith(".log"):
                     total += self._size(f"{folder}/{name}")
@@ -101,7 +108,7 @@ class Verifier:
         expected = 0
         for segment in segments:
             expected = self._check_segment(segment, expected, is_last=segment is segments[-1])
-        for folder in self._topic_folders():
+        for folder in topic_folders(self._files):
             self._check_topic(folder)
         for number, tally in self._published.items():
             folder = _folder_of(number)
@@ -110,14 +117,6 @@ class Verifier:
 
     def _segments(self) -> list[Segment]:
         return segments_of(self._files)
-
-    def _topic_folders(self) -> list[str]:
-        found = []
-        for low in self._files.names(TOPICS_FOLDER):
-            for high in self._files.names(f"{TOPICS_FOLDER}/{low}"):
-                folder = f"{TOPICS_FOLDER}/{low}/{high}"
-                found += [f"{folder}/{name}" for name in self._files.names(folder)]
-        return found
 
     def _size(self, path: str) -> int:
         file = self._files.open(path)
@@ -141,7 +140,7 @@ class Verifier:
         end = 0
         for position, frame in segment.scan():
             if isinstance(frame, Damage):
-                self._damage(segment, frame, is_last=is_last)
+                self._damage(segment, frame, expected, is_last=is_last)
                 break
             try:
                 record = decode_block(frame.block)
@@ -162,8 +161,9 @@ class Verifier:
         segment.close()
         return max(expected, first)
 
-    def _damage(self, segment: Segment, damage: Damage, *, is_last: bool) -> None:
-        if is_last and damage.reason == "cut off":
+    def _damage(self, segment: Segment, damage: Damage, expected: int, *, is_last: bool) -> None:
+        """A frame that seems to go on beyond the end is an unfinished write, unless whole ones follow: then it rots."""
+        if is_last and damage.reason == "cut off" and whole_frame_after(segment, damage.position + 1, expected) is None:
             self.report.unfinished_bytes = segment.size - damage.position
         else:
             self._fault(segment.path, damage.position, damage.reason)
@@ -175,6 +175,8 @@ class Verifier:
 
     def _check_index(self, segment: Segment, entries: bytes, event_id: int) -> None:
         """Compare an index with what it should say; the topic's number is left out where the journal began later."""
+        if not self._has_indexes:
+            return
         at = (event_id - segment.first_event_id) * ENTRY_BYTES
         found = segment.index.read(at, len(entries))
         if len(found) < len(entries):

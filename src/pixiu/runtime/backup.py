@@ -1,7 +1,8 @@
 """Backups: a snapshot written to a folder, from a running queue or from a stopped one, and back.
 
 A backup is a folder with the files of the queue and ``manifest.json``, which names every file with its size and SHA-256
-and the event id of the cut. ``restore`` believes nothing that the manifest does not vouch for.
+and the event id of the cut. ``restore`` believes nothing that the manifest does not vouch for, and no record whose own
+checksum does not match: the manifest's say that the copy is what was copied, not that this was whole.
 """
 
 import hashlib
@@ -19,9 +20,12 @@ from pixiu.machines.queue_wire.requests import encode_snapshot
 from pixiu.machines.queue_wire.streams import Refused
 from pixiu.model.errors import Conflict, CorruptData, NotFound, PixiuError, Unavailable
 from pixiu.queue.client.keys import show_key_blocking
-from pixiu.runtime.files import flush_folders
+from pixiu.queue.verify import Fault, Verifier
+from pixiu.runtime.files import SystemFiles, flush_folders, write_durably
 
 MANIFEST = "manifest.json"
+RESTORED = "restored.json"
+"""In a data directory: through which event it came from a backup."""
 VERSION = 1
 RECEIVE_BYTES = 1 << 20
 TIMEOUT_SECONDS = 30.0
@@ -160,11 +164,22 @@ def check(folder: Path, advance: Advance) -> Backup:
     return Backup(int(str(manifest["event_id"])), int(str(manifest["epoch"])), len(rows), total)
 
 
-def restore(folder: Path, data: Path, advance: Advance) -> Backup:
+def check_records(folder: Path, advance: Advance) -> list[Fault]:
+    """What is damaged in the records of a backup: a copy is as damaged as what it was made of, byte for byte."""
+    return Verifier(SystemFiles(folder), advance, has_indexes=False).run().faults
+
+
+def restore(folder: Path, data: Path, advance: Advance, *, takes_damaged: bool = False) -> Backup:
     """Check a backup, then copy it into an empty data directory (which must be open and locked by the caller)."""
     if (data / "queue").exists():
         raise Conflict(f"{data} has a queue already; restore into a new directory, or remove it first")
     found = check(folder, advance)
+    faults = check_records(folder, advance)
+    if faults and not takes_damaged:
+        raise CorruptData(
+            f"nothing was restored: what was backed up was damaged already: {faults[0]}. Take an older backup; or "
+            "restore this one as it is (--damaged), and see what can be mended (pixiu queue verify)"
+        )
     incoming = data / "incoming"
     shutil.rmtree(incoming, ignore_errors=True)
     for row in _rows(read_manifest(folder)):
@@ -176,10 +191,25 @@ def restore(folder: Path, data: Path, advance: Advance) -> Backup:
             with path.open("rb") as file:
                 os.fsync(file.fileno())
     flush_folders(incoming)
+    write_durably(data / RESTORED, json.dumps({"event_id": found.event_id}), mode=0o600)
     (incoming / "queue").rename(data / "queue")
     flush_folders(data)
     shutil.rmtree(incoming)
     return found
+
+
+def restored_through(data: Path) -> int:
+    """The last event that a data directory has from a backup; 0 if it was never restored.
+
+    What was to be done for these events was done where the backup was made: nobody is notified of them again.
+    """
+    try:
+        found = json.loads((data / RESTORED).read_bytes())
+        return int(found["event_id"])
+    except FileNotFoundError:
+        return 0
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptData(f"{data / RESTORED} is not what pixiu restore wrote: {error}") from error
 
 
 def _require_empty(folder: Path) -> None:

@@ -111,6 +111,8 @@ class DataDirectory:
             path.mkdir(parents=True, exist_ok=True)
             _require_ours(path)
             lock = _take_lock(path)
+        except FileExistsError as error:
+            raise PixiuError(f"cannot use the data directory {path}: it is not a directory") from error
         except OSError as error:
             raise PixiuError(f"cannot use the data directory {path}: {error.strerror}") from error
         try:

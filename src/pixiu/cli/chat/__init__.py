@@ -1,6 +1,7 @@
 """``pixiu chat``: talk in the terminal. On a terminal it is a screen, in a pipe it is lines."""
 
 import asyncio
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -47,9 +48,20 @@ def chat(
     try:
         has_failed = asyncio.run(_talk(address, given, stay=stay, is_screen=is_screen))
     except Unavailable as error:
+        if not is_nobody_there(error):
+            raise
         raise Unavailable(f"{error}; start one: make serve (or pixiu serve --dev)") from error
     if has_failed:
         raise typer.Exit(1)
+
+
+def is_nobody_there(error: BaseException) -> bool:
+    """Does nothing listen at the address? A server that refuses, or is silent, is not mended by another one."""
+    cause = error.__cause__
+    if not isinstance(cause, OSError):
+        return False
+    # Of a host with several addresses one error comes for all of them, with their texts.
+    return isinstance(cause, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in str(cause)
 
 
 async def _talk(url: str, token: str | Callable[[], str], *, stay: float, is_screen: bool) -> bool:

@@ -12,7 +12,8 @@ import typer
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import bytes_text, moment_text, print_json, print_rows, progress
 from pixiu.machines.queue_wire.messages import Message, split_messages
-from pixiu.model.errors import ConfigError, NotFound, Unavailable
+from pixiu.model.errors import NotFound, Unavailable
+from pixiu.queue.damage import JournalDamage, find_damage, made_again, refill, require_sound_journal
 from pixiu.queue.delays import HEAD
 from pixiu.queue.journal import FOLDER, segments_of
 from pixiu.queue.record import MESSAGE_KINDS, Damage, Frame, Kind, Record, decode_block
@@ -88,21 +89,24 @@ def verify(
     _require_queue(data)
     _finish_redaction(data)
     if repair or cut:
-        _mend(data, cut=cut)
+        _mend(data, cut=cut, quiet=json)
     is_running = find_server(data) is not None
     files = SystemFiles(data)
     sizing = Verifier(files, lambda count: None)
     with progress("checking", sizing.total_bytes()) as bar:
         report = Verifier(files, bar.advance).run()
+    damage = None if report.is_sound else find_damage(files)
     if json:
-        print_json({**asdict(report), "sound": report.is_sound, "running": is_running})
+        journal = None if damage is None else {**asdict(damage), "lost": damage.lost}
+        print_json({**asdict(report), "sound": report.is_sound, "running": is_running, "journal_damage": journal})
     else:
-        _print_report(report, is_running=is_running)
+        is_mendable = damage is not None and made_again(files, damage) is not None
+        _print_report(report, damage, is_mendable=is_mendable, is_running=is_running)
     if not report.is_sound:
         raise typer.Exit(1)
 
 
-def _print_report(report: Report, *, is_running: bool) -> None:
+def _print_report(report: Report, damage: JournalDamage | None, *, is_mendable: bool, is_running: bool) -> None:
     span = f"events {report.first_event_id} to {report.last_event_id}" if report.records else "no events"
     print(f"journal  {report.segments} segments, {report.records} records, {span}")
     print(f"topics   {report.topics}, with {report.topic_messages} messages")
@@ -114,40 +118,58 @@ def _print_report(report: Report, *, is_running: bool) -> None:
         print("sound    nothing is damaged")
         return
     print_rows(("file", "byte", "damage"), [(fault.file, fault.position, fault.reason) for fault in report.faults])
-    print(
-        "Damage in topics or an index: pixiu queue verify --repair makes them again from the journal.\n"
-        "Damage in the journal: restore a backup (pixiu restore), or copy from a follower (pixiu queue serve --follow)."
-    )
+    if damage is None:
+        print("The journal is whole: pixiu queue verify --repair makes topics and indexes again from it.")
+    else:
+        print(f"The journal is damaged from event {damage.event_id} on. Keep a copy of the directory as it is.")
+        if is_mendable:
+            print("A topic still has this event whole: pixiu queue verify --repair writes it into the journal again.")
+        print(f"{damage.advice()}.")
 
 
-def _mend(data: Path, *, cut: bool) -> None:
-    """With the directory locked: cut the journal at damage if asked, and let the next start rebuild the rest."""
+def _mend(data: Path, *, cut: bool, quiet: bool) -> None:
+    """With the directory locked: mend the journal from the topics, cut it at damage if asked, make the rest again.
+
+    Whatever cannot be mended is found before anything is removed.
+    """
     holder = find_server(data)
     if holder is not None:
         raise Unavailable(f"a queue runs on {data} (pid {holder.pid}); stop it first")
+    from pixiu.node.stopped import rebuild, require_whole_journal
+
     with DataDirectory.open(data):
         files = SystemFiles(data)
+        require_whole_journal(data)
+        for damage in refill(files):
+            _say(f"mended {damage.file} byte {damage.position}: event {damage.event_id} was in a topic", quiet=quiet)
         if cut:
-            _cut_journal(files)
+            _cut_journal(files, quiet=quiet)
+        else:
+            require_sound_journal(files)
         for segment in segments_of(files):
             files.remove(segment.index_path)
-        from pixiu.node import rebuild
-
         rebuild(data)
 
 
-def _cut_journal(files: SystemFiles) -> None:
+def _say(text: str, *, quiet: bool) -> None:
+    if not quiet:
+        print(text)
+
+
+def _cut_journal(files: SystemFiles, *, quiet: bool) -> None:
+    damage = find_damage(files)
+    if damage is None:
+        return
     segments = segments_of(files)
-    for number, segment in enumerate(segments):
-        for _, frame in segment.scan():
-            if isinstance(frame, Damage):
-                segment.log.truncate(frame.position)
-                segment.log.flush()
-                print(f"cut {segment.path} at byte {frame.position}: {frame.reason}")
-                for gone in segments[number + 1 :]:
-                    gone.remove()
-                    print(f"removed {gone.path}")
-                return
+    number = next(number for number, each in enumerate(segments) if each.path == damage.file)
+    for gone in reversed(segments[number + 1 :]):  # newest first, so a crash leaves a prefix
+        gone.remove()
+        _say(f"removed {gone.path}", quiet=quiet)
+    segments[number].log.truncate(damage.position)
+    segments[number].log.flush()
+    _say(f"cut {damage.file} at byte {damage.position}: {damage.reason}", quiet=quiet)
+    _say(f"gave up {damage.lost} events, {damage.event_id} to {damage.last_event_id}", quiet=quiet)
+    _say("A node's stores may know more than that: run pixiu rebuild before pixiu serve.", quiet=quiet)
 
 
 def _require_queue(data: Path) -> None:
@@ -169,7 +191,7 @@ def _records(data: Path, after: int) -> Iterator[tuple[Record, Frame]]:
             if isinstance(frame, Damage):
                 if is_last and frame.reason == "cut off":
                     return
-                raise ConfigError(f"{segment.path} byte {frame.position}: {frame.reason}; run: pixiu queue verify")
+                raise segment.damaged(frame.position, frame.reason)
             if frame.last_event_id > after:
                 yield decode_block(frame.block), frame
         segment.close()

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from pixiu.cli.queue.asking import Data, Json, Port, TopicName, Url, Where, ask
-from pixiu.cli.queue.output import print_json, print_rows
+from pixiu.cli.queue.output import print_facts, print_json, print_rows
 from pixiu.queue.client import Client, Position
 
 __all__ = ["register"]
@@ -44,7 +44,7 @@ def status(url: Url = None, port: Port = None, data: Data = None, json: Json = F
         print_json(found)
         return
     tables = {key: value for key, value in found.items() if _is_table(value)}
-    print_rows(("", ""), [(key, _flat(value)) for key, value in found.items() if key not in tables])
+    print_facts([(key, _flat(value)) for key, value in found.items() if key not in tables and value != ""])
     for key, rows in tables.items():
         columns = list(rows[0])
         print(f"{key}:")

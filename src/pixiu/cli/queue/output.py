@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-__all__ = ["Progress", "bytes_text", "moment_text", "print_json", "print_rows", "progress", "until_text"]
+__all__ = ["Progress", "bytes_text", "moment_text", "print_facts", "print_json", "print_rows", "progress", "until_text"]
 
 Cell = str | int | float | bool | None
 
@@ -38,6 +38,18 @@ def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, empty:
     for line in lines:
         table.add_row(*(cell.replace("[", "\\[") for cell in line))
     Console().print(table)
+
+
+def print_facts(facts: Iterable[Sequence[Cell]]) -> None:
+    """Names and what they are, one below the other; tab-separated for pipes."""
+    lines = [(_text(name), _text(value)) for name, value in facts]
+    if not sys.stdout.isatty():
+        for name, value in lines:
+            print(f"{name}\t{value}")
+        return
+    width = max(len(name) for name, _ in lines)
+    for name, value in lines:
+        print(f"{name:<{width}}  {value}")
 
 
 def _text(cell: Cell) -> str:

@@ -49,19 +49,23 @@ def pub(
     if not bodies and file is None and not from_stdin:
         raise typer.BadParameter(f"no message; for example: pixiu queue pub {topic} 'good morning'")
     where = Where(url, port, data)
+    is_asked_for = bool(bodies) or file is not None
     if key is not None:
         if not bodies or len(bodies) != 1 or count != 1 or from_stdin:
             raise typer.BadParameter("--key goes with exactly one message", param_hint="--key")
         _append(where, topic, bodies[0], key, headers, json)
         return
     if from_stdin:
-        _publish_lines(where, topic, sys.stdin.buffer, None, headers, count, json)
+        lines: Iterable[bytes] = sys.stdin.buffer
+        if not is_asked_for:
+            lines = _some_lines(topic, sys.stdin.buffer)
+        _publish_lines(where, topic, lines, None, headers, count, json)
     elif file is not None:
         try:
-            with file.open("rb") as lines:
-                total = sum(1 for line in lines if line.rstrip(b"\r\n")) * count
-                lines.seek(0)
-                _publish_lines(where, topic, lines, total, headers, count, json)
+            with file.open("rb") as opened:
+                total = sum(1 for line in opened if line.rstrip(b"\r\n")) * count
+                opened.seek(0)
+                _publish_lines(where, topic, opened, total, headers, count, json)
         except OSError as error:
             raise typer.BadParameter(f"cannot read {file}: {error.strerror}", param_hint="--file") from error
     else:
@@ -70,6 +74,17 @@ def pub(
             raise typer.BadParameter("a message without headers needs a body")
         repeated = chain.from_iterable(repeat(texts, count))
         _publish(where, topic, repeated, len(texts) * count, headers, json)
+
+
+def _some_lines(topic: str, stdin: BinaryIO) -> Iterator[bytes]:
+    """Lines of a stdin that nobody has named: one without any was not meant, and is no success."""
+    first = next((line for line in stdin if line.rstrip(b"\r\n")), None)
+    if first is None:
+        raise typer.BadParameter(
+            f"no message, and nothing comes from stdin; for example: pixiu queue pub {topic} 'good morning', "
+            f"or: echo 'good morning' | pixiu queue pub {topic}"
+        )
+    return chain((first,), stdin)
 
 
 def _append(where: Where, topic: str, body: str, key: str, headers: dict[str, str], json: bool) -> None:
@@ -93,7 +108,7 @@ def _append(where: Where, topic: str, body: str, key: str, headers: dict[str, st
 def _publish_lines(
     where: Where,
     topic: str,
-    lines: BinaryIO,
+    lines: Iterable[bytes],
     total: int | None,
     headers: dict[str, str],
     count: int,

@@ -5,7 +5,9 @@ from typing import Annotated, Any
 import typer
 
 from pixiu.cli.queue.asking import Data, Json, Port, TopicName, Url, Where, ask, parse_duration_ms
-from pixiu.cli.queue.output import moment_text, print_json, print_rows, until_text
+from pixiu.cli.queue.output import bytes_text, moment_text, print_facts, print_json, print_rows, until_text
+from pixiu.machines.queue_wire.commands import RESERVED_PREFIX
+from pixiu.model.errors import NotAllowed
 from pixiu.queue.client import Client, Topic
 
 __all__ = ["register"]
@@ -57,7 +59,9 @@ def create(
 
 
 def delete(topic: TopicName, url: Url = None, port: Port = None, data: Data = None, json: Json = False) -> None:
-    """Delete a topic and all its messages; its subscribers are told."""
+    """Delete a topic and all its messages; its subscribers are told. Pixiu's own (pixiu.…) cannot be deleted."""
+    if topic.encode().startswith(RESERVED_PREFIX):
+        raise NotAllowed(f"topic {topic} is Pixiu's own and cannot be deleted: what was sent is in it")
 
     async def work(client: Client) -> int:
         return await client.delete_topic(topic)
@@ -72,20 +76,27 @@ def delete(topic: TopicName, url: Url = None, port: Port = None, data: Data = No
 def info(topic: TopicName, url: Url = None, port: Port = None, data: Data = None, json: Json = False) -> None:
     """Tell about one topic."""
 
-    async def work(client: Client) -> Topic:
-        return await client.topic_info(topic)
+    async def work(client: Client) -> tuple[Topic, dict[str, Any]]:
+        return await client.topic_info(topic), await client.topic_size(topic)
 
-    found = ask(Where(url, port, data), work, topic=topic)
+    found, size = ask(Where(url, port, data), work, topic=topic)
     if json:
-        print_json(_as_json(found))
-    else:
-        rows: list[tuple[str, str | int]] = [
-            ("topic", found.name),
-            ("created", moment_text(found.created_at_ms)),
-            ("created by event", found.create_event_id),
-            ("ends", until_text(found.expires_at_ms)),
+        print_json({**_as_json(found), **(size if "messages" in size else {})})
+        return
+    rows: list[tuple[str, str | int]] = [("topic", found.name)]
+    if "messages" in size:  # an older queue tells of itself instead
+        count = size["messages"]
+        rows += [
+            ("messages", "too many to count quickly" if count is None else count),
+            ("size", bytes_text(size["bytes"])),
+            ("newest event", size["last_event_id"] or "none yet"),
         ]
-        print_rows(("", ""), rows)
+    rows += [
+        ("created", moment_text(found.created_at_ms)),
+        ("created by event", found.create_event_id),
+        ("ends", until_text(found.expires_at_ms)),
+    ]
+    print_facts(rows)
 
 
 def _as_json(topic: Topic) -> dict[str, Any]:

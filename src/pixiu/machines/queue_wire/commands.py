@@ -130,6 +130,7 @@ DELETE_FILES_FAILED: Final = "delete topic file failed"
 # Error texts of the extensions.
 
 TOPIC_RESERVED: Final = "topic is reserved"
+TOPIC_STAYS: Final = "topic is Pixiu's own and cannot be deleted"
 BEHIND: Final = "behind"
 DELAYED_NOT_EXIST: Final = "delayed message not exist"
 WRONG_KEY: Final = "wrong key"

@@ -295,9 +295,9 @@ def encode_promote(*, force: bool = False, trace_id: bytes = b"") -> bytes:
     return encode_extension(PROMOTE, b"\x01" if force else b"\x00", trace_id=trace_id)
 
 
-def encode_status(*, trace_id: bytes = b"") -> bytes:
-    """Status."""
-    return encode_extension(STATUS, trace_id=trace_id)
+def encode_status(*, topic: bytes = b"", trace_id: bytes = b"") -> bytes:
+    """Status of the node, or how much a topic holds."""
+    return encode_extension(STATUS, topic=topic, trace_id=trace_id)
 
 
 def encode_authorize(key: bytes, *, trace_id: bytes = b"") -> bytes:

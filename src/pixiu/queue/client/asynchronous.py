@@ -390,6 +390,11 @@ class Client:
         """Role, epoch, followers and their lag, flush level, topics, bytes."""
         return decode_object(await self._pool.read(wire.encode_status(), "asking for the status"))
 
+    async def topic_size(self, topic: str) -> dict[str, Any]:
+        """``messages`` (None where they are too many to be counted), ``bytes``, ``last_event_id``."""
+        request = wire.encode_status(topic=topic.encode())
+        return decode_object(await self._pool.read(request, f"asking for the size of topic {topic!r}"))
+
     async def promote(self, *, force: bool = False) -> int:
         """Make the connected server the leader; returns the new epoch."""
         return (await self._pool.ask("", wire.encode_promote(force=force), "promoting", moves_on=False)).value

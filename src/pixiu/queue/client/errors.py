@@ -35,6 +35,7 @@ _EXACT: dict[str, type[RequestError]] = {
     wire.DELAYED_NOT_EXIST: NotFound,
     wire.TOPIC_EXIST: Conflict,
     wire.TOPIC_RESERVED: NotAllowed,
+    wire.TOPIC_STAYS: NotAllowed,
     wire.WRONG_KEY: NotAllowed,
     wire.DONT_SUPPORT_ACTION: NotAllowed,
     wire.EVENT_ID_NOT_FOUND: Gone,
