@@ -40,6 +40,8 @@ __all__ = ["NodeAdministration", "stopped_dead_letters"]
 
 CUT_ROWS = 5000
 """Entries of one line of a cut."""
+BETWEEN_RUNS = ("waiting", "resting", "failed")
+"""States of the pipeline in which its tables stay as they are."""
 
 
 class NodeAdministration:
@@ -145,7 +147,11 @@ class NodeAdministration:
     def pipeline(self) -> Answer:
         """As it says itself; a node without one says that it is off."""
         if self._pipeline is not None:
-            return self._pipeline.view()
+            view = self._pipeline.view()
+            # Who asks looks at the charts soon: they are made meanwhile, except while a run changes the tables.
+            if self._lake_report is not None and view["state"] in BETWEEN_RUNS:
+                self._lake_report.warm()
+            return view
         return {"state": "off", "reason": "", "log": str(self._host.log.committed)}
 
     async def pipeline_report(self) -> Answer:
