@@ -7,6 +7,9 @@ import { html, useEffect, useRef, useState } from '/ui.js';
 const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const TINTS = 24; // how strong the area below the first line is, of 255
 
+/** Steps of the time axis in seconds: none is shorter than what its labels tell apart. */
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400];
+
 const clockOf = (seconds) => {
   const at = new Date(seconds * 1000);
   return [at.getHours(), at.getMinutes(), at.getSeconds()].map((each) => String(each).padStart(2, '0')).join(':');
@@ -33,7 +36,7 @@ function options({ series, format, log, filled }, width, height, onCursor) {
         : { range: (_, low, high) => [0, Math.max((high ?? 0) * 1.15, 4)] },
     },
     axes: [
-      { ...axis, size: 26, values: (_, splits) => splits.map(clockOf), space: 90 },
+      { ...axis, size: 26, values: (_, splits) => splits.map(clockOf), space: 90, incrs: STEPS },
       { ...axis, size: 58, values: (_, splits) => splits.map(format), ...(log ? { splits: (_, __, low, high) => powers(low, high) } : { space: 36 }) },
     ],
     series: [
