@@ -15,7 +15,7 @@ addWords({
     'login.name': 'Your name', 'login.name.hint': 'Any name will do. A second window can be somebody else.', 'login.start': 'Start chatting',
     'login.token': 'Token', 'login.token.hint': 'A token says who you are. On the server, this prints one:', 'login.enter': 'Log in',
     'login.use.token': 'Log in with a token instead', 'login.use.name': 'Log in with a name instead', 'login.bad': 'That token is not one of ours, or it has ended.',
-    'elsewhere.title': 'This server is one of a cluster', 'elsewhere.map': 'Open the map', 'page.away': 'The server cannot be reached. It may be starting again.', 'page.failed': 'This page could not be shown', 'soon.title': 'Nothing to see here yet',
+    'elsewhere.title': 'This server is part of a cluster', 'elsewhere.map': 'Open the map', 'page.away': 'The server cannot be reached. It may be starting again.', 'page.failed': 'This page could not be shown', 'soon.title': 'Nothing to see here yet',
     'state.connecting': 'Connecting …', 'state.waiting': 'No connection. Trying again in {s} s.', 'state.now': 'Try now', 'state.offline': 'This device is offline.',
     'state.kicked': 'You were logged out by the server: {reason}.', 'state.elsewhere': 'You are logged in in another window, so this one is paused.', 'state.here': 'Use it here', 'state.unauthenticated': 'Your token is not valid any more.', 'state.again': 'Log in again',
   },

@@ -43,12 +43,12 @@ function Head({ chat, thread, onBack, onDetails }) {
   const status = statusOf(row, chat);
   return html`<header class="head">
     <${Button} kind="quiet" icon="back" class="back" label=${t('chat.back')} onClick=${onBack} />
-    <button type="button" class="who" onClick=${onDetails} aria-label=${`${row.name}, ${t('chat.details')}`}>
+    <button type="button" class="who" disabled=${thread.isMissing} onClick=${onDetails} aria-label=${`${row.name}, ${t('chat.details')}`}>
       <${Face} row=${row} />
       <span class="name cut">${row.name}</span>
       <span class="status cut ${row.typing.size ? 'typing' : ''}" aria-live="polite">${status}</span>
     </button>
-    <${Button} kind="quiet" icon="more" label=${t('chat.details')} onClick=${onDetails} />
+    ${!thread.isMissing && html`<${Button} kind="quiet" icon="more" label=${t('chat.details')} onClick=${onDetails} />`}
   </header>`;
 }
 
@@ -157,7 +157,7 @@ function Messages({ chat, thread, onReply, onDone, onBack }) {
       : html`<${ErrorBox} error=${problem} onRetry=${() => chat.openAgain()} />`)}
     ${thread.isLoading && !items.length && !problem && html`<div class="empty"><span class="spinner" role="status" aria-label=${t('loading')} /></div>`}
     <ol>
-      ${isWhole && !empty && html`<li key="begin" class="notice-line">${t('chat.begin')}</li>`}
+      ${isWhole && items.length > 0 && html`<li key="begin" class="notice-line">${t('chat.begin')}</li>`}
       ${items.map((item) => html`<${Item} key=${item.key} item=${item} chat=${chat} thread=${thread} onReply=${onReply} />`)}
     </ol>
     ${(missed > 0 || isAway) && html`<div class="jump"><button type="button" class="button" onClick=${jump}><${Icon} name="down" size=${16} />${missed > 0 ? t('chat.jump.n', { n: missed }) : t('chat.jump')}</button></div>`}
