@@ -292,7 +292,8 @@ def test_a_clusters_gateway_says_what_is_elsewhere_and_a_page_that_does_not_come
     context.route("**/v1/admin/topics?*", lambda route: route.fulfill(json={"topics": [row], "has_more": False}))
     context.route("**/pages/sessions.js", lambda route: route.abort())
     page = world.log_in("ops", context)
-    for name, words in (("cluster", "pixiu cluster status"), ("live", "many processes"), ("pipeline", "nodes/queue-0-0")):
+    elsewhere = {"cluster": "pixiu cluster status", "live": "many processes", "pipeline": "nodes/queue-0-0"}
+    for name, words in elsewhere.items():
         show(page, world.url, name)
         expect(page.locator(".empty")).to_contain_text("This server is part of a cluster")
         expect(page.locator(".empty")).to_contain_text(words)
