@@ -228,8 +228,21 @@
       await sleep(50);
       same(await late.history({ with: 'y' }).catch((error) => error.code), 'busy', 'one more');
       late.close();
-      same(new Set(await Promise.all(waits)), new Set(['unavailable']), 'the others');
+      same([...new Set(await Promise.all(waits))], ['unavailable'], 'the others');
       check(compareIds('9', '10') < 0 && compareIds('20', '10') > 0 && compareIds('7', '7') === 0, 'order of ids');
+    },
+
+    async where_no_connection_can_be_nothing_waits_for_one() {
+      const refusal = (work) => Promise.resolve().then(work).then(() => 'none', (error) => error.message);
+      const said = await refusal(() => connect({ url, token: 'x', user: 'x', WebSocket: null }));
+      check(said.includes('Node 22') && said.includes('`WebSocket`'), `what to do: ${said}`);
+      const broken = class { constructor() { throw new Error('not today'); } };
+      const late = connect({ url, token: 'x', user: 'x', WebSocket: broken });
+      const begun = Date.now();
+      const answers = await Promise.all([refusal(() => late.send({ to: 'y', text: 'z' })), refusal(() => late.ready())]);
+      answers.push(await refusal(() => late.ready()), await refusal(() => late.contacts()));
+      same([...new Set(answers)], ['the connection is closed: not today'], 'refusals');
+      check(Date.now() - begun < 15_000, 'at once, not when the time of a send is over');
     },
 
     async a_store_that_fails_costs_no_message() {

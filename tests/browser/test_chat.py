@@ -186,6 +186,20 @@ def test_a_reload_keeps_what_is_here_and_shows_what_is_unread(world: BrowserWorl
         [*(f"first {n}" for n in range(3)), *(f"second {n}" for n in range(4))]
     )
     expect(moe.locator(".new-line + .said")).to_contain_text("second 0")
+    # Another browser has none of it, and lists what one has said elsewhere.
+    liz = world.log_in("liz")
+    expect(liz.locator("[data-key='u:moe'] .line")).to_have_text("You: second 3")
+    # What is not there, or not for one, says so; nothing breaks, and nothing stays in the list.
+    for place, words in (("g/nogroup", "nogroup"), ("u/nobody-here", "nobody-here")):
+        liz.evaluate("(place) => { location.hash = `#/chat/${place}`; }", place)
+        expect(liz.locator(".messages .empty")).to_contain_text("This conversation cannot be opened")
+        expect(liz.locator(".messages .empty")).to_contain_text(words)
+        expect(liz.get_by_label("Write a message")).to_have_count(0)
+        expect(liz.locator(".list [data-key]")).to_have_count(1)
+    liz.get_by_role("button", name="Back to the list").last.click()
+    expect(liz.locator(".thread.vacant")).to_be_visible()
+    open_row(liz, "u:moe")
+    expect(liz.locator(".bubble")).to_have_count(7)
 
 
 @pytest.mark.feature("B17")

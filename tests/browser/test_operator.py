@@ -271,9 +271,40 @@ def test_every_page_speaks_both_languages_and_says_what_is_not_there_yet(world: 
     assert missing == []
     english = world.log_in("ops")
     show(english, world.url, "cluster")
-    expect(english.locator(".empty")).to_contain_text("does not have yet")
+    expect(english.locator(".empty")).to_contain_text("pixiu cluster up examples/cluster-3.toml")
     show(english, world.url, "pipeline")
     expect(english.locator(".empty")).to_contain_text("No charts yet")
+    times = [1_400, 300_000, 12_000_000, 4 * 86_400_000 + 6 * 3_600_000]
+    spoken = "(times) => import('/format.js').then(({ duration }) => times.map(duration))"
+    assert english.evaluate(spoken, times) == ["1.4 s", "5 min", "3 h 20 min", "4 d 6 h"]
+    assert page.evaluate(spoken, times) == ["1.4 秒", "5 分钟", "3 小时 20 分钟", "4 天 6 小时"]
+
+
+def test_a_clusters_gateway_says_what_is_elsewhere_and_a_page_that_does_not_come_that_the_server_is_away(
+    world: BrowserWorld,
+) -> None:
+    world.forgiven = ("404", "ERR_FAILED")
+    context = world.context()
+    context.route("**/console.json", lambda route: route.fulfill(json={"dev": True, "node": "g", "cluster": True}))
+    refusal = {"code": "not_found", "message": "not available in a cluster; instead: http://127.0.0.1:8410/ (there)"}
+    context.route("**/v1/admin/*", lambda route: route.fulfill(status=404, json={"error": refusal}))
+    row = {"name": "pixiu.main", "at": 1, "expires_at": 0, "is_reserved": True, "subscribers": []}
+    context.route("**/v1/admin/topics?*", lambda route: route.fulfill(json={"topics": [row], "has_more": False}))
+    context.route("**/pages/sessions.js", lambda route: route.abort())
+    page = world.log_in("ops", context)
+    elsewhere = {"cluster": "pixiu cluster status", "live": "many processes", "pipeline": "nodes/queue-0-0"}
+    for name, words in elsewhere.items():
+        show(page, world.url, name)
+        expect(page.locator(".empty")).to_contain_text("This server is part of a cluster")
+        expect(page.locator(".empty")).to_contain_text(words)
+        expect(page.get_by_role("button", name="Try again")).to_have_count(0)
+        maps = page.locator(".empty a[href='http://127.0.0.1:8410/']")
+        expect(maps).to_have_count(0 if name == "pipeline" else 1)
+    show(page, world.url, "topics")
+    expect(page.locator(".page tbody")).to_contain_text("the carriers read it")
+    expect(page.locator(".page")).not_to_contain_text("NaN")
+    page.goto(f"{world.url}/#/sessions")
+    expect(page.locator(".page")).to_contain_text("The server cannot be reached")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -310,7 +341,7 @@ def test_whoever_is_no_admin_is_told_how_to_become_one(world: BrowserWorld, tmp_
             page.goto(plain.url)
             page.locator("textarea[name=token]").fill(tokens.issue(Identity("alice", is_admin=is_admin)))
             page.locator("button[type=submit]").click()
-            for name in ("live", "topics", "dead-letters", "sessions"):
+            for name in ("live", "topics", "dead-letters", "sessions", "audit"):
                 expect(page.locator("nav.rail")).to_be_attached()
                 show(page, plain.url, name)
                 told = page.locator(".empty").filter(has_text="pixiu token NAME --admin")

@@ -64,6 +64,7 @@ def test_charts_appear_with_the_tables_in_both_languages(world: BrowserWorld) ->
     expect(page.get_by_role("row").filter(has_text="下午茶 <b>")).to_contain_text("55")
     page.get_by_role("tab", name="Audit").click()
     expect(page.locator(".verdict.bad")).to_contain_text("do not balance")
+    expect(page.locator(".verdict.bad")).to_contain_text(re.compile(r"Taken .*, through event \d"))
     expect(page.get_by_role("row").filter(has_text="not in the inbox")).to_contain_text("909776103973847040")
     page.get_by_role("tab", name="Tables").click()
     expect(page.get_by_role("row").filter(has_text="messages")).to_be_visible()

@@ -158,3 +158,7 @@ async def what_is_elsewhere(admin: Admin) -> None:
         query = {"message_id": 1} if path == "explain" else {}
         error = (await admin.get(path, status=404, **query))["error"]
         assert "not available in a cluster; instead: " in error["message"], path
+        assert ("pixiu pipeline r" in error["message"]) == path.startswith("pipeline"), error
+        assert "--server" not in error["message"], error
+    facts = (await admin.http.get("/console.json")).json()
+    assert facts["cluster"] is True

@@ -90,7 +90,9 @@ def test_of_inline_scripts_only_those_of_the_page_may_run(folder: Path) -> None:
 
 async def test_the_console_says_what_kind_of_server_it_is() -> None:
     answer = await get(console_pages(is_dev=True, node="n1"), "/console.json")
-    assert (answer.json()["dev"], answer.json()["node"]) == (True, "n1")
+    assert (answer.json()["dev"], answer.json()["node"], answer.json()["cluster"]) == (True, "n1", False)
+    gateway = await get(console_pages(is_dev=False, is_cluster=True), "/console.json")
+    assert gateway.json()["cluster"] is True
     assert answer.headers["cache-control"] == "no-store"
 
 

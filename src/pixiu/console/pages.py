@@ -109,9 +109,13 @@ class Pages:
         return found
 
 
-def console_pages(*, is_dev: bool, node: str = "") -> Pages:
-    """The console. ``is_dev``: a name is enough to log in. ``node`` tells apart what browsers keep of several nodes."""
-    return Pages(STATIC, made={"/console.json": {"dev": is_dev, "version": __version__, "node": node}})
+def console_pages(*, is_dev: bool, node: str = "", is_cluster: bool = False) -> Pages:
+    """The console. ``is_dev``: a name is enough to log in. ``node`` tells apart what browsers keep of several nodes.
+
+    ``is_cluster``: a gateway of a cluster, which has no numbers, log or pipeline of its own.
+    """
+    facts = {"dev": is_dev, "version": __version__, "node": node, "cluster": is_cluster}
+    return Pages(STATIC, made={"/console.json": facts})
 
 
 def policy_for(index: bytes) -> str:

@@ -40,6 +40,8 @@ __all__ = ["NodeAdministration", "stopped_dead_letters"]
 
 CUT_ROWS = 5000
 """Entries of one line of a cut."""
+BETWEEN_RUNS = ("waiting", "resting", "failed", "off")
+"""States of the pipeline in which its tables stay as they are."""
 
 
 class NodeAdministration:
@@ -144,9 +146,12 @@ class NodeAdministration:
 
     def pipeline(self) -> Answer:
         """As it says itself; a node without one says that it is off."""
-        if self._pipeline is not None:
-            return self._pipeline.view()
-        return {"state": "off", "reason": "", "log": str(self._host.log.committed)}
+        off: Answer = {"state": "off", "reason": "", "log": str(self._host.log.committed)}
+        view = off if self._pipeline is None else self._pipeline.view()
+        # Who asks looks at the charts soon: they are made meanwhile, except while a run changes the tables.
+        if self._lake_report is not None and view["state"] in BETWEEN_RUNS:
+            self._lake_report.warm()
+        return view
 
     async def pipeline_report(self) -> Answer:
         """What the tables say."""

@@ -19,21 +19,30 @@ if TYPE_CHECKING:
 
     from pixiu.config.registry import RegistryAddress
     from pixiu.im.draft import Answer, Params
+    from pixiu.ports.registry import Folder, Registry
     from pixiu.roles.gateway.carriers import CarrierLinks, Partition
 
 __all__ = ["ClusterAdministration"]
 
 ASK_SECONDS = 10.0
+FIND_SECONDS = 2.0
 RETRY_MS = 1_000
+REPLICA = "pixiu-cluster/nodes/queue-0-0"
+"""Where ``pixiu cluster up`` keeps a replica of the log."""
 ADMIN = Actor(0, "", "", 0, is_admin=True)
 
 
 class ClusterAdministration:
     """Looks after a cluster by asking its carriers."""
 
-    def __init__(self, carriers: CarrierLinks, registry: RegistryAddress) -> None:
+    def __init__(
+        self, carriers: CarrierLinks, registry: RegistryAddress, *, facts: Registry | None = None, root: str = ""
+    ) -> None:
+        """``facts`` is the session with the registry, in which the map is found."""
         self._carriers = carriers
         self._registry = registry
+        self._facts = facts
+        self._root = root
 
     # What the carriers say.
 
@@ -101,9 +110,26 @@ class ClusterAdministration:
 
     # What is elsewhere.
 
-    def stats(self) -> Answer:
+    async def stats(self) -> Answer:
         """Numbers are of processes."""
-        _elsewhere("one node's numbers", "pixiu role meta has those of all processes: /cluster.json and its page")
+        found = await self._map_address()
+        where = f"the map has those of all processes: {found}" if found else "pixiu role meta makes a map of them all"
+        _elsewhere("one node's numbers", f"{where} (and /cluster.json there)")
+
+    async def _map_address(self) -> str:
+        """Where a meta shows its map; empty if there is none, or nobody knows."""
+        if self._facts is None:
+            return ""
+        answered: asyncio.Future[Folder | PixiuError] = asyncio.get_running_loop().create_future()
+        self._facts.read(f"{self._root}/meta", lambda answer: None if answered.done() else answered.set_result(answer))
+        try:
+            found = await asyncio.wait_for(answered, FIND_SECONDS)
+        except TimeoutError:
+            return ""
+        if isinstance(found, PixiuError):
+            return ""
+        admins = [str(entry.data["admin"]) for _, entry in sorted(found.items()) if entry.data.get("admin")]
+        return f"http://{admins[0]}/" if admins else ""
 
     def tail(self, topic: str, after: int | None, limit: int) -> Answer:
         """The messages of a topic are in the log's files."""
@@ -123,11 +149,11 @@ class ClusterAdministration:
 
     def pipeline(self) -> Answer:
         """It runs beside a log."""
-        _elsewhere("the pipeline", "pixiu pipeline run --server LEADER reads the log")
+        _elsewhere("the pipeline", f"pixiu pipeline run --data {REPLICA}, beside a replica of the log")
 
     async def pipeline_report(self) -> Answer:
         """So do its tables."""
-        _elsewhere("the pipeline's report", "pixiu pipeline report, where it runs")
+        _elsewhere("the pipeline's report", f"pixiu pipeline report --data {REPLICA}, where it runs")
 
 
 def _rows(answer: Answer) -> list[Answer]:

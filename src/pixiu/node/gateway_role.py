@@ -118,9 +118,9 @@ class GatewayPart:
         self._rooms.joined = lambda version: process.member.tell(big=version)
         api = HttpApi(
             act=self._carriers.call, find_user=self._carriers.find_user, authentication=authentication,
-            administration=ClusterAdministration(self._carriers, options.registry), health=process.routes,
-            settings=settings.security, clock=end.clock,
-            pages=console_pages(is_dev=False, node=process.member.name),
+            administration=ClusterAdministration(self._carriers, options.registry, facts=end.registry, root=end.root),
+            health=process.routes, settings=settings.security, clock=end.clock,
+            pages=console_pages(is_dev=False, node=process.member.name, is_cluster=True),
         )  # fmt: skip
         self._http = HttpServer(
             api, connections_max=http_max, connections_per_address=settings.security.http_connections_per_address

@@ -42,15 +42,32 @@ class LakeReport:
         self._asking: asyncio.Task[Answer] | None = None
 
     async def read(self) -> Answer:
-        """The newest: ``empty`` where there are no tables yet, ``problem`` where they cannot be read."""
+        """The newest: ``empty`` where there are no tables yet, ``problem`` where they cannot be read.
+
+        ``is_outdated``: the tables have changed since, and a newer one is being made.
+        """
+        asking = self.warm()
+        if asking is None:
+            return {"empty": True} if self._kept is None else self._kept
+        age_us = self._clock.monotonic_us() - self._kept_us
+        if self._kept is not None and "problem" not in self._kept and age_us < STALE_US:
+            return {**self._kept, "is_outdated": True}
+        return await asyncio.shield(asking)  # whoever else waits for it still gets it
+
+    def warm(self) -> asyncio.Task[Answer] | None:
+        """Make one where there is none, or the tables have changed since: in the background, one at a time.
+
+        Returns what makes it; None: there is nothing to make.
+        """
         if not (self._root / "pipeline" / "lake").is_dir():
-            return {"empty": True}
+            self._kept = None
+            return None
         age_us = self._clock.monotonic_us() - self._kept_us
         if self._kept is not None and age_us < STALE_US and (age_us < KEPT_US or self._versions() == self._kept_of):
-            return self._kept
+            return None
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask())
-        return await asyncio.shield(self._asking)  # whoever else waits for it still gets it
+        return self._asking
 
     def _versions(self) -> tuple[int, ...]:
         """Changes with every commit to a table."""

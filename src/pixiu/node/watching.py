@@ -179,7 +179,9 @@ class MetaPart:
             raise Unavailable("the registry does not answer") from None
         if isinstance(found, PixiuError):
             raise found
-        admins = self._map.listed({path: (entry.data, entry.version) for path, entry in found.items()})
+        admins = self._map.listed(
+            {path: (entry.data, entry.version) for path, entry in found.items()}, end.clock.now_ms()
+        )
         self._is_read = True
         gate = asyncio.Semaphore(AT_A_TIME)
         await asyncio.gather(*(self._ask(gate, path, admin) for path, admin in admins.items()))

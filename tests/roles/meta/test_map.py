@@ -2,7 +2,7 @@
 
 import pytest
 
-from pixiu.roles.meta.map import METRICS, STALE_MS, ClusterMap, samples_of
+from pixiu.roles.meta.map import GONE_MS, METRICS, REPLACED_MS, STALE_MS, ClusterMap, samples_of
 
 NOW = 1_760_000_000_000
 PEER = {"name": "broker-0-3", "role": "broker", "rtt_ms": 0.4, "success": 0.98, "standing": "usable"}
@@ -16,9 +16,9 @@ FOLDER: dict[str, tuple[dict[str, object], int]] = {
     "broker/partition_num": ({"count": 2}, 1),
     "broker/partition0/0000000003": entry("broker-0-3", "broker", admin="127.0.0.1:91"),
     "proxy/partition0/0000000001": entry("proxy-0-1", "proxy", admin="127.0.0.1:92"),
-    "probe/partition0/0000000001": entry("probe-0-1", "probe", admin="127.0.0.1:93"),
+    "probe/partition0/0000000001": entry("probe-0-1", "probe", admin="127.0.0.1:93", address="127.0.0.1:3"),
     "queue/partition0/0000000001": entry("queue-0-0", "queue"),
-    "gateway/partition0/0000000009": entry("gateway-0-9", "gateway", probe=True),
+    "gateway/partition0/0000000009": entry("gateway-0-9", "gateway", probe=True, address="127.0.0.1:3"),
     "queue/partition0/ctl": ({"epoch": 3, "leader": "queue-0-0"}, 7),
     "rooms/big": ({"rooms": {"stadium": {"index": 0, "phase": "split", "clean_at": 1}}}, 2),
     "slots/0000000001": ({}, 0),
@@ -36,7 +36,7 @@ def text(messages: int, deliveries: int) -> str:
 
 def filled() -> ClusterMap:
     cluster = ClusterMap()
-    assert cluster.listed(FOLDER) == {
+    assert cluster.listed(FOLDER, NOW) == {
         "broker/partition0/0000000003": "127.0.0.1:91", "proxy/partition0/0000000001": "127.0.0.1:92",
         "probe/partition0/0000000001": "127.0.0.1:93",
     }  # fmt: skip
@@ -82,13 +82,52 @@ def test_who_is_silent_or_gone_is_not_shown_as_present() -> None:
     content = cluster.content(NOW + 2_000 + STALE_MS)
     assert not any(node["answers"] or node["rates"] for node in content["nodes"])
     assert not content["links"] and not content["alarms"]
-    cluster.listed({path: each for path, each in FOLDER.items() if not path.startswith("proxy")})
+    cluster.listed({path: each for path, each in FOLDER.items() if not path.startswith("proxy")}, NOW + 2_000)
     assert "proxy-0-1" not in {node["name"] for node in cluster.content(NOW + 2_000)["nodes"]}
     cluster.heard("proxy/partition0/0000000001", NOW, "", [], [], {})  # an answer that comes after it has gone
     # A process that has begun anew has no negative rate.
     cluster.heard("broker/partition0/0000000003", NOW + 4_000, text(5, 5), [], [], {})
     (broker,) = [node for node in cluster.content(NOW + 4_000)["nodes"] if node["role"] == "broker"]
     assert broker["rates"]["messages_in"] == 0.0
+
+
+def test_who_was_there_is_shown_as_gone_unless_it_drained_or_was_replaced() -> None:
+    cluster = filled()
+    without = {path: each for path, each in FOLDER.items() if not path.startswith("proxy")}
+    cluster.listed(without, NOW + 4_000)
+    (gone,) = cluster.content(NOW + 5_000)["gone"]
+    assert (gone["name"], gone["role"], gone["partition"], gone["since"]) == ("proxy-0-1", "proxy", 0, NOW + 4_000)
+    cluster.listed(without, NOW + 3_999 + GONE_MS)
+    assert cluster.content(NOW)["gone"]
+    cluster.listed(without, NOW + 4_000 + GONE_MS)
+    assert not cluster.content(NOW)["gone"], "it is forgotten"
+
+    cluster = filled()
+    cluster.listed(without, NOW)
+    cluster.listed(FOLDER, NOW + 1)
+    assert not cluster.content(NOW)["gone"], "it is back"
+    anew = without | {"proxy/partition0/0000000002": entry("proxy-0-2", "proxy")}
+    cluster.listed(anew | FOLDER, NOW + 2)
+    cluster.listed(anew, NOW + 3)
+    assert not cluster.content(NOW)["gone"], "another began before the registry forgot it"
+    cluster.listed(without, NOW + 3 + REPLACED_MS)
+    assert [node["name"] for node in cluster.content(NOW)["gone"]] == ["proxy-0-2"]
+    cluster.listed(without | {"proxy/partition0/0000000003": entry("proxy-0-3", "proxy")}, NOW + 4 + REPLACED_MS)
+    assert not cluster.content(NOW)["gone"], "another begins after it"
+
+    draining = FOLDER | {"proxy/partition0/0000000001": entry("proxy-0-1", "proxy", state="Draining")}
+    cluster = ClusterMap()
+    cluster.listed(draining, NOW)
+    cluster.listed(without, NOW + 1)
+    assert not cluster.content(NOW)["gone"]
+
+
+def test_a_probe_is_called_by_its_own_name() -> None:
+    cluster = filled()
+    peer = {**PEER, "name": "gateway-0-9", "role": "gateway"}
+    cluster.heard("broker/partition0/0000000003", NOW + 2_000, "", [peer], [], {})
+    links = {(link["from"], link["to"], link["role"]) for link in cluster.content(NOW + 2_000)["links"]}
+    assert ("broker-0-3", "probe-0-1", "probe") in links
 
 
 def test_an_exposition_is_read() -> None:

@@ -2,7 +2,7 @@
 import '/words.js';
 import { language, setLanguage, t, whenLanguageChanges } from '/i18n.js';
 import { go, linkTo, useRoute } from '/router.js';
-import { isDev, logInAs, logInWith, logOut, resume } from '/session.js';
+import { dataHint, isCluster, isDev, logInAs, logInWith, logOut, resume } from '/session.js';
 import { setTheme, theme, whenThemeChanges } from '/theme.js';
 import { Button, ErrorBox, Field, Icon, Toasts, html, render, useEffect, useReducer, useState } from '/ui.js';
 
@@ -10,6 +10,7 @@ const PAGES = [
   ['chat', 'chat'], ['live', 'live'], ['topics', 'topics'], ['dead-letters', 'dead'], ['sessions', 'sessions'],
   ['audit', 'audit'], ['cluster', 'cluster'], ['pipeline', 'pipeline'],
 ];
+const WARM_MS = 2000;
 const NAMES = new Set(PAGES.map(([name]) => name));
 
 function App() {
@@ -75,7 +76,7 @@ function LogIn({ onClient }) {
       ${byName
         ? html`<${Field} key="name" label=${t('login.name')} hint=${t('login.name.hint')} name="user" autocomplete="username" maxlength="64" autofocus required value=${text} onInput=${(event) => setText(event.target.value)} />`
         : html`<${Field} key="token" label=${t('login.token')} as="textarea" rows="4" name="token" class="input mono" spellcheck=${false} required value=${text} onInput=${(event) => setText(event.target.value)} />
-          <div class="stack close small muted"><span>${t('login.token.hint')}</span><pre>pixiu token NAME</pre></div>`}
+          <div class="stack close small muted"><span>${t('login.token.hint')}</span><pre>pixiu token NAME --data ${dataHint}</pre></div>`}
       ${problem && html`<div class="notice" role="alert">${problem}</div>`}
       <${Button} kind="primary" wide type="submit" busy=${busy}>${t(byName ? 'login.start' : 'login.enter')}<//>
       ${isDev && html`<${Button} kind="quiet" onClick=${other}>${t(byName ? 'login.use.token' : 'login.use.name')}<//>`}
@@ -98,6 +99,11 @@ function Shell({ client, onLeave }) {
     };
   }, []);
   useEffect(() => setOpen(false), [route]);
+  useEffect(() => {
+    if (!client.mayLookAfter || isCluster) return undefined;
+    const timer = setTimeout(() => client.http('/v1/admin/pipeline').catch(() => {}), WARM_MS); // an admin may look at the charts: they are made meanwhile
+    return () => clearTimeout(timer);
+  }, [client]);
   useEffect(() => {
     if (!NAMES.has(route.page)) go('chat', [], { replace: true });
   }, [route.page]);
@@ -152,11 +158,16 @@ function ConnectionBanner({ client, onLeave }) {
 function Opened({ name, parts, client }) {
   const [page, setPage] = useState(null);
   const [error, setError] = useState(null);
-  const load = () => import(`/pages/${name}.js`).then((module) => setPage(() => module.default), setError);
   useEffect(() => {
-    load();
+    import(`/pages/${name}.js`).then((module) => setPage(() => module.default), setError);
   }, [name]);
-  if (error) return html`<div class="page"><div class="inner"><h1>${t('page.failed')}</h1><${ErrorBox} error=${error} onRetry=${() => location.reload()} /></div></div>`;
+  // A browser may remember that a part of the page failed to load: begin anew, once the server is there.
+  const again = () => fetch('/console.json', { cache: 'no-store' }).then(() => location.reload(), () => {});
+  useEffect(() => (error ? client.on('state', (state) => state.name === 'open' && again()) : undefined), [error]);
+  if (error) {
+    const shown = error instanceof TypeError ? { message: t('page.away') } : error; // what browsers say of a file that did not come
+    return html`<div class="page"><div class="inner"><h1>${t('page.failed')}</h1><${ErrorBox} error=${shown} onRetry=${again} /></div></div>`;
+  }
   if (!page) return null;
   const Page = page;
   return html`<${Page} client=${client} t=${t} parts=${parts} />`;

@@ -2,10 +2,18 @@
 import uPlot from 'uplot';
 import { language } from '/i18n.js';
 import { theme } from '/theme.js';
-import { html, useEffect, useRef, useState } from '/ui.js';
+import { html, useEffect, useMemo, useRef, useState } from '/ui.js';
 
 const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const TINTS = 24; // how strong the area below the first line is, of 255
+
+const ALONE_S = 60; // of time around a single value, so that the axis has labels
+
+/** A single value with nothing before and after it. */
+const framed = ([times, ...lines]) => [[times[0] - ALONE_S, times[0], times[0] + ALONE_S], ...lines.map(([value]) => [null, value, null])];
+
+/** Steps of the time axis in seconds: none is shorter than what its labels tell apart. */
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400];
 
 const clockOf = (seconds) => {
   const at = new Date(seconds * 1000);
@@ -33,13 +41,13 @@ function options({ series, format, log, filled }, width, height, onCursor) {
         : { range: (_, low, high) => [0, Math.max((high ?? 0) * 1.15, 4)] },
     },
     axes: [
-      { ...axis, size: 26, values: (_, splits) => splits.map(clockOf), space: 90 },
+      { ...axis, size: 26, values: (_, splits) => splits.map(clockOf), space: 90, incrs: STEPS },
       { ...axis, size: 58, values: (_, splits) => splits.map(format), ...(log ? { splits: (_, __, low, high) => powers(low, high) } : { space: 36 }) },
     ],
     series: [
       {},
       ...series.map(({ label, colour }, index) => ({
-        label, stroke: token(colour), width: 2, spanGaps: true, points: { show: (plot) => plot.data[0].length < 2 }, // of one value there is no line
+        label, stroke: token(colour), width: 2, spanGaps: true, points: { show: (plot) => plot.data[0].length < 4 }, // of one value there is no line
         fill: filled && index === 0 ? token(colour) + TINTS.toString(16) : undefined,
       })),
     ],
@@ -51,7 +59,8 @@ function options({ series, format, log, filled }, width, height, onCursor) {
  * `series` are `{ label, colour }`, colour being a token; `data` is `[seconds, values, values …]` with null for nothing;
  * `format` makes a text of a value. The legend says the newest values, or those below the pointer.
  */
-export function Chart({ label, series, data, format, log = false, filled = false, height = 200 }) {
+export function Chart({ label, series, data: given, format, log = false, filled = false, height = 200 }) {
+  const data = useMemo(() => (given[0].length === 1 ? framed(given) : given), [given]);
   const box = useRef(null);
   const plot = useRef(null);
   const [at, setAt] = useState(null);

@@ -32,11 +32,20 @@ export function bytes(value) {
   return `${formatter('NumberFormat', { maximumFractionDigits: step ? 1 : 0 }).format(value)} ${units[step]}`;
 }
 
-/** 3 ms, 1.4 s, 5 min */
+/** Two units, of which the smaller is left out where it is nothing. */
+function pair(large, small, each, names) {
+  const left = Math.floor(small - Math.floor(large) * each);
+  const text = t(`unit.${names[0]}`, { n: number(Math.floor(large)) });
+  return left > 0 ? `${text} ${t(`unit.${names[1]}`, { n: number(left) })}` : text;
+}
+
+/** 3 ms, 1.4 s, 5 min, 3 h 20 min, 4 d 6 h */
 export function duration(ms) {
-  if (ms < 1000) return `${number(Math.round(ms * 100) / 100)} ms`;
-  if (ms < 120_000) return `${number(Math.round(ms / 100) / 10)} s`;
-  return `${number(Math.round(ms / 60_000))} min`;
+  const [minutes, hours] = [ms / 60_000, ms / 3_600_000];
+  if (ms < 1000) return t('unit.ms', { n: number(Math.round(ms * 100) / 100) });
+  if (ms < 120_000) return t('unit.s', { n: number(Math.round(ms / 100) / 10) });
+  if (hours < 2) return t('unit.min', { n: number(Math.round(minutes)) });
+  return hours < 48 ? pair(hours, minutes, 60, ['h', 'min']) : pair(hours / 24, hours, 24, ['d', 'h']);
 }
 
 const midnight = (ms) => new Date(ms).setHours(0, 0, 0, 0);

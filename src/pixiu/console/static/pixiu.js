@@ -99,11 +99,12 @@ export async function request(path, { url = '', method = 'GET', token, query, bo
 }
 
 /**
- * A client that is on its way to be connected.
+ * A client that is on its way to be connected. Throws where there is no WebSocket: Node before 22 has none of its own.
  * @param {Options} options
  */
 export function connect(options) {
   const client = new Client(options);
+  if (typeof client._Socket !== 'function') throw new PixiuError('unavailable', 'no WebSocket here: use Node 22 or newer, or pass one as `WebSocket`');
   client.reconnect();
   return client;
 }
@@ -506,10 +507,11 @@ export class Client {
   /** Resolves when the connection is there; rejects when there will be none. */
   ready() {
     if (this.state.name === 'open') return Promise.resolve(this);
+    if (this.state.name === 'closed') return Promise.reject(this._isOver());
     return new Promise((resolve, reject) => {
       const stop = this.on('state', (state) => {
         if (state.name === 'open') resolve(this);
-        else if (state.name === 'closed') reject(new PixiuError('unavailable', `the connection is closed: ${state.reason}`));
+        else if (state.name === 'closed') reject(this._isOver());
         else return;
         stop();
       });
@@ -526,9 +528,13 @@ export class Client {
     this._store.close();
   }
 
+  _isOver() {
+    return new PixiuError('unavailable', `the connection is closed: ${this.state.reason}`);
+  }
+
   _end(reason) {
     this._setState({ name: 'closed', reason });
-    for (const each of [...this._asked.values(), ...this._queue.splice(0)]) this._fail(each, new PixiuError('unavailable', `the connection is closed: ${reason}`));
+    for (const each of [...this._asked.values(), ...this._queue.splice(0)]) this._fail(each, this._isOver());
     this._asked.clear();
     for (const iterator of [...this._iterators]) iterator.end();
   }
@@ -650,9 +656,10 @@ export class Client {
     if (SENDS.has(action) || action === 'say') each.params.send_id ??= newId();
     each.send_id = each.params.send_id;
     if (this._queue.length >= QUEUE_MAX) throw new PixiuError('busy', `${QUEUE_MAX} requests wait already`);
-    if (this.state.name === 'closed') throw new PixiuError('unavailable', `the connection is closed: ${this.state.reason}`);
+    if (this.state.name === 'closed') throw this._isOver();
     this._isLoaded ??= this._load();
     await this._isLoaded;
+    if (this.state.name === 'closed') throw this._isOver(); // meanwhile
     if (action === 'send' || action === 'gsend') {
       each.isKept = true;
       await this._store.putUnsent({ send_id: each.send_id, action, params: each.params });
@@ -661,6 +668,10 @@ export class Client {
   }
 
   _enqueue(each) {
+    if (this.state.name === 'closed') {
+      this._fail(each, this._isOver());
+      return;
+    }
     each.timer = setTimeout(() => this._giveUp(each), SENDS.has(each.action) ? SEND_MS : REQUEST_MS);
     this._queue.push(each);
     this._pump();

@@ -7,11 +7,15 @@
 import { connect, request } from '/pixiu.js';
 
 const KEPT_AS = 'pixiu.session';
-const facts = await fetch('/console.json').then((answer) => answer.json()).catch(() => ({ dev: false, version: '', node: '' }));
+const facts = await fetch('/console.json').then((answer) => answer.json()).catch(() => ({ dev: false, version: '', node: '', cluster: false }));
 
 /** Was the server started with `--dev`? Then a name is enough. */
 export const isDev = facts.dev;
 export const version = facts.version;
+/** Is it a gateway of a cluster? Then numbers, the log and the pipeline are elsewhere. */
+export const isCluster = facts.cluster === true;
+/** The data directory that `pixiu token` needs on the server. */
+export const dataHint = isCluster ? 'pixiu-cluster/nodes/gateway' : 'DIR';
 
 /** What a token claims; the server alone decides whether it is true. */
 export function claimsOf(token) {
@@ -78,6 +82,8 @@ function open(session) {
       }
     : null;
   const client = connect({ url: location.origin, token, user: session.user, refreshToken: refresh, store: 'indexeddb', storeName: `pixiu ${facts.node} ${session.user}` });
+  /** Is there an admin's token, or can one be made? The server alone decides. */
+  client.mayLookAfter = adminToken !== null || isDev;
   const asUser = client.http.bind(client);
   client.http = async (path, options = {}) => {
     if (!path.startsWith('/v1/admin') && !path.startsWith('/v1/push')) return asUser(path, options);

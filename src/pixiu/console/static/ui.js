@@ -7,6 +7,7 @@ import { Fragment, h, render } from 'preact';
 import { useCallback, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from 'preact/hooks';
 import htm from 'htm';
 import { t } from '/i18n.js';
+import { dataHint, isCluster } from '/session.js';
 
 export { Fragment, h, render, useCallback, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState };
 export const html = htm.bind(h);
@@ -184,10 +185,22 @@ export function Toasts() {
   return html`<div class="toasts" role="status" aria-live="polite">${toasts.shown.map((each) => html`<div key=${each.id} class="toast ${each.tone}">${each.text}</div>`)}</div>`;
 }
 
+/** Does a refusal say that this is no affair of a cluster's gateway? Then no other try helps. */
+export const isElsewhere = (error) => isCluster && error?.code === 'not_found';
+
+/** What a cluster's gateway does not have, and who has it. The refusal names the map, where one runs. */
+export function Elsewhere({ error, text, command }) {
+  const map = /https?:\/\/[^\s()]+/.exec(error?.message ?? '')?.[0];
+  return html`<${Card}><${Empty} icon="cluster" title=${t('elsewhere.title')} text=${text}>
+    ${command && html`<pre class="mono">${command}</pre>`}
+    ${map && html`<a class="button primary" href=${map} target="_blank" rel="noopener noreferrer"><${Icon} name="cluster" size=${18} />${t('elsewhere.map')}</a>`}
+  <//><//>`;
+}
+
 /** What went wrong, with a way to try again. An admin's page shows to others what they lack. */
 export function ErrorBox({ error, onRetry }) {
   if (error.code === 'forbidden' || error.code === 'unauthenticated') {
-    return html`<${Empty} icon="lock" title=${t('admin.needed')} text=${t('admin.how')}><pre class="mono">pixiu token NAME --admin</pre><//>`;
+    return html`<${Empty} icon="lock" title=${t('admin.needed')} text=${t('admin.how')}><pre class="mono">pixiu token NAME --admin --data ${dataHint}</pre><//>`;
   }
   return html`<div class="notice" role="alert"><${Icon} name="alert" /><span class="grow">${error.message}</span>
     ${onRetry && html`<${Button} small onClick=${onRetry}>${t('retry')}<//>`}</div>`;
@@ -214,6 +227,7 @@ export function useLoad(load, needs = [], everyMs = 0) {
         if (alive) setState({ data, error: null, busy: false });
       } catch (error) {
         if (alive) setState((before) => ({ data: before.data, error, busy: false }));
+        if (isElsewhere(error)) return;
       }
       if (alive && everyMs) timer = setTimeout(run, everyMs);
     };
@@ -226,8 +240,9 @@ export function useLoad(load, needs = [], everyMs = 0) {
   return { ...state, reload };
 }
 
-/** The three states of something that loads: an error, a wait, or `children(data)`. */
-export function Loaded({ of: state, children }) {
+/** The three states of something that loads: an error, a wait, or `children(data)`. `elsewhere(error)`: what a cluster's gateway says instead. */
+export function Loaded({ of: state, elsewhere, children }) {
+  if (state.data === null && elsewhere && isElsewhere(state.error)) return elsewhere(state.error);
   if (state.data === null && state.error) return html`<${ErrorBox} error=${state.error} onRetry=${state.reload} />`;
   if (state.data === null) return html`<div class="empty"><span class="spinner" role="status" aria-label=${t('loading')} /></div>`;
   return html`${state.error && html`<${ErrorBox} error=${state.error} onRetry=${state.reload} />`}${children(state.data)}`;

@@ -347,4 +347,10 @@ def _audit(asked: _Asked, data: Path, status: dict[str, Any]) -> dict[str, Any]:
     findings = asked.rows(f"SELECT * FROM findings ORDER BY message_id LIMIT {FINDINGS_MAX}")
     for row in findings:
         row |= {name: str(row[name]) for name in ("user_id", "message_id", "useq") if row[name] is not None}
-    return sums | more | {"through": str(through), "findings": findings}
+    return sums | more | {"through": str(through), "at": _written_at(data), "findings": findings}
+
+
+def _written_at(data: Path) -> int | None:
+    """When the newest audit was written, in milliseconds since 1970."""
+    commits = [path.stat().st_mtime_ns for path in (Place(data).lake / "audit" / "_delta_log").glob("*.json")]
+    return max(commits) // 1_000_000 if commits else None

@@ -1,7 +1,8 @@
 """The map of a cluster: what the registry lists, what each process counts, and what they think of each other.
 
-Nothing is kept but the last two readings of each process, of which rates are made: any number of these can run, and
-none is on the way of a message. ``content`` is ``/cluster.json``; docs/cluster.md has its shape.
+Nothing is kept but the last two readings of each process, of which rates are made, and for a while who was there: any
+number of these can run, and none is on the way of a message. ``content`` is ``/cluster.json``; docs/cluster.md has its
+shape.
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ LINKS_MAX = 20_000
 """Links in the map; more are left out."""
 STALE_MS = 15_000
 """What was not heard for this long is not shown as present."""
+GONE_MS = 1_800_000
+"""A process that is listed no more, and did not say that it would go, is shown as gone for this long."""
+GONE_MAX = 200
+"""As many of them; the oldest are forgotten first."""
+REPLACED_MS = 60_000
+"""A process that has begun so long before another of its partition has gone takes its place."""
 
 RATES = {
     "messages_in": 'pixiu_links_messages_total{direction="in"}',
@@ -90,9 +97,14 @@ class ClusterMap:
         self._counts: dict[str, dict[str, int]] = {}
         self._bigs = BigMap()
         self._readings: dict[str, _Reading] = {}
+        self._gone: dict[str, dict[str, Any]] = {}
+        self._came: dict[tuple[str, int], list[int]] = {}
+        self._aliases: dict[str, str] = {}
 
-    def listed(self, folder: Mapping[str, tuple[Mapping[str, Any], int]]) -> dict[str, str]:
+    def listed(self, folder: Mapping[str, tuple[Mapping[str, Any], int]], now_ms: int) -> dict[str, str]:
         """What is below the registry's root: data and version of each node. Returns the admin address of each name."""
+        before = self._nodes
+        probes: dict[str, str] = {}
         self._nodes, self._counts = {}, {}
         leaders = {
             path.removesuffix("/ctl"): data.get("leader") for path, (data, _) in folder.items() if path[-4:] == "/ctl"
@@ -105,7 +117,7 @@ class ClusterMap:
             elif path == "rooms/big":
                 self._bigs = BigMap(data, version)
             elif role == "gateway" and data.get("probe"):
-                continue  # a probe's entry among the gateways; it has one of its own
+                probes[str(data.get("name"))] = str(data.get("address"))  # it has an entry of its own, too
             elif place.startswith("partition") and number.isdecimal() and isinstance(data.get("name"), str):
                 self._nodes[path] = {
                     "name": data["name"], "role": role, "partition": data.get("partition", 0),
@@ -114,7 +126,33 @@ class ClusterMap:
                     "leads": leaders.get(f"{role}/{place}") == data["name"],
                 }  # fmt: skip
         self._readings = {path: self._readings.get(path) or _Reading() for path in self._nodes}
+        names = {node["address"]: node["name"] for node in self._nodes.values() if node["role"] == "probe"}
+        self._aliases = {name: names[address] for name, address in probes.items() if address in names}
+        self._remember(before, now_ms)
         return {path: str(node["admin"]) for path, node in self._nodes.items() if node["admin"]}
+
+    def _remember(self, before: Mapping[str, dict[str, Any]], now_ms: int) -> None:
+        """Who was there and is not any more. Who drained has gone on purpose; who begins anew has another name."""
+        came = {key: [at for at in times if now_ms - at < REPLACED_MS] for key, times in self._came.items()}
+        if before:
+            for path, node in self._nodes.items():
+                if path not in before and node["name"] not in self._gone:
+                    came.setdefault((node["role"], node["partition"]), []).append(now_ms)
+        for path, node in before.items():
+            if path not in self._nodes and node["state"] != "Draining":
+                self._gone[node["name"]] = {**node, "since": now_ms}
+        here = {node["name"] for node in self._nodes.values()}
+        kept: dict[str, dict[str, Any]] = {}
+        for name, node in self._gone.items():
+            others = came.get((node["role"], node["partition"]), [])
+            if name in here or now_ms - node["since"] >= GONE_MS:
+                continue
+            if others:
+                others.pop(0)
+            else:
+                kept[name] = node
+        self._gone = dict(list(kept.items())[-GONE_MAX:])
+        self._came = {key: times for key, times in came.items() if times}
 
     def heard(
         self,
@@ -138,7 +176,8 @@ class ClusterMap:
         nodes = [self._node(path, now_ms) for path in sorted(self._nodes)]
         fresh = {path: reading for path, reading in self._readings.items() if now_ms - reading.at_ms < STALE_MS}
         links = [
-            {"from": self._nodes[path]["name"], "to": peer.get("name"), "role": peer.get("role"),
+            {"from": self._nodes[path]["name"], "to": self._aliases.get(str(peer.get("name")), peer.get("name")),
+             "role": "probe" if peer.get("name") in self._aliases else peer.get("role"),
              "rtt_ms": peer.get("rtt_ms"), "success": peer.get("success"), "standing": peer.get("standing")}
             for path, reading in sorted(fresh.items()) for peer in reading.peers
         ]  # fmt: skip
@@ -146,6 +185,10 @@ class ClusterMap:
         return {
             "at": now_ms,
             "nodes": nodes,
+            "gone": [
+                {key: node[key] for key in ("name", "role", "partition", "replica", "address", "since")}
+                for node in self._gone.values()
+            ],
             "partitions": self._counts,
             "links": links[:LINKS_MAX],
             "links_left_out": max(len(links) - LINKS_MAX, 0),

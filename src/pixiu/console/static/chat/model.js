@@ -12,6 +12,8 @@ const READS_MAX = 10; // tries of reading a thread in which messages arrive all 
 const TYPING_MS = 4000;
 const ROOMS_KEPT_AS = 'pixiu.rooms';
 const SETTLE_MS = 1500;
+const RECENT_PAGES = 5; // of the newest private messages, read for the conversations among them
+const MISSING = new Set(['not_found', 'forbidden', 'bad_request']); // what no other try mends
 const SYSTEM = 'u:0'; // what admins say in the system's name, and what is pushed
 /** Is it about a group or a contact, and nobody's words? */
 export const isNotice = (message) => message.kind === 'system' && message.text === undefined;
@@ -90,7 +92,12 @@ export class Chat {
   /** All of them, the latest first. */
   list() {
     const when = (row) => row.last?.at ?? row.at ?? 0;
-    return [...this.rows.values()].sort((a, b) => when(b) - when(a) || (a.name < b.name ? -1 : 1));
+    return [...this.rows.values()].filter((row) => !this._isNothing(row)).sort((a, b) => when(b) - when(a) || (a.name < b.name ? -1 : 1));
+  }
+
+  /** Somebody or something asked for by name that is not there, or not for one. */
+  _isNothing(row) {
+    return row.isMissing && !row.last && !row.isContact && !row.unread;
   }
 
   unread() {
@@ -140,7 +147,7 @@ export class Chat {
 
   /** A line for conversations of which nothing is here yet. */
   async _peek() {
-    const bare = [...this.rows.values()].filter((row) => !row.last && row.place.room === undefined && !row.isPeeked).slice(0, 30);
+    const bare = [...this.rows.values()].filter((row) => !row.last && row.place.room === undefined && !row.isPeeked && !row.isMissing).slice(0, 30);
     for (const row of bare) {
       row.isPeeked = true;
       try {
@@ -161,7 +168,33 @@ export class Chat {
     this._settledAt = Date.now() + SETTLE_MS;
     clearTimeout(this._settling);
     this._settling = setTimeout(() => this.client.contacts().catch(() => {}), SETTLE_MS);
-    if (this.thread) this._refresh();
+    if (this.thread?.error && !this.thread.messages.length) this.openAgain();
+    else if (this.thread) this._refresh();
+    this._findRecent().catch(() => {});
+  }
+
+  /**
+   * Conversations that this browser has never seen: from the newest private messages, which the server has for all of
+   * one's devices. Groups are in the contacts. It looks once, and no further than where nothing new is found.
+   */
+  async _findRecent() {
+    if (this._hasLooked) return;
+    this._hasLooked = true;
+    const isFresh = ![...this.rows.values()].some((row) => row.last);
+    let before;
+    try {
+      for (let page = 0; page < RECENT_PAGES; page += 1) {
+        const known = this.rows.size;
+        const { messages, has_more: hasMore, min } = await this.client.history(before ? { before } : {});
+        for (const message of messages) this._touch(placeKey(placeOfMessage(message, this.me)), message);
+        this._tell();
+        if (!hasMore || (!isFresh && this.rows.size === known)) return;
+        before = min;
+      }
+    } catch (error) {
+      this._hasLooked = false; // the next connection may tell
+      throw error;
+    }
   }
 
   /** Receipts that came while nobody was here. */
@@ -249,7 +282,7 @@ export class Chat {
     while (at > 0 && compareIds(messages[at - 1].message_id, message.message_id) > 0) at -= 1;
     if (messages[at - 1]?.message_id === message.message_id) return;
     this.thread.messages = [...messages.slice(0, at), message, ...messages.slice(at)];
-    this.thread.arrived += 1;
+    if (message.from !== this.me) this.thread.arrived += 1;
     this.thread.changes += 1;
   }
 
@@ -297,16 +330,24 @@ export class Chat {
     await this._reload();
   }
 
+  /** Opens once more what could not be opened. */
+  openAgain() {
+    if (this.thread) this._openNew(this.thread.key).catch((error) => this._wrong(error));
+  }
+
   async _openNew(key) {
+    const left = this.thread?.row;
+    if (left && left.key !== key && this._isNothing(left)) this.rows.delete(left.key);
     if (key === null) {
       this.thread = null;
       this._tell();
       return;
     }
     const row = this._row(key);
+    row.isMissing = false;
     this.thread = {
       key, row, messages: [], from: null, gaps: [], arrived: 0, changes: 0, reading: Promise.resolve(), hasOlder: false, isLoading: true, busy: new Set(), group: null,
-      unreadAtOpen: row.unread, firstUnread: null, error: null, target: null, marked: null,
+      unreadAtOpen: row.unread, firstUnread: null, error: null, isMissing: false, target: null, marked: null,
     };
     this._tell();
     if (row.place.room !== undefined) {
@@ -321,12 +362,16 @@ export class Chat {
     const { thread } = this;
     if (thread?.key !== key) return;
     if (!thread.messages.length) {
-      await this.client.catchUp(row.place).catch((error) => this._wrong(error));
+      await this.client.catchUp(row.place).catch((error) => this.thread === thread && this._wrong(error));
       row.isPeeked = true;
       await this._reload();
     }
     if (this.thread !== thread) return;
     thread.isLoading = false;
+    if (thread.isMissing) {
+      this._tell();
+      return;
+    }
     this._findFirstUnread(thread);
     if (row.place.group !== undefined) this.loadGroup();
     this._markRead();
@@ -335,7 +380,11 @@ export class Chat {
   }
 
   _wrong(error) {
-    if (this.thread) this.thread.error = error;
+    const { thread } = this;
+    if (thread) {
+      thread.error = error;
+      thread.isMissing = thread.row.isMissing = MISSING.has(error.code) && !thread.messages.length;
+    }
     this._tell();
   }
 

@@ -24,8 +24,8 @@ export function Thread({ chat, thread, onBack, onDetails, onLater }) {
   };
   return html`<section class="thread" aria-label=${thread.row.name} onKeyDown=${keys}>
     <${Head} chat=${chat} thread=${thread} onBack=${onBack} onDetails=${onDetails} />
-    <${Messages} key=${thread.key} chat=${chat} thread=${thread} onReply=${answer} onDone=${() => box.current?.focus()} />
-    ${thread.key !== 'u:0' && html`<${Composer} key=${`write ${thread.key}`} chat=${chat} thread=${thread} box=${box} reply=${reply} onReplied=${() => setReply(null)} onLater=${onLater} />`}
+    <${Messages} key=${thread.key} onBack=${onBack} chat=${chat} thread=${thread} onReply=${answer} onDone=${() => box.current?.focus()} />
+    ${thread.key !== 'u:0' && !thread.isMissing && html`<${Composer} key=${`write ${thread.key}`} chat=${chat} thread=${thread} box=${box} reply=${reply} onReplied=${() => setReply(null)} onLater=${onLater} />`}
   </section>`;
 }
 
@@ -43,12 +43,12 @@ function Head({ chat, thread, onBack, onDetails }) {
   const status = statusOf(row, chat);
   return html`<header class="head">
     <${Button} kind="quiet" icon="back" class="back" label=${t('chat.back')} onClick=${onBack} />
-    <button type="button" class="who" onClick=${onDetails} aria-label=${`${row.name}, ${t('chat.details')}`}>
+    <button type="button" class="who" disabled=${thread.isMissing} onClick=${onDetails} aria-label=${`${row.name}, ${t('chat.details')}`}>
       <${Face} row=${row} />
       <span class="name cut">${row.name}</span>
       <span class="status cut ${row.typing.size ? 'typing' : ''}" aria-live="polite">${status}</span>
     </button>
-    <${Button} kind="quiet" icon="more" label=${t('chat.details')} onClick=${onDetails} />
+    ${!thread.isMissing && html`<${Button} kind="quiet" icon="more" label=${t('chat.details')} onClick=${onDetails} />`}
   </header>`;
 }
 
@@ -74,7 +74,7 @@ function itemsOf(chat, thread) {
   return items;
 }
 
-function Messages({ chat, thread, onReply, onDone }) {
+function Messages({ chat, thread, onReply, onDone, onBack }) {
   const scroller = useRef(null);
   const place = useRef({ isAtEnd: true, anchor: null });
   const [missed, setMissed] = useState(0);
@@ -147,14 +147,17 @@ function Messages({ chat, thread, onReply, onDone }) {
     }
   };
 
-  if (thread.error && !thread.messages.length) return html`<div class="messages"><${ErrorBox} error=${thread.error} /></div>`;
   const isRoom = thread.row.place.room !== undefined;
-  const empty = !items.length && !thread.isLoading;
+  const problem = items.length ? null : thread.error;
+  const empty = !items.length && !thread.isLoading && !problem;
   return html`<div class="messages" ref=${scroller} onScroll=${scrolled} onKeyDown=${keys} role="log" aria-label=${t('chat.messages')} tabindex="-1">
     ${empty && html`<${Empty} icon=${isRoom ? 'room' : 'chat'} title=${t(isRoom ? 'chat.room.empty' : 'chat.empty')} text=${isRoom ? t('chat.room.how') : t('chat.empty.how', { name: thread.row.name })} />`}
-    ${thread.isLoading && !items.length && html`<div class="empty"><span class="spinner" role="status" aria-label=${t('loading')} /></div>`}
+    ${problem && (thread.isMissing
+      ? html`<${Empty} icon="lock" title=${t('chat.missing')} text=${problem.message}><${Button} onClick=${onBack}>${t('chat.back')}<//><//>`
+      : html`<${ErrorBox} error=${problem} onRetry=${() => chat.openAgain()} />`)}
+    ${thread.isLoading && !items.length && !problem && html`<div class="empty"><span class="spinner" role="status" aria-label=${t('loading')} /></div>`}
     <ol>
-      ${isWhole && !empty && html`<li key="begin" class="notice-line">${t('chat.begin')}</li>`}
+      ${isWhole && items.length > 0 && html`<li key="begin" class="notice-line">${t('chat.begin')}</li>`}
       ${items.map((item) => html`<${Item} key=${item.key} item=${item} chat=${chat} thread=${thread} onReply=${onReply} />`)}
     </ol>
     ${(missed > 0 || isAway) && html`<div class="jump"><button type="button" class="button" onClick=${jump}><${Icon} name="down" size=${16} />${missed > 0 ? t('chat.jump.n', { n: missed }) : t('chat.jump')}</button></div>`}

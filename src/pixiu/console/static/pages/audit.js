@@ -5,7 +5,7 @@ import { Button, Card, Empty, ErrorBox, Icon, PageFrame, Table, html, useState }
 
 addWords({
   en: {
-    'audit.text': 'Replays the whole log, recomputes who should have got what, and compares that with what the stores hold.', 'audit.run': 'Take the books', 'audit.again': 'Take them again', 'audit.running': 'Reading the log …', 'audit.first': 'Is everything where it should be?', 'audit.first.how': 'An audit counts every accepted message and every inbox it was meant for. It runs beside the traffic.',
+    'audit.text': 'Replays the whole log, recomputes who should have got what, and compares that with what the stores hold.', 'audit.run': 'Take the books', 'audit.again': 'Take the books again', 'audit.running': 'Reading the log …', 'audit.first': 'Is everything where it should be?', 'audit.first.how': 'An audit counts every accepted message and every inbox it was meant for. It runs beside the traffic.',
     'audit.good': 'The books balance', 'audit.good.text': 'Nothing lost, nothing doubled. {n} message, each in its place.|Nothing lost, nothing doubled. {n} messages, each in its place.', 'audit.bad': 'The books do not balance', 'audit.bad.text': '{lost} lost, {twice} doubled.', 'audit.none': 'There is nothing to balance yet: no message was accepted.',
     'audit.intended': 'Intended', 'audit.acked': 'Acked', 'audit.waiting': 'Waiting', 'audit.expired': 'Expired', 'audit.dead': 'Dead', 'audit.accepted': 'Messages accepted', 'audit.resent': 'Sent again', 'audit.stored': 'Stored only (large groups)', 'audit.undecodable': 'Records that made no sense', 'audit.cut': 'Log through event', 'audit.at': 'Taken',
     'audit.intended.text': 'inboxes that should get it', 'audit.acked.text': 'devices hold it', 'audit.waiting.text': 'kept for those away', 'audit.expired.text': 'waited too long', 'audit.dead.text': 'not to be kept',
@@ -73,11 +73,11 @@ export default function Page({ client, t }) {
   const { report, error, busy, at } = state;
   const button = html`<${Button} kind="primary" icon="audit" busy=${busy} onClick=${run}>${t(busy ? 'audit.running' : report ? 'audit.again' : 'audit.run')}<//>`;
   return html`<${PageFrame} title=${t('nav.audit')} text=${t('audit.text')} actions=${report && button}>
-    <details class="window"><summary>${t('audit.window')}</summary><div class="searching">
+    ${!client.mayLookAfter ? html`<${ErrorBox} error=${{ code: 'forbidden' }} />` : html`<details class="window"><summary>${t('audit.window')}</summary><div class="searching">
       <label class="field"><span>${t('audit.from')}</span><input class="input" type="datetime-local" value=${from} onInput=${(event) => setFrom(event.target.value)} /></label>
       <label class="field"><span>${t('audit.to')}</span><input class="input" type="datetime-local" value=${to} onInput=${(event) => setTo(event.target.value)} /></label>
     </div></details>
     ${error && html`<${ErrorBox} error=${error} onRetry=${run} />`}
-    ${report ? html`<${Report} report=${report} at=${at} t=${t} />` : !error && html`<${Card}><${Empty} icon="audit" title=${t('audit.first')} text=${t('audit.first.how')}>${button}<//><//>`}
+    ${report ? html`<${Report} report=${report} at=${at} t=${t} />` : !error && html`<${Card}><${Empty} icon="audit" title=${t('audit.first')} text=${t('audit.first.how')}>${button}<//><//>`}`}
   <//>`;
 }

@@ -4,13 +4,19 @@ import { Chart } from '/chart.js';
 import { bytes, duration, moment, number, short } from '/format.js';
 import { Bars, HeatMap } from '/pipeline/charts.js';
 import { go } from '/router.js';
-import { Badge, Card, Empty, Icon, Loaded, PageFrame, Stat, Table, Tabs, html, useEffect, useLoad, useReducer } from '/ui.js';
+import { Badge, Card, Elsewhere, Empty, Icon, Loaded, PageFrame, Stat, Table, Tabs, html, useEffect, useLoad, useReducer } from '/ui.js';
 
+const REPORT_MS = 30_000; // the server takes 25 s at most
+const OUTDATED_MS = 3000;
 const TABS = ['usage', 'latency', 'heat', 'audit', 'tables'];
 const COLOURS = ['--chart-1', '--chart-2', '--chart-3', '--chart-4', '--ink-3', '--gold', '--good', '--ink-2'];
 const TONES = { running: 'good', starting: 'good', waiting: 'good', resting: 'good', installing: 'gold', failed: 'bad' };
 const percent = (share) => (share === null ? '–' : `${number(Math.round(share * 1000) / 10)} %`);
 const ms = (value) => (value === null ? '–' : duration(value));
+const hopName = (hop, t) => {
+  const text = t(`pipeline.hop.${hop}`);
+  return text.startsWith('pipeline.') ? hop : text; // one that this console does not know yet
+};
 const seconds = (times) => times.map((each) => each / 1000);
 
 /** What it does now. Counts the seconds down by itself. */
@@ -64,9 +70,9 @@ function Latency({ report, t }) {
   const { latency } = report;
   if (!latency.links.length) return html`<${Nothing} t=${t} />`;
   const within = { ms: latency.within_ms };
-  const series = latency.series.map((each, index) => ({ label: each.hop, colour: COLOURS[index % COLOURS.length] }));
+  const series = latency.series.map((each, index) => ({ label: hopName(each.hop, t), colour: COLOURS[index % COLOURS.length] }));
   const columns = [
-    { key: 'hop', title: t('pipeline.hop'), show: (row) => html`<b>${row.hop}</b>` },
+    { key: 'hop', title: t('pipeline.hop'), show: (row) => html`<b>${hopName(row.hop, t)}</b>` },
     { key: 'link', title: t('pipeline.link') },
     { key: 'messages', title: t('pipeline.samples'), right: true, show: (row) => number(row.messages) },
     ...['p50', 'p90', 'p99'].map((key) => ({ key, title: key, right: true, show: (row) => ms(row[key]) })),
@@ -99,10 +105,10 @@ function Heat({ report, t }) {
       <p class="small muted">${t('pipeline.skew', { n: number(heat.skew) })}</p><//>`;
 }
 
-function Audit({ report, t }) {
+function Audit({ report, now: state, t }) {
   const { audit } = report;
   if (!audit || audit.intended === null) return html`<${Card}><${Empty} icon="audit" title=${t('pipeline.audit.none')} text=${t('pipeline.audit.none.how')} /><//>`;
-  const state = audit.balanced === null ? 'open' : audit.balanced ? 'good' : 'bad';
+  const verdict = audit.balanced === null ? 'open' : audit.balanced ? 'good' : 'bad';
   const counts = Object.fromEntries(Object.entries(audit).filter(([, value]) => typeof value === 'number').map(([name, value]) => [name, number(value)]));
   const columns = [
     { key: 'finding', title: t('pipeline.finding') },
@@ -110,9 +116,11 @@ function Audit({ report, t }) {
     { key: 'inbox', title: t('pipeline.inbox'), show: (row) => (row.user_id ? `${row.user_name ?? row.user_id}, ${row.platform}` : '–') },
     { key: 'reason', title: t('pipeline.reason') },
   ];
-  const facts = { through: number(Number(audit.through)), inboxes: number(audit.inboxes), resent: number(audit.resent ?? 0), reordered: number(audit.reordered ?? 0), late: number(audit.late ?? 0) };
-  return html`<section class="verdict ${state}" role="status"><${Icon} name=${state === 'bad' ? 'alert' : 'audit'} size=${44} /><div><h2>${t(`pipeline.audit.${state}`)}</h2>
-      <p>${t(state === 'open' ? 'pipeline.audit.expected' : 'pipeline.audit.text', counts)}</p>${state === 'open' && html`<p>${t('pipeline.audit.open.text')}</p>`}</div></section>
+  const since = Math.max(0, Number(state.log ?? 0) - Number(audit.through));
+  const facts = { at: audit.at ? moment(audit.at) : '–', through: number(Number(audit.through)), inboxes: number(audit.inboxes), resent: number(audit.resent ?? 0), reordered: number(audit.reordered ?? 0), late: number(audit.late ?? 0) };
+  return html`<section class="verdict ${verdict}" role="status"><${Icon} name=${verdict === 'bad' ? 'alert' : 'audit'} size=${44} /><div><h2>${t(`pipeline.audit.${verdict}`)}</h2>
+      <p>${t(verdict === 'open' ? 'pipeline.audit.expected' : 'pipeline.audit.text', counts)}</p>${verdict === 'open' && html`<p>${t('pipeline.audit.open.text')}</p>`}
+      ${audit.at && html`<p class="small">${t('pipeline.audit.age', { at: moment(audit.at), through: number(Number(audit.through)) })}${since > 0 && html` ${t('pipeline.audit.behind', { n: number(since) })}`}</p>`}</div></section>
     ${audit.findings.length > 0 && html`<${Card} flush title=${t('pipeline.findings')}><${Table} label=${t('pipeline.findings')} columns=${columns} rows=${audit.findings} /><//>`}
     <${Card}><dl class="facts">${Object.entries(facts).map(([name, value]) => html`<dt key=${name}>${t(`pipeline.audit.${name}`)}</dt><dd>${value}</dd>`)}</dl><//>`;
 }
@@ -132,13 +140,19 @@ function Tables({ report, t }) {
 
 const SHOWN = { usage: Usage, latency: Latency, heat: Heat, audit: Audit, tables: Tables };
 
-function Charts({ client, tab, run, t }) {
-  const load = useLoad(() => client.http('/v1/admin/pipeline/report'), [run], 30_000);
+function Charts({ client, tab, now, t }) {
+  const load = useLoad(() => client.http('/v1/admin/pipeline/report', { timeoutMs: REPORT_MS }), [now.last_run?.at ?? 0], 30_000);
+  useEffect(() => {
+    if (!load.data?.is_outdated) return undefined;
+    const timer = setTimeout(load.reload, OUTDATED_MS); // a newer one is being made
+    return () => clearTimeout(timer);
+  }, [load.data]);
   const Shown = SHOWN[tab];
+  if (load.data === null && !load.error) return html`<div class="empty"><span class="spinner" role="status" aria-label=${t('loading')} /><p>${t('pipeline.reading')}</p></div>`;
   return html`<${Loaded} of=${load}>${(report) => {
     if (report.empty) return html`<${Card}><${Empty} icon="pipeline" title=${t('pipeline.none')} text=${t('pipeline.none.how')} /><//>`;
     if (report.problem) return html`<div class="notice" role="alert"><${Icon} name="alert" /><span><b>${t('pipeline.problem')}</b> ${report.problem}</span></div>`;
-    return html`<${Tabs} label=${t('pipeline.tabs')} value=${tab} options=${TABS.map((name) => [name, t(`pipeline.tab.${name}`)])} onChange=${(name) => go('pipeline', [name])} /><${Shown} report=${report} t=${t} />`;
+    return html`<${Tabs} label=${t('pipeline.tabs')} value=${tab} options=${TABS.map((name) => [name, t(`pipeline.tab.${name}`)])} onChange=${(name) => go('pipeline', [name])} /><${Shown} report=${report} now=${now} t=${t} />`;
   }}<//>`;
 }
 
@@ -146,6 +160,6 @@ export default function Page({ client, t, parts }) {
   const load = useLoad(() => client.http('/v1/admin/pipeline'), [], 2000);
   const tab = TABS.includes(parts[0]) ? parts[0] : 'usage';
   return html`<${PageFrame} title=${t('nav.pipeline')} text=${t('pipeline.text')}>
-    <${Loaded} of=${load}>${(state) => html`<${State} state=${state} t=${t} /><${Charts} client=${client} tab=${tab} run=${state.last_run?.at ?? 0} t=${t} />`}<//>
+    <${Loaded} of=${load} elsewhere=${() => html`<${Elsewhere} text=${t('pipeline.elsewhere')} command=${'pixiu pipeline run --data pixiu-cluster/nodes/queue-0-0\npixiu pipeline report --data pixiu-cluster/nodes/queue-0-0'} />`}>${(state) => html`<${State} state=${state} t=${t} /><${Charts} client=${client} tab=${tab} now=${state} t=${t} />`}<//>
   <//>`;
 }
