@@ -10,8 +10,9 @@ A block of the document that begins with ``transcript`` has lines of these forms
     bob is closed 4401 unauthenticated               by the server; over TCP just "is closed"
     bob closes                                       by the client
 
-How many are in a room is told some time later: such a push is passed over. Binary frames are hexadecimal digits. Numbers of 13 and more digits are of one run: the first that stands for another one is
-bound to it, in what the client sends later as well. Everything else must be equal.
+How many are in a room is told some time later: such a push is passed over. Binary frames are hexadecimal digits.
+Numbers of 13 and more digits are of one run: the first that stands for another one is bound to it, in what the client
+sends later as well. Everything else must be equal.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+from pixiu.cli.calling import announced_url, own_certificate
 from pixiu.cli.engine_checks import engine_checks
 from pixiu.cli.finding import Check, State
 from pixiu.cli.queue.output import bytes_text
@@ -386,9 +387,9 @@ def _server(holder: Holder) -> Check:
     """What the server that runs says of itself."""
     if holder.http is None:
         return Check("server", "ok", f"pid {holder.pid}, without HTTP")
-    url = holder.http if "://" in holder.http else f"http://{holder.http}"
+    url = announced_url(holder.http)
     try:
-        with urlopen(f"{url}/readyz", timeout=5) as answer:
+        with urlopen(f"{url}/readyz", timeout=5, context=own_certificate()) as answer:
             answer.read()
         return Check("server", "ok", f"ready at {url}")
     except HTTPError as error:

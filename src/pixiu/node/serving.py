@@ -169,7 +169,10 @@ class Node:
         server.start()
         self._replication.start()
         http_address = await self._start_http() if self._with_http else None
-        directory.announce(address=queue_address, http=http_address)
+        has_tls = bool(settings.security.tls_certificate) and self._leads_alone
+        directory.announce(
+            address=queue_address, http=f"https://{http_address}" if http_address and has_tls else http_address
+        )
         return Running(queue_address, http_address, self._grpc_address(), directory.path)
 
     def _follower_keys(self) -> tuple[str, ...]:
