@@ -30,6 +30,7 @@ from pixiu.cli.calling import announced_url, own_certificate
 from pixiu.cli.engine_checks import engine_checks
 from pixiu.cli.finding import Check, State
 from pixiu.cli.queue.output import bytes_text
+from pixiu.config.extras import how_to_install
 from pixiu.model.ids import SNOWFLAKE_EPOCH_MS
 from pixiu.runtime.datadir import FORMAT, find_server
 
@@ -94,14 +95,15 @@ def _packages() -> Iterator[Check]:
     for name in NEEDED:
         found = _imported(name)
         if found is None:
-            yield Check(f"package {name}", "fail", "cannot be imported", f"pip install {name}, or run: make setup")
+            yield Check(f"package {name}", "fail", "cannot be imported", how_to_install())
         else:
             yield Check(f"package {name}", "ok", found)
     for name in OPTIONAL:
         found = _version(name)
         if found is None:
             what = "pixiu top and chat" if name == "textual" else "the pipeline"
-            yield Check(f"package {name}", "warn", "is not installed", f"only {what} needs it: pip install {name}")
+            how = "make setup" if name == "textual" else how_to_install("pipeline")
+            yield Check(f"package {name}", "warn", "is not installed", f"only {what} needs it: {how}")
         else:
             yield Check(f"package {name}", "ok", found)
 
