@@ -14,11 +14,12 @@ import pytest
 from textual.widgets import DataTable, Label
 
 from pixiu.cli import checks
-from pixiu.cli.checks import Check, java_version, port_holder
+from pixiu.cli.checks import Check, java_version
 from pixiu.cli.samples import RATES, sample_of
 from pixiu.cli.topscreen import TopScreen
 from pixiu.config import HttpSettings, QueueSettings, Settings
 from pixiu.model.errors import Unavailable
+from pixiu.runtime.port_holder import port_holder
 from tests.cli.test_token_cli import served
 from tests.e2e.test_surfaces import Served
 

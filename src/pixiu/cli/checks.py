@@ -33,12 +33,14 @@ from pixiu.cli.queue.output import bytes_text
 from pixiu.config.extras import how_to_install
 from pixiu.model.ids import SNOWFLAKE_EPOCH_MS
 from pixiu.runtime.datadir import FORMAT, find_server
+from pixiu.runtime.port_holder import port_holder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pixiu.config import Settings
-    from pixiu.runtime.datadir import Holder
+    from pixiu.runtime.port_holder import port_holder
+from pixiu.runtime.datadir import Holder
 
 __all__ = ["Check", "State", "all_checks"]
 
@@ -262,26 +264,6 @@ def _port_problem(title: str, name: str, port: int, error: OSError, holder: Hold
     option = "--port" if name == "http" else "--queue-port"
     who = port_holder(port)
     return Check(title, "fail", f"held by {who or 'another process'}", f"stop it, or start with {option} N")
-
-
-def port_holder(port: int) -> str | None:
-    """The process that listens on a port, where the system lets us see it."""
-    inodes = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with suppress(OSError):
-            for line in Path(table).read_text(encoding="ascii").splitlines()[1:]:
-                fields = line.split()
-                if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
-                    inodes.add(f"socket:[{fields[9]}]")
-    if not inodes:
-        return None
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            with suppress(OSError):
-                if any(str(each.readlink()) in inodes for each in (process / "fd").iterdir()):
-                    name = (process / "comm").read_text(encoding="utf-8", errors="replace").strip()
-                    return f"pid {process.name} ({name})"
-    return None
 
 
 # The data directory.
