@@ -33,4 +33,6 @@ async def main(url: str, token: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit('usage: python examples/chat_bot.py URL TOKEN, such as ws://127.0.0.1:8400 "$(pixiu token bot)"')
     asyncio.run(main(*sys.argv[1:3]))

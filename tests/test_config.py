@@ -1,5 +1,6 @@
 """The settings: where a value comes from, and what is refused."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -15,8 +16,11 @@ from pixiu.config import (
     parse_assignment,
     sections,
 )
+from pixiu.config.extras import how_to_install
 from pixiu.model.errors import ConfigError
 from tools.make_reference import EXAMPLE, field_docstrings
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture
@@ -174,3 +178,16 @@ def test_an_engine_is_one_line_above_all_sections(tmp_path: Path) -> None:
     assert (engines.store, engines.log, engines.timelines) == ("redis://a:1", "kafka://b:2", "cassandra://c")
     assert (engines.registry, settings.queue.port) == ("zk://d", 7)
     assert parse_assignment("store=redis://e") == ("engines.store", "redis://e")
+
+
+def test_an_error_about_a_missing_package_names_what_works_here(tmp_path: Path) -> None:
+    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    said = {
+        name
+        for path in (ROOT / "src").rglob("*.py")
+        for name in re.findall(r"how_to_install\(['\"](\w+)['\"]\)", path.read_text(encoding="utf-8"))
+    }
+    assert said and said <= extras
+    assert how_to_install("redis", root=ROOT) == "make setup, or: pip install -e '.[redis]'"
+    assert how_to_install("redis", root=tmp_path) == "pip install -e '.[redis]' in a clone of Pixiu"
+    assert how_to_install(root=ROOT) == "make setup, or: pip install -e ."

@@ -221,6 +221,13 @@ async def test_pages_are_served_under_a_policy_and_nothing_beside_them(tmp_path:
         for path in ("/../secret.txt", "/%2e%2e/secret.txt", "/..%2fsecret.txt", "//etc/passwd", "/nothing"):
             answer = await world.client.get(path)
             assert (answer.status_code, b"hidden" in answer.content) == (404, False), path
+        for method, path, allow in (
+            ("GET", "/v1/actions/send", "POST"), ("DELETE", "/v1/actions/send", "POST"), ("GET", "/v1/push", "POST"),
+            ("POST", "/v1/contacts", "GET, HEAD"), ("PUT", "/v1/admin/kick", "POST"), ("POST", "/app.js", "GET, HEAD"),
+        ):  # fmt: skip
+            answer = await world.client.request(method, path)
+            assert (answer.status_code, answer.headers["allow"]) == (405, allow), path
+            assert f": use {allow.split(',')[0]}" in answer.json()["error"]["message"]
         assert json.loads((await world.client.get("/healthz")).content) == {"status": "ok"}
         assert (
             (await world.client.get("/v1/contacts")).headers["content-security-policy"].startswith("default-src 'none'")

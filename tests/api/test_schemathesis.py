@@ -75,4 +75,8 @@ def test_the_checks_see_a_status_that_is_not_documented(served: tuple[str, dict[
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 def test_no_request_breaks_a_promise(case: Any, served: tuple[str, dict[str, str]]) -> None:
     base_url, headers = served
-    case.call_and_validate(base_url=base_url, headers=headers, checks=CHECKS, timeout=20)
+    answer = case.call(base_url=base_url, headers=headers, timeout=20)
+    # Nothing makes an index here, and search says so: unavailable, with the command. Any other 5xx is a fault.
+    is_told = case.path == "/v1/actions/search" and answer.status_code == 503 and "has not indexed" in answer.text
+    checks = [each for each in CHECKS if not (is_told and each is schemathesis.checks.not_a_server_error)]
+    case.validate_response(answer, headers=headers, checks=checks)

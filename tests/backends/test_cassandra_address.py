@@ -72,7 +72,7 @@ def test_without_the_driver_one_is_told_what_to_install(monkeypatch: pytest.Monk
     for name in [name for name in sys.modules if name == "cassandra" or name.startswith("cassandra.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "cassandra", None)
-    with pytest.raises(ConfigError, match=r"pip install pixiu\[cassandra\]"):
+    with pytest.raises(ConfigError, match=r"make setup, or: pip install -e '\.\[cassandra\]'"):
         CassandraTimelines(Address(hosts=("127.0.0.1",), port=1), lambda _: {})
 
 

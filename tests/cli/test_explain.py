@@ -87,6 +87,9 @@ def test_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     code, _, err = run(capsys, "77", "--data", str(data))
     assert code == 1
     assert err.startswith("pixiu: there is no message 77")
+    for wrong in ("abc", "0", "1.5", "9" * 30):
+        code, _, err = run(capsys, wrong, "--data", str(data))
+        assert (code, "a message id is a number such as" in err) == (2, True), wrong
     code, _, err = run(capsys, "77", "--data", str(tmp_path / "none"))
     assert code == 1
     assert "there is no log" in err

@@ -8,7 +8,8 @@ import pytest
 
 from pixiu import __version__
 from pixiu.cli import main as command_line
-from pixiu.cli.serve import parse_address, print_banner, run_server
+from pixiu.cli.banner import Doors, print_banner
+from pixiu.cli.serve import parse_address, run_server
 from pixiu.config import Settings
 from pixiu.model.errors import ConfigError, CorruptData, PixiuError
 from pixiu.node import Running
@@ -131,3 +132,32 @@ def test_an_event_to_begin_with_goes_with_a_leader(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="goes with --follow"):
         run_server(Settings(), data=tmp_path / "data", dev=False, http=False, follow_event=5)
     assert not (tmp_path / "data").exists()
+
+
+def test_without_dev_the_banner_says_how_to_make_a_key_and_users(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    running = Running("127.0.0.1:12301", "127.0.0.1:8400", None, tmp_path)
+    print_banner(running, doors=Doors(is_dev=False))
+    said = capsys.readouterr().out
+    assert f"token --new-key --data {tmp_path}" in said
+    assert "/v1/actions/create_user" in said
+    assert "two windows" not in said and "WARNING" not in said
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "1.json").touch()
+    print_banner(running, doors=Doors(is_dev=False))
+    assert "--new-key" not in capsys.readouterr().out
+
+
+def test_whoever_listens_for_the_network_without_tls_is_warned(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    running = Running("127.0.0.1:12301", "0.0.0.0:8488", None, tmp_path)
+    print_banner(running, doors=Doors(is_dev=False))
+    said = capsys.readouterr().out
+    assert "without TLS" in said
+    assert "http://0.0.0.0" not in said and "http://127.0.0.1:8488/v1" in said
+    print_banner(running, doors=Doors(is_dev=False, has_tls=True))
+    said = capsys.readouterr().out
+    assert "WARNING" not in said
+    assert "https://" in said

@@ -14,11 +14,12 @@ import pytest
 from textual.widgets import DataTable, Label
 
 from pixiu.cli import checks
-from pixiu.cli.checks import Check, java_version, port_holder
+from pixiu.cli.checks import Check, java_version
 from pixiu.cli.samples import RATES, sample_of
 from pixiu.cli.topscreen import TopScreen
 from pixiu.config import HttpSettings, QueueSettings, Settings
 from pixiu.model.errors import Unavailable
+from pixiu.runtime.port_holder import port_holder
 from tests.cli.test_token_cli import served
 from tests.e2e.test_surfaces import Served
 
@@ -162,6 +163,8 @@ def test_explain_asks_the_server_of_a_directory_or_an_address(node: Served) -> N
     assert run("explain", message_id, "--url", node.url, "--token", alice).returncode == 1
     assert run("explain", message_id, "--url", node.url, "--data", node.data).returncode == 2
     assert run("explain", "twelve", "--data", node.data).returncode == 2
+    ghost = run("search", "lunch", "--user", "ghost", "--data", node.data)
+    assert (ghost.returncode, ghost.stderr) == (1, "pixiu: there is no user 'ghost'\n")
 
 
 def test_audit_says_what_to_do_with_a_node_inside_a_program(tmp_path: Path) -> None:

@@ -139,6 +139,9 @@ def test_a_leader_that_is_drained_hands_over_at_once_and_leaves_nothing_behind(t
         refused = cluster.call("drain", cluster.leader())
         assert refused.returncode == 1
         assert "nothing was done" in refused.stderr
+        assert cluster.call("start", leader).returncode == 0
+        cluster.wait_in_sync(3)
+        assert "not drained" in cluster.call("start", leader).stderr
 
 
 @pytest.mark.long

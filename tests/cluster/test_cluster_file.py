@@ -56,6 +56,8 @@ def write(folder: Path, text: str) -> Path:
         ("zookeeper = { servers = 2 }\n[roles.queue]", "no zookeeper.servers"),
         ("zookeeper = 3\n[roles.queue]", "zookeeper is"),
         ("zookeeper = 'zk://a:x'\n[roles.queue]", "HOST:PORT"),
+        ("[roles.quue]", r"no role 'quue'.*did you mean \[roles.queue\]"),
+        ('[roles.queue]\nsettings = { "replication.min_irs" = 2 }', "roles.queue.settings: .*min_irs"),
         ("[roles.queue]\nreplicas = 0", "roles.queue.replicas must be 1 to"),
         ("[roles.queue]\nreplicas = true", "roles.queue.replicas"),
         ("[roles.queue]\npartitions = 2", "replicated, never split"),

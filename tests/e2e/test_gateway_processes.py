@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from pixiu.cli.calling import Caller
 from tests.certificates import Authority
 from tests.e2e.gateways import Node, Person, eventually, is_alive
 
@@ -180,6 +181,7 @@ async def test_under_tls_a_process_that_stays_frozen_is_replaced_and_sigterm_sen
             httpx.get(f"http://127.0.0.1:{node.port}/healthz", timeout=5)
         answer = httpx.get(f"{node.url}/healthz", timeout=10, verify=node.tls)  # type: ignore[arg-type]
         assert answer.headers["strict-transport-security"]
+        assert Caller(None, None, node.data).get("/v1/admin/stats")["version"]  # as every command with --data asks
         people = [await Person(node, f"user{number}").__aenter__() for number in range(4)]
         before = node.gateways()
         os.kill(before["gateway-1"], signal.SIGSTOP)

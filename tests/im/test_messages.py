@@ -1,6 +1,7 @@
 """Saying something: send, gsend, recall, system, broadcast."""
 
 from base64 import b64encode
+from typing import Any
 
 import pytest
 
@@ -250,3 +251,17 @@ def test_a_senders_own_fields_cannot_pass_for_the_systems() -> None:
     for name in ("user", "group"):
         with pytest.raises(RequestError, match="the system's own"):
             world.do("alice", "send", to="bob", text="x", fields={name: "5"})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"text": "", "fields": {"sticker": "7"}}, {"text": "", "enc": "aes"}, {"body": "", "kind": "plugin"},
+        {"body": "", "kind": "text", "enc": "custom"}, {"text": " "},
+    ],
+)  # fmt: skip
+def test_what_has_no_text_and_says_something_else_is_taken(said: dict[str, Any]) -> None:
+    world = World()
+    for name in ("alice", "bob"):
+        world.actor(name)
+    assert world.do("alice", "send", to="bob", **said)["message_id"]

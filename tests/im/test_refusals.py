@@ -33,6 +33,9 @@ GSEND: Params = {"group": "tea", "text": "x"}
 REFUSED: list[tuple[str, object, type[PixiuError], str]] = [
     ("send", {}, RequestError, "to is missing"),
     ("send", {"to": "bob"}, RequestError, "text is missing"),
+    ("send", {"to": "bob", "text": ""}, RequestError, "text is empty"),
+    ("send", {"to": "bob", "body": "", "kind": "text", "ref": "1"}, RequestError, "text is empty"),
+    ("gsend", {"group": "tea", "text": ""}, RequestError, "text is empty"),
     ("send", [], RequestError, "object of params, not list"),
     ("send", None, RequestError, "object of params"),
     ("send", {**SEND, "tet": "x"}, RequestError, "send knows no 'tet'; did you mean 'text'?"),

@@ -98,12 +98,14 @@ class TestLife:
         made = session()
         live(made)
         made.closed(4401, "expired", 0)
+        assert made.why_refused.endswith("any more: it has expired")
         assert made.tick(0) == [Connect(0, needs_token=True)]
         (ended,) = (each for each in made.closed(4401, "unauthenticated", 0) if isinstance(each, Ended))
         assert isinstance(ended.error, Unauthenticated)
         fresh = session()
         fresh.start(0)
         fresh.closed(4401, "", 0)
+        assert "any more" not in fresh.why_refused
         assert fresh.is_refused and fresh.tick(0) == [Connect(0, needs_token=True)]
         fresh.received(frame(CONTACTS), 0)
         assert not fresh.is_refused

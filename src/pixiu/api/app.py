@@ -106,9 +106,8 @@ class HttpApi:
             paths += DevRoutes(issue_token, bytes_max=self._bytes_max).routes()
             self.document["paths"] |= dev_paths()
         known = {route.path for route in paths}
-        router = Router(paths, redirect_slashes=False)
-        if pages is not None:
-            router.mount("/", pages)
+        # Pages are what no route knows: mounted at / they would take a known path with another method for their own.
+        router = Router(paths, redirect_slashes=False, default=pages)
         self._guard = Guard(
             _with_cors(router, settings.cors_origins),
             self.counters,

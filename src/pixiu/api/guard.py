@@ -150,8 +150,10 @@ def _routing_answer(error: HTTPException, scope: Scope) -> Response:
         headers["Connection"] = "close"
     path, method = scope["path"][:200], scope["method"][:20]
     if error.status_code == 405:
-        allowed = headers.get("Allow", "GET")
-        return refusal(405, "bad_request", f"{path} takes {allowed}, not {method}", headers)
+        allowed = sorted(each.strip() for each in headers.get("Allow", "GET").split(","))
+        headers["Allow"] = ", ".join(allowed)
+        use = "POST with a JSON object as body" if "POST" in allowed else allowed[0]
+        return refusal(405, "bad_request", f"{path} takes {headers['Allow']}, not {method}: use {use}", headers)
     if error.status_code == 404:
         return refusal(404, "not_found", f"there is no {path} here; /openapi.json says what there is", headers)
     return refusal(error.status_code, "bad_request", str(error.detail), headers)

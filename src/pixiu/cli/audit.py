@@ -27,7 +27,11 @@ _COUNTS = ("accepted", "intended", "acked", "waiting", "expired", "dead", "resen
 def audit(
     data: Annotated[
         Path | None,
-        typer.Option("--data", metavar="DIR", help="Audit this data directory, served or not.  [default: pixiu-data]"),
+        typer.Option(
+            "--data",
+            metavar="DIR",
+            help="Audit this data directory, served or not, or the cluster of this folder.  [default: pixiu-data]",
+        ),
     ] = None,
     url: Url = None,
     registry: Annotated[
@@ -68,6 +72,8 @@ def _report(
     if registry is not None:
         return _summed(registry, at_least, before)
     directory = data or DEFAULT_DATA
+    if url is None and (found := _registry_of(directory)) is not None:
+        return _summed(found, at_least, before)
     holder = None if url is not None else find_server(directory)
     if holder is not None and holder.http is None:
         raise Unavailable(
@@ -77,6 +83,17 @@ def _report(
     if url is not None or holder is not None:
         return _asked(Caller(url, token, data), at_least, before)
     return _stopped(directory, at_least, before)
+
+
+def _registry_of(folder: Path) -> str | None:
+    """Where the cluster that runs in a folder is registered; None for a folder that is none of a cluster."""
+    from pixiu.node.cluster.layout import STATE
+
+    if not (folder / STATE).is_file():
+        return None
+    from pixiu.node.cluster.door import ask_supervisor
+
+    return str(ask_supervisor(folder, {"action": "status"})["registry"])
 
 
 def _summed(registry: str, at_least: int, before: int | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
@@ -10,7 +11,7 @@ from time import monotonic
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from pixiu.cli.options import DEFAULT_URL, Token, Url
 from pixiu.cli.queue.asking import DEFAULT_DATA
@@ -32,11 +33,12 @@ from pixiu.ports.authentication import Identity
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datadir import find_server
 
-__all__ = ["Caller", "Token", "Url", "find_url", "make_token"]
+__all__ = ["Caller", "Token", "Url", "announced_url", "find_url", "make_token", "own_certificate"]
 
 TIMEOUT_SECONDS = 60.0
 OWN_TOKEN_MS = 60_000
 ANSWER_BYTES_MAX = 64 * 2**20
+_ALL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "::": "[::1]"}
 
 _ERRORS: dict[str, type[PixiuError]] = {
     kind.code: kind
@@ -48,7 +50,9 @@ class Caller:
     """Calls one server as an admin."""
 
     def __init__(self, url: str | None, token: str | None, data: Path | None) -> None:
-        self.url = (url or _announced(data or DEFAULT_DATA) or DEFAULT_URL).rstrip("/")
+        announced = None if url else _announced(data or DEFAULT_DATA)
+        self.url = (url or announced or DEFAULT_URL).rstrip("/")
+        self._is_own = announced is not None
         if urlsplit(self.url).scheme not in ("http", "https"):
             raise ConfigError(f"--url must begin with http:// or https://, not {self.url!r}")
         if token is None and data is None and url is not None and not _is_here(self.url):
@@ -84,13 +88,17 @@ class Caller:
         with self._answer(method, path, body, timeout_seconds) as answer:
             return json.loads(answer.read(ANSWER_BYTES_MAX))
 
+    def _handlers(self) -> list[Any]:
+        own = [HTTPSHandler(context=own_certificate())] if self._is_own and self.url.startswith("https:") else []
+        return [_NoRedirect, *own]
+
     @contextmanager
     def _answer(self, method: str, path: str, body: bytes | None, timeout_seconds: float) -> Iterator[Any]:
         """The answer, open; what goes wrong until it is closed is one of our errors."""
         headers = {"Authorization": f"Bearer {self._bearer()}", "Content-Type": "application/json"}
         request = Request(self.url + path, data=body, headers=headers, method=method)
         try:
-            with build_opener(_NoRedirect).open(request, timeout=timeout_seconds) as answer:
+            with build_opener(*self._handlers()).open(request, timeout=timeout_seconds) as answer:
                 yield answer
         except HTTPError as error:
             raise _explained(error.code, error.read(ANSWER_BYTES_MAX)) from error
@@ -99,6 +107,14 @@ class Caller:
             raise Unavailable(f"no answer from {self.url}: {reason}; start it with: pixiu serve") from error
         except ValueError as error:
             raise PixiuError(f"{self.url} does not speak as Pixiu does: {error}") from error
+
+
+def own_certificate() -> ssl.SSLContext:
+    """For the server that holds our data directory: its certificate names another address than this machine's own."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 class _NoRedirect(HTTPRedirectHandler):
@@ -129,7 +145,14 @@ def _announced(data: Path) -> str | None:
     holder = find_server(data)
     if holder is None or holder.http is None:
         return None
-    return holder.http if "://" in holder.http else f"http://{holder.http}"
+    return announced_url(holder.http)
+
+
+def announced_url(address: str) -> str:
+    """What a server says of itself, as this machine can ask it: an address that means all of them is none to ask."""
+    scheme, _, place = address.rpartition("://")
+    host, _, port = place.rpartition(":")
+    return f"{scheme or 'http'}://{_ALL_ADDRESSES.get(host, host)}:{port}"
 
 
 def _own_token(data: Path) -> str:

@@ -26,18 +26,22 @@ from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+from pixiu.cli.calling import announced_url, own_certificate
 from pixiu.cli.engine_checks import engine_checks
 from pixiu.cli.finding import Check, State
 from pixiu.cli.journal_check import journal_checks
 from pixiu.cli.queue.output import bytes_text
+from pixiu.config.extras import how_to_install
 from pixiu.model.ids import SNOWFLAKE_EPOCH_MS
 from pixiu.runtime.datadir import FORMAT, find_server
+from pixiu.runtime.port_holder import port_holder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pixiu.config import Settings
-    from pixiu.runtime.datadir import Holder
+    from pixiu.runtime.port_holder import port_holder
+from pixiu.runtime.datadir import Holder
 
 __all__ = ["Check", "State", "all_checks"]
 
@@ -95,14 +99,15 @@ def _packages() -> Iterator[Check]:
     for name in NEEDED:
         found = _imported(name)
         if found is None:
-            yield Check(f"package {name}", "fail", "cannot be imported", f"pip install {name}, or run: make setup")
+            yield Check(f"package {name}", "fail", "cannot be imported", how_to_install())
         else:
             yield Check(f"package {name}", "ok", found)
     for name in OPTIONAL:
         found = _version(name)
         if found is None:
             what = "pixiu top and chat" if name == "textual" else "the pipeline"
-            yield Check(f"package {name}", "warn", "is not installed", f"only {what} needs it: pip install {name}")
+            how = "make setup" if name == "textual" else how_to_install("pipeline")
+            yield Check(f"package {name}", "warn", "is not installed", f"only {what} needs it: {how}")
         else:
             yield Check(f"package {name}", "ok", found)
 
@@ -263,26 +268,6 @@ def _port_problem(title: str, name: str, port: int, error: OSError, holder: Hold
     return Check(title, "fail", f"held by {who or 'another process'}", f"stop it, or start with {option} N")
 
 
-def port_holder(port: int) -> str | None:
-    """The process that listens on a port, where the system lets us see it."""
-    inodes = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with suppress(OSError):
-            for line in Path(table).read_text(encoding="ascii").splitlines()[1:]:
-                fields = line.split()
-                if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
-                    inodes.add(f"socket:[{fields[9]}]")
-    if not inodes:
-        return None
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            with suppress(OSError):
-                if any(str(each.readlink()) in inodes for each in (process / "fd").iterdir()):
-                    name = (process / "comm").read_text(encoding="utf-8", errors="replace").strip()
-                    return f"pid {process.name} ({name})"
-    return None
-
-
 # The data directory.
 
 
@@ -388,9 +373,9 @@ def _server(holder: Holder) -> Check:
     """What the server that runs says of itself."""
     if holder.http is None:
         return Check("server", "ok", f"pid {holder.pid}, without HTTP")
-    url = holder.http if "://" in holder.http else f"http://{holder.http}"
+    url = announced_url(holder.http)
     try:
-        with urlopen(f"{url}/readyz", timeout=5) as answer:
+        with urlopen(f"{url}/readyz", timeout=5, context=own_certificate()) as answer:
             answer.read()
         return Check("server", "ok", f"ready at {url}")
     except HTTPError as error:

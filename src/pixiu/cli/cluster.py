@@ -132,10 +132,13 @@ def _hints(cluster: ClusterFile, supervisor: Supervisor) -> list[str]:
         lines.append(f"chat:    http://{addresses['gateway']}  (with what this prints: {token})")
     metas = [plan for plan in cluster.roles if plan.role == "meta" and "links.admin_port" in plan.settings]
     lines += [f"map:     http://{plan.bind}:{plan.settings['links.admin_port']}" for plan in metas]
+    lines.append(f"registry: {supervisor.layout.registry}")
+    has_books = any(plan.role == "carrier" for plan in cluster.roles)
+    audit = [f"  pixiu audit --data {folder}"] if has_books else []
     victim = next((name for name in names if name.startswith("carrier")), names[-1])
     return [
         *lines, "", "Try, in another terminal:", f"  pixiu cluster status{at}", f"  pixiu cluster kill {victim}{at}",
-        f"  pixiu cluster freeze {victim}{at}", f"  pixiu cluster down{at}",
+        f"  pixiu cluster freeze {victim}{at}", *audit, f"  pixiu cluster down{at}",
     ]  # fmt: skip
 
 
@@ -207,8 +210,8 @@ def status(data: Data = None, json: Json = False) -> None:
         print("the registry does not answer", file=sys.stderr)
 
 
-def _act(action: str, name: str, data: Path | None, json: bool) -> None:
-    done = ask_supervisor(data or DEFAULT_DATA, {"action": action, "name": name})
+def _act(action: str, name: str, data: Path | None, json: bool, **more: object) -> None:
+    done = ask_supervisor(data or DEFAULT_DATA, {"action": action, "name": name, **more})
     if json:
         print_json(done)
     else:
@@ -234,9 +237,20 @@ def thaw(name: Name, data: Data = None, json: Json = False) -> None:
 
 
 @app.command()
-def drain(name: Name, data: Data = None, json: Json = False) -> None:
-    """Let a process hand over and end. It is not started again; only its folder stays."""
-    _act("drain", name, data, json)
+def drain(
+    name: Name,
+    force: Annotated[bool, typer.Option("--force", help="Also the last one of its role and partition.")] = False,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Let a process hand over and end. Its folder stays; pixiu cluster start NAME starts it again."""
+    _act("drain", name, data, json, force=force)
+
+
+@app.command()
+def start(name: Name, data: Data = None, json: Json = False) -> None:
+    """Start a process that was drained."""
+    _act("start", name, data, json)
 
 
 @app.command()

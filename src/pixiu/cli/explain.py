@@ -9,7 +9,7 @@ from pixiu.cli.calling import Caller, Token, Url
 from pixiu.cli.queue.asking import Json
 from pixiu.cli.queue.output import moment_text, print_json, progress
 from pixiu.cli.served import ServedData, find_node
-from pixiu.model.errors import NotFound
+from pixiu.model.errors import ConfigError, NotFound
 from pixiu.runtime.datadir import DataDirectory
 
 __all__ = ["app", "waterfall_lines"]
@@ -23,7 +23,7 @@ _PARTS = " ▏▎▍▌▋▊▉█"
 
 @app.command()
 def explain(
-    message_id: Annotated[int, typer.Argument(metavar="MESSAGE_ID", min=1, help="As send answered it.")],
+    message: Annotated[str, typer.Argument(metavar="MESSAGE_ID", help="As send answered it.")],
     data: ServedData = None,
     url: Url = None,
     token: Token = None,
@@ -34,6 +34,7 @@ def explain(
     It is read from the log; where that has been trimmed, from the lake of --data. A server that runs on --data, or at
     --url, is asked for it.
     """
+    message_id = _message_id(message)
     directory, is_running = find_node(data, url)
     try:
         if is_running:
@@ -53,6 +54,14 @@ def explain(
         print_json(found)
     else:
         print("\n".join(waterfall_lines(found)))
+
+
+def _message_id(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 0 < int(text) < 2**63:
+        raise ConfigError(
+            f"a message id is a number such as 909694454728753152, as send answered and history shows it, not {text!r}"
+        )
+    return int(text)
 
 
 def _from_lake(data: Path, message_id: int, error: NotFound) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from pixiu.cli.finding import Check
+from pixiu.config.extras import how_to_install
 from pixiu.model.errors import ConfigError, PixiuError
 
 if TYPE_CHECKING:
@@ -27,6 +28,6 @@ def kafka_checks(settings: Settings) -> Iterator[Check]:
         for found in Topics(address, options).look():
             yield Check(found.name, cast("State", found.state), found.text, found.advice)
     except ConfigError as error:
-        yield Check("kafka", "fail", str(error), "mend engines.log, or install pixiu[kafka]")
+        yield Check("kafka", "fail", str(error), f"mend engines.log, or install its package: {how_to_install('kafka')}")
     except PixiuError as error:
         yield Check("kafka", "fail", str(error), "start it, or name another one in engines.log")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pixiu.cli.finding import Check
 from pixiu.cli.queue.output import bytes_text
+from pixiu.config.extras import how_to_install
 from pixiu.model.errors import PixiuError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def redis_checks(url: str) -> Iterator[Check]:
         from pixiu.backends.redis.address import RedisAddress
         from pixiu.backends.redis.connection import RedisClient
     except ImportError as error:
-        yield Check("redis", "fail", f"cannot be asked: {error}", "pip install pixiu[redis]")
+        yield Check("redis", "fail", f"cannot be asked: {error}", how_to_install("redis"))
         return
     try:
         address = RedisAddress.parse(url)

@@ -1,22 +1,16 @@
-"""``pixiu serve``: everything in one process, and the words it says when it is ready."""
+"""``pixiu serve``: everything in one process."""
 
 import os
-import shutil
-import sys
 from collections.abc import Mapping
 from functools import partial
-from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from pixiu.cli.banner import Doors, is_loopback, print_banner
 from pixiu.config import Settings, load_settings, parse_assignment
 from pixiu.model.errors import ConfigError
-from pixiu.model.version import __version__
-
-if TYPE_CHECKING:
-    from pixiu.node import Running
 
 __all__ = ["app", "read_settings", "run_server"]
 
@@ -91,7 +85,7 @@ def run_server(
         raise ConfigError("--event says where a follower begins: it goes with --follow")
     if dev:
         for key, host in (("queue.host", settings.queue.host), ("http.host", settings.http.host)):
-            if not _is_loopback(host):
+            if not is_loopback(host):
                 raise ConfigError(f"{key} is {host}, and --dev is for loopback only; leave one of them out")
     from pixiu.node import run_node
 
@@ -102,7 +96,12 @@ def run_server(
         http=http,
         follow=None if follow is None else parse_address("--follow", follow),
         follow_event=follow_event,
-        on_ready=partial(print_banner, leads=follow is None, with_pipeline=settings.pipeline.enabled),
+        on_ready=partial(
+            print_banner,
+            leads=follow is None,
+            with_pipeline=settings.pipeline.enabled,
+            doors=Doors.of(settings, is_dev=dev),
+        ),
     )
 
 
@@ -112,63 +111,3 @@ def parse_address(option: str, text: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ConfigError(f"{option} must be HOST:PORT, not {text!r}")
     return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def print_banner(running: "Running", *, leads: bool = True, with_pipeline: bool = False) -> None:
-    """Say where everything is, and what to try next. A follower has no console."""
-    command = _command_name()
-    lines = [f"Pixiu {__version__}", f"queue listening on {running.queue_address}"]
-    if running.http_address:
-        lines.append(f"http listening on {running.http_address}")
-    if running.grpc_address:
-        lines.append(f"grpc listening on {running.grpc_address}")
-    lines.append(f"data in {_short_path(running.data)}")
-    if running.problems:
-        lines += ["", *(f"NOTHING CAN BE SENT: {problem}" for problem in running.problems)]
-    elif running.http_address and leads:
-        lines += ["", f"Open http://{running.http_address} in two windows and chat."]
-        if with_pipeline:
-            lines.append(f"Charts of it follow in a minute or two: http://{running.http_address}/#/pipeline")
-    port = running.queue_address.rpartition(":")[2]
-    at = "" if port == "12301" else f" --port {port}"
-    lines += [
-        "",
-        "Try, in another terminal:",
-        f"  {command} queue create hello{at}",
-        f"  {command} queue pub hello 'good morning'{at}",
-        f"  {command} queue sub hello{at}",
-    ]
-    if running.http_address:
-        data = (
-            "" if running.data.absolute() == Path("pixiu-data").absolute() else f" --data {_short_path(running.data)}"
-        )
-        lines += [
-            f"  curl http://{running.http_address}/metrics",
-            f'  curl http://{running.http_address}/v1/actions/send -d \'{{"to": "bob", "text": "hello"}}\' \\',
-            f'       -H "Authorization: Bearer $({command} token alice{data})"',
-        ]
-    lines += ["", "Ctrl-C stops it."]
-    print("\n".join(lines), flush=True)
-
-
-def _command_name() -> str:
-    """How to call ``pixiu`` from here: its name where it is on the path, else the file that runs now."""
-    if shutil.which("pixiu"):
-        return "pixiu"
-    return _short_path(Path(sys.argv[0])) if Path(sys.argv[0]).name == "pixiu" else f"{sys.executable} -m pixiu"
-
-
-def _short_path(path: Path) -> str:
-    """A path as a person would type it from here."""
-    try:
-        short = path.absolute().relative_to(Path.cwd())
-    except ValueError:
-        return str(path.absolute())
-    return str(short) if len(short.parts) > 1 else f"./{short}"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -52,7 +52,7 @@ def sql(
     if json:
         print_json([{name: _json(name, value) for name, value in zip(names, row, strict=True)} for row in rows])
     else:
-        print_rows(names, [[_text(value) for value in row] for row in rows], empty="no rows")
+        print_rows(names, [[_text(value) for value in row] for row in rows], empty="no rows", may_be_records=True)
 
 
 def _json(name: str, value: Any) -> Any:

@@ -17,17 +17,21 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from pixiu.config import load_settings
 from pixiu.config.registry import ROOT, RegistryAddress
 from pixiu.model.errors import ConfigError
 
-__all__ = ["NODE_ROLE", "ClusterFile", "RolePlan", "read_cluster_file"]
+__all__ = ["NODE_ROLE", "ROLE_NAMES", "ClusterFile", "RolePlan", "read_cluster_file"]
 
 NODE_ROLE = "node"
 """Not a role of its own: the whole of Pixiu in one process (``pixiu serve``), with the console."""
 
+ROLE_NAMES = ("queue", "carrier", "proxy", "broker", "router", "relay", "gateway", "probe", "meta", NODE_ROLE)
+"""What a file may ask for."""
 PARTITIONS_MAX = 256
 REPLICAS_MAX = 32
 PROCESSES_MAX = 512
@@ -117,6 +121,10 @@ def _role(role: str, table: object) -> RolePlan:
     where = f"roles.{role}."
     if not NAME.fullmatch(role) or not isinstance(table, dict):
         raise ConfigError(f"roles.{role} must be a table: [roles.queue]")
+    if role not in ROLE_NAMES:
+        near = get_close_matches(role, ROLE_NAMES, 1)
+        guess = f"; did you mean [roles.{near[0]}]?" if near else ""
+        raise ConfigError(f"there is no role {role!r}; there are: {', '.join(ROLE_NAMES)}{guess}")
     _only(table, {"partitions", "replicas", "port", "bind", "settings"}, where)
     partitions = _number(table, "partitions", 1, where, 1, PARTITIONS_MAX)
     if partitions & (partitions - 1):
@@ -130,6 +138,10 @@ def _role(role: str, table: object) -> RolePlan:
     settings = table.get("settings", {})
     if not isinstance(settings, dict) or any(isinstance(value, dict | list) for value in settings.values()):
         raise ConfigError(f'{where}settings must be like {{ "replication.min_isr" = 2 }}')
+    try:
+        load_settings(overrides=settings)  # what is wrong is said here, before anything is started
+    except ConfigError as error:
+        raise ConfigError(f"{where}settings: {error}") from None
     return RolePlan(role, partitions, replicas, port, _text(table, "bind", "127.0.0.1", where), settings)
 
 

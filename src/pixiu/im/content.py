@@ -23,6 +23,7 @@ CONTENT = frozenset({"text", "body", "kind", "send_id", "ref", "fields", "priori
 """Params that say what is said."""
 
 SEND_ID_BYTES_MAX = 64
+NOTHING_SAID = "text is empty: a message has a text, a body or fields"
 NOTICE_FIELDS = ("user", "group", "about")
 """Fields that only the system fills in: they hold numbers, and are shown as public ids."""
 
@@ -66,12 +67,16 @@ def content(params: Params, *, bytes_max: int) -> MsgChat:
         _check_utf8(data)
     chat.keyPrint = read.number(params, "key_print", at_least=INT64_MIN, default=0) or 0
     chat.subMsgType = read.number(params, "subtype", at_least=-(2**31), at_most=2**31 - 1, default=0) or 0
+    if not data and kind == TEXT and not chat.encType and not chat.params:
+        raise RequestError(NOTHING_SAID)
     return chat
 
 
 def plain_text(text: str, bytes_max: int) -> bytes:
     """The data of a message that is nothing but a text."""
     data = encoded(text, what="text")
+    if not data:
+        raise RequestError(NOTHING_SAID)
     if len(data) > bytes_max:
         _check_size(data, bytes_max)
     return data

@@ -64,7 +64,7 @@ async def audit_cluster(registry: RegistryAddress, *, at_least: int = 0, before:
     await loop.run_in_executor(None, session.connect)
     try:
         folder = await _read(session, f"{registry.root}/carrier")
-        count = _count(folder)
+        count = _count(folder, registry)
         reports = await asyncio.gather(
             *(
                 _audited(session, f"{registry.root}/carrier/partition{partition}", _query(at_least, before))
@@ -90,11 +90,14 @@ async def _read(session: ZooKeeperRegistry, path: str) -> Folder:
     return found
 
 
-def _count(folder: Folder) -> int:
+def _count(folder: Folder, registry: RegistryAddress) -> int:
     entry = folder.get("partition_num")
     count = None if entry is None else entry.data.get(COUNT_KEY)
     if not isinstance(count, int) or count < 1:
-        raise NotFound("no carrier was ever registered in this cluster")
+        raise NotFound(
+            f"no carrier was ever registered below {registry.root}/carrier at {registry.hosts}; "
+            "pixiu cluster status --json has the registry of a cluster that runs here"
+        )
     return count
 
 

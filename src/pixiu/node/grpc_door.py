@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pixiu.api.addresses import AddressRates
+from pixiu.config.extras import how_to_install
 from pixiu.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def make_grpc(api: HttpApi, gateway: Gateway, root: Path, settings: Settings, cl
     try:
         from pixiu.api.grpc.server import GrpcServer
     except ModuleNotFoundError as error:
-        raise ConfigError(f"gRPC needs the package {error.name}; try: pip install pixiu[grpc]") from error
+        needed = f"gRPC needs the package {error.name}; install it with: {how_to_install('grpc')}"
+        raise ConfigError(needed) from error
     security = settings.security
     is_secure = bool(security.tls_certificate)
     return GrpcServer(

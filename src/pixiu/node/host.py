@@ -14,6 +14,7 @@ from pixiu.backends.memory.stores import MemoryStores
 from pixiu.backends.phones.notifications import Closable, PhoneNotifications
 from pixiu.backends.tantivy.searches import ThreadedSearches
 from pixiu.config.engines import EMBEDDED
+from pixiu.config.extras import how_to_install
 from pixiu.model.errors import ConfigError, CorruptData, PixiuError
 from pixiu.node.engines import ready_engines
 from pixiu.node.logs import check_log, is_kafka, make_log, note_log
@@ -128,7 +129,8 @@ class MessagingHost:
             from pixiu.backends.redis.address import RedisAddress
             from pixiu.node.door import Door
         except ImportError as error:
-            raise ConfigError(f"door.redis needs the package valkey ({error}): pip install pixiu[redis]") from error
+            needed = f"door.redis needs the package valkey ({error}); install it with: {how_to_install('redis')}"
+            raise ConfigError(needed) from error
         address = RedisAddress.parse(store if url == "store" else url)
         settings, clock = self._settings.door, self.engine.clock
         return Door(address, node_name(self.root), settings, self.messaging, clock, lambda: not self.problems())

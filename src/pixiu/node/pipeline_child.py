@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import json
 import logging
 import os
@@ -48,6 +49,8 @@ STOP_SECONDS = 3.0
 LINE_BYTES_MAX = 2**20
 REASON_MAX = 500
 SAID_MAX = 50
+PACKAGES = ("pyspark", "pyarrow", "numpy", "pandas", "deltalake", "duckdb", "tantivy")
+"""What the command of pipeline.install installs, as Python knows it."""
 """Lines of one life that the node's log repeats."""
 
 
@@ -155,13 +158,18 @@ class PipelineChild:
         if self._is_ready:
             return True
         self.state = "installing"
-        log.info("installing what the pipeline needs", extra={"command": self._settings.install})
+        # It is run in any case, as packages may be there and too old; that is quick, and no news.
+        missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+        if missing:
+            extra = {"command": self._settings.install, "missing": ", ".join(missing)}
+            log.info("installing what the pipeline needs", extra=extra)
         try:
             code = await self._run(shlex.split(self._settings.install))
         except ValueError as error:
             self.reason, code = f"pipeline.install cannot be understood: {error}", 2
         if code == 0:
-            log.info("the pipeline's packages are installed")
+            if missing:
+                log.info("the pipeline's packages are installed")
             self._is_ready = True
         else:
             self._failed("the pipeline's packages could not be installed", code)

@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from pixiu.config.engines import EMBEDDED, EngineSettings
+from pixiu.config.extras import how_to_install
 from pixiu.model.errors import ConfigError, CorruptData
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datadir import read_node_key
@@ -58,5 +59,6 @@ def open_redis(root: Path, url: str) -> RedisStores | None:
         from pixiu.backends.redis.address import RedisAddress
         from pixiu.backends.redis.stores import RedisStores
     except ImportError as error:
-        raise ConfigError(f"store = {url!r} needs the package valkey ({error}): pip install pixiu[redis]") from error
+        needed = f"store = {url!r} needs the package valkey ({error}); install it with: {how_to_install('redis')}"
+        raise ConfigError(needed) from error
     return RedisStores(RedisAddress.parse(url), node_name(root), clock=SystemClock())

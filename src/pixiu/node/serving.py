@@ -21,6 +21,7 @@ from pixiu.model.version import __version__
 from pixiu.node.cluster_secrets import is_loopback, queue_keys, read_secrets
 from pixiu.node.joined import Joined, check_alone, joined_of, note_joined
 from pixiu.node.joining import Joining
+from pixiu.node.listening import why_not_listening
 from pixiu.node.stopped import open_store
 from pixiu.queue.commands import HANDLERS
 from pixiu.queue.control import RegistryControl
@@ -172,9 +173,16 @@ class Node:
         self._replication.start()
         http_address = await self._start_http() if self._with_http else None
         server.http_address = http_address or ""
-        directory.announce(address=queue_address, http=http_address)
+        has_tls = bool(settings.security.tls_certificate) and self._leads_alone
+        directory.announce(
+            address=queue_address, http=f"https://{http_address}" if http_address and has_tls else http_address
+        )
         problems = tuple(self._engine.problems())
         return Running(queue_address, http_address, self._grpc_address(), directory.path, problems)
+
+    def why_not(self, error: OSError) -> str:
+        """Why it could not start, for people."""
+        return why_not_listening(error, self._settings, http=self._with_http)
 
     def _follower_keys(self) -> tuple[str, ...]:
         """What whoever wants a copy of everything has to show; without any, the network is trusted."""
@@ -444,7 +452,7 @@ async def _run_once(node: Node, stop: asyncio.Event, on_ready: Callable[[Running
             wait.cancel()
         log.info("stopping" if stop.is_set() else "starting anew")
     except OSError as error:
-        raise PixiuError(f"cannot start: {error.strerror or error}") from error
+        raise PixiuError(f"cannot start: {node.why_not(error)}") from error
     finally:
         await node.stop()
     return running

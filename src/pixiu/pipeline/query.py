@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["open_duckdb", "query_duckdb", "query_spark"]
+__all__ = ["check_reading_words", "open_duckdb", "query_duckdb", "query_spark"]
 
 TABLES = LAKE_SCHEMAS | MART_SCHEMAS | AUDIT_SCHEMAS | ERASURE_SCHEMAS
+READING = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "DESCRIBE", "DESC", "SHOW", "EXPLAIN"})
+TAKEN = "say SELECT (or WITH, FROM, VALUES, DESCRIBE, SHOW, EXPLAIN)"
 Answer = tuple[list[str], list[tuple[Any, ...]]]
 
 
@@ -68,10 +71,35 @@ def query_duckdb(data: Path, text: str) -> Answer:
     """Names of columns, and rows."""
     with open_duckdb(data) as connection:
         try:
+            _check_reads(connection.extract_statements(text))
             found = connection.execute(text)
             return [column[0] for column in found.description or []], found.fetchall()
         except duckdb.Error as error:
             raise RequestError(str(error)) from error
+
+
+def _check_reads(statements: list[duckdb.Statement]) -> None:
+    """One question, and nothing else: the views are made for it and gone behind it, so a change would be lost."""
+    if not statements:
+        raise RequestError(f"there is no query: {TAKEN}")
+    if len(statements) > 1:
+        raise RequestError("one query at a time")
+    if statements[0].type not in (
+        duckdb.StatementType.SELECT,
+        duckdb.StatementType.EXPLAIN,
+        duckdb.StatementType.MULTI,
+    ):
+        raise RequestError(f"{statements[0].type.name} is not taken, since nothing can be changed here: {TAKEN}")
+
+
+def check_reading_words(text: str) -> None:
+    """The same by the first word, for an engine that does not say what a text is."""
+    found = re.match(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/|\()*([A-Za-z]*)", text, flags=re.DOTALL)
+    word = "" if found is None else found.group(1).upper()
+    if not word:
+        raise RequestError(f"there is no query: {TAKEN}")
+    if word not in READING:
+        raise RequestError(f"{word} is not taken, since nothing can be changed here: {TAKEN}")
 
 
 def query_spark(spark: SparkSession, data: Path, text: str) -> Answer:
@@ -80,6 +108,7 @@ def query_spark(spark: SparkSession, data: Path, text: str) -> Answer:
 
     from pixiu.pipeline.lake.compaction import empty_frame, read_table
 
+    check_reading_words(text)
     tables = tables_of(data)
     for name, schema in TABLES.items():
         frame = read_table(spark, tables[name]) if name in tables else empty_frame(spark, schema)

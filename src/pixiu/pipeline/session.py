@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pixiu.config.extras import how_to_install
 from pixiu.model.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -44,13 +45,7 @@ def require_packages(*names: str) -> None:
     """Raise ``Unavailable`` with what to do if one of these packages is not here."""
     for name in names or PACKAGES:
         if importlib.util.find_spec(name) is None:
-            raise Unavailable(f"the pipeline needs the package {name}; install it with: {_how_to_install()}")
-
-
-def _how_to_install() -> str:
-    """In a checkout the locked packages, elsewhere those of the wheel's extra."""
-    is_checkout = (Path(__file__).parents[3] / "requirements" / "pipeline.txt").exists()
-    return "make setup" if is_checkout else "pip install 'pixiu[pipeline]'"
+            raise Unavailable(f"the pipeline needs the package {name}; install it with: {how_to_install('pipeline')}")
 
 
 def require_spark() -> None:

@@ -167,7 +167,7 @@ class Driver(ABC):
         try:
             if isinstance(self._token, str):
                 if needs_token:
-                    raise Unauthenticated("the server does not take this token any more")
+                    raise Unauthenticated(self._session.why_refused)
                 token = self._token
             else:
                 given = self._token()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pixiu.backends.cassandra.layout import Layout, plain_page
+from pixiu.config.extras import how_to_install
 from pixiu.model.errors import ConfigError, Unavailable
 
 if TYPE_CHECKING:
@@ -301,7 +302,8 @@ class _driver:  # noqa: N801 - a namespace of what is imported late: the driver 
             from cassandra.timestamps import MonotonicTimestampGenerator
         except ImportError as error:
             raise ConfigError(
-                f"timelines are in Cassandra, and its driver is not installed ({error}): pip install pixiu[cassandra]"
+                f"timelines are in Cassandra, and its driver is not installed ({error}); "
+                f"install it with: {how_to_install('cassandra')}"
             ) from error
         self.errors = (
             DriverException, NoHostAvailable, ConnectionException, ConnectionBusy, NoConnectionsAvailable,

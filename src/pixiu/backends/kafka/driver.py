@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from pixiu.config.extras import how_to_install
 from pixiu.model.errors import ConfigError, Unavailable
 
 try:
     import confluent_kafka
     from confluent_kafka import admin
 except ImportError as missing:
-    needed = f"log = kafka://… needs the package confluent-kafka: pip install 'pixiu[kafka]' ({missing})"
+    how = how_to_install("kafka")
+    needed = f"log = kafka://… needs the package confluent-kafka ({missing}); install it with: {how}"
     raise ConfigError(needed) from missing
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import ssl
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
+from pixiu.config.extras import how_to_install
 from pixiu.model.errors import ConfigError, Unavailable
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class HttpConnection:
             import h2  # noqa: F401 - httpx says so only when it is too late
             import httpx
         except ImportError as error:
-            raise ConfigError(f"phones need the package {error.name}; try: pip install pixiu[phones]") from error
+            needed = f"phones need the package {error.name}; install it with: {how_to_install('phones')}"
+            raise ConfigError(needed) from error
         self._httpx = httpx
         self._timeout_seconds = settings.timeout_ms / 1000
         try:

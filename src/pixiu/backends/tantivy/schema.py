@@ -20,6 +20,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from pixiu.config.extras import how_to_install
 from pixiu.model.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def find_tantivy() -> Any:
     except ImportError as error:
         raise Unavailable(
             f"search needs tantivy, and it cannot be imported ({error}); "
-            "install the pipeline's packages: pip install -r requirements/pipeline.txt"
+            f"install the pipeline's packages: {how_to_install('pipeline')}"
         ) from error
     return tantivy
 

@@ -5,11 +5,27 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
+from shutil import get_terminal_size
 from typing import Any, Protocol
 
-__all__ = ["Progress", "bytes_text", "moment_text", "print_facts", "print_json", "print_rows", "progress", "until_text"]
+__all__ = [
+    "Progress",
+    "bytes_text",
+    "fits",
+    "moment_text",
+    "print_facts",
+    "print_json",
+    "print_rows",
+    "progress",
+    "record_lines",
+    "until_text",
+]
 
 Cell = str | int | float | bool | None
+
+CELL_WIDTH = 24
+"""What a cell needs in order to be read: a longer one is folded."""
+CELL_PADDING = 2
 
 
 def print_json(value: object) -> None:
@@ -17,8 +33,13 @@ def print_json(value: object) -> None:
     print(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
-def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, empty: str = "") -> None:
-    """A table for people; tab-separated lines without a head for pipes."""
+def print_rows(
+    columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, empty: str = "", may_be_records: bool = False
+) -> None:
+    """A table for people; tab-separated lines without a head for pipes.
+
+    ``may_be_records``: what is too wide for the terminal is shown record by record, a line for each column.
+    """
     lines = [[_text(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         for line in lines:
@@ -26,6 +47,9 @@ def print_rows(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, empty:
         return
     if not lines:
         print(empty)
+        return
+    if may_be_records and not fits(columns, lines, get_terminal_size().columns):
+        print("\n\n".join("\n".join(record_lines(columns, line)) for line in lines))
         return
     from rich import box
     from rich.console import Console
@@ -50,6 +74,21 @@ def print_facts(facts: Iterable[Sequence[Cell]]) -> None:
     width = max(len(name) for name, _ in lines)
     for name, value in lines:
         print(f"{name:<{width}}  {value}")
+
+
+def fits(columns: Sequence[str], lines: Sequence[Sequence[str]], width: int) -> bool:
+    """Is there room for a table whose columns have their heads, and enough of their cells to be read?"""
+    widths = (
+        max(len(column), min(max(len(line[number]) for line in lines), CELL_WIDTH))
+        for number, column in enumerate(columns)
+    )
+    return sum(each + CELL_PADDING for each in widths) <= width
+
+
+def record_lines(columns: Sequence[str], line: Sequence[str]) -> list[str]:
+    """One record: a name and a value per line; a line break within a value does not break the shape."""
+    wide = max(map(len, columns), default=0)
+    return [f"{column:<{wide}}  {cell}".replace("\n", " ") for column, cell in zip(columns, line, strict=True)]
 
 
 def _text(cell: Cell) -> str:

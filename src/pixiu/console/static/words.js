@@ -17,7 +17,7 @@ addWords({
     'login.use.token': 'Log in with a token instead', 'login.use.name': 'Log in with a name instead', 'login.bad': 'That token is not one of ours, or it has ended.',
     'elsewhere.title': 'This server is part of a cluster', 'elsewhere.map': 'Open the map', 'page.away': 'The server cannot be reached. It may be starting again.', 'page.failed': 'This page could not be shown', 'soon.title': 'Nothing to see here yet',
     'state.connecting': 'Connecting …', 'state.waiting': 'No connection. Trying again in {s} s.', 'state.now': 'Try now', 'state.offline': 'This device is offline.',
-    'state.kicked': 'You were logged out by the server: {reason}.', 'state.elsewhere': 'You are logged in in another window, so this one is paused.', 'state.here': 'Use it here', 'state.unauthenticated': 'Your token is not valid any more.', 'state.again': 'Log in again',
+    'state.kicked': 'You were logged out by the server: {reason}.', 'state.elsewhere': 'You are logged in in another window, so this one is paused.', 'state.here': 'Use it here', 'state.unauthenticated': 'Your token is not valid, or not any more.', 'state.again': 'Log in again',
   },
   zh: {
     'nav.pages': '页面', 'nav.chat': '聊天', 'nav.topics': '主题', 'nav.dead-letters': '死信', 'nav.sessions': '会话',
@@ -34,6 +34,6 @@ addWords({
     'login.use.token': '改用令牌登录', 'login.use.name': '改用名字登录', 'login.bad': '令牌无效，或者已经过期。',
     'elsewhere.title': '此服务器属于一个集群', 'elsewhere.map': '打开地图', 'page.away': '无法连接服务器，它可能正在重启。', 'page.failed': '无法显示此页面', 'soon.title': '这里暂时没有内容',
     'state.connecting': '正在连接……', 'state.waiting': '连接已断开，{s} 秒后重试。', 'state.now': '立即重试', 'state.offline': '此设备处于离线状态。',
-    'state.kicked': '服务器已让你退出：{reason}。', 'state.elsewhere': '你已在另一个窗口登录，此窗口已暂停。', 'state.here': '在此使用', 'state.unauthenticated': '你的令牌已失效。', 'state.again': '重新登录',
+    'state.kicked': '服务器已让你退出：{reason}。', 'state.elsewhere': '你已在另一个窗口登录，此窗口已暂停。', 'state.here': '在此使用', 'state.unauthenticated': '你的令牌无效，或已失效。', 'state.again': '重新登录',
   },
 });

@@ -20,7 +20,7 @@ from pixiu.model.errors import (
     Unavailable,
 )
 
-__all__ = ["ClientRules", "State", "error_of"]
+__all__ = ["ClientRules", "State", "error_of", "why_refused"]
 
 _ERRORS: dict[str, type[PixiuError]] = {
     kind.code: kind for kind in (RequestError, Unauthenticated, NotAllowed, NotFound, Conflict, TooLarge)
@@ -59,3 +59,12 @@ def error_of(said: dict[str, Any]) -> PixiuError:
     if code in _LATER:
         return _LATER[code](message, retry_after_ms=number(said.get("retry_after_ms")))
     return _ERRORS.get(code, PixiuError)(message)
+
+
+def why_refused(reason: str, *, was_live: bool) -> str:
+    """Only a token that was good before is taken no more."""
+    if reason == "expired":
+        return "the server does not take this token any more: it has expired"
+    return (
+        f"the server does not take this token{' any more' if was_live else ': is it of this server, and not expired?'}"
+    )

@@ -35,7 +35,7 @@ from pixiu.machines.client_session.commands import (
     Write,
 )
 from pixiu.machines.client_session.requests import ONCE, Requests
-from pixiu.machines.client_session.rules import ClientRules, State, error_of
+from pixiu.machines.client_session.rules import ClientRules, State, error_of, why_refused
 from pixiu.machines.client_session.values import (
     Closed,
     Gap,
@@ -84,6 +84,8 @@ class ClientSession:
         self.generation = 0
         self.user = ""
         """Whose session it is; what this user sent elsewhere is shown, what was sent here is not."""
+        self.why_refused = why_refused("", was_live=False)
+        """What the server had against the last token that it did not take."""
         self.rooms: dict[str, None] = {}
         self.watched: list[str] | None = None
         self.watches = False
@@ -138,7 +140,8 @@ class ClientSession:
             return self._done()
         was_live = self.state is State.LIVE
         if code == 4401:
-            error = Unauthenticated(f"the server does not take this token: {reason or 'unauthenticated'}")
+            self.why_refused = why_refused(reason, was_live=was_live)
+            error = Unauthenticated(self.why_refused)
             self._lost(reason or "unauthenticated", now, is_refused=True, error=error)
         elif code == 4403 and (self._kick or reason) not in GOES_ON:
             self._end(Kicked(self._kick or reason), now)

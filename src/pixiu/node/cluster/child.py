@@ -78,6 +78,13 @@ class Child:
         self._is_wanted = True
         self._keeper = asyncio.create_task(self._keep())
 
+    def start_again(self) -> None:
+        """After it has left, or was refused. Raises ``Conflict`` while it is kept alive."""
+        if self.state not in (ChildState.DRAINED, ChildState.REFUSED, ChildState.STOPPED):
+            raise Conflict(f"{self.plan.name} is {self.state.value}: it was not drained")
+        self.has_settled.clear()
+        self.start()
+
     # What people do to it.
 
     def kill(self) -> None:

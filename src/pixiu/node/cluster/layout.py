@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pixiu.config.cluster import ClusterFile, RolePlan
 
-__all__ = ["ChildPlan", "Layout", "read_state"]
+__all__ = ["STATE", "ChildPlan", "Layout", "read_state"]
 
 STATE = "cluster.json"
 ZOOKEEPER = "zookeeper"

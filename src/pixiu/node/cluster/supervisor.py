@@ -140,8 +140,15 @@ class Supervisor:
                 return {"done": f"{child.plan.name} goes on"}
             case "drain":
                 self._check_drain(child)
+                if request.get("force") is not True:
+                    await self._check_others(child)
                 await child.drain()
-                return {"done": f"{child.plan.name} has left"}
+                return {
+                    "done": f"{child.plan.name} has left; start it again with: pixiu cluster start {child.plan.name}"
+                }
+            case "start":
+                child.start_again()
+                return {"done": f"{child.plan.name} starts"}
             case _:
                 raise NotFound(f"there is no action {action!r}")
 
@@ -181,6 +188,22 @@ class Supervisor:
         """A role has doubled: the next start knows it."""
         self.layout.partitions[role] = count
         self._write_state()
+
+    async def _check_others(self, child: Child) -> None:
+        """Refuse to drain the last one of a partition: of those started here, or by others and registered."""
+        plan = child.plan
+        if any(
+            each is not child and each.state is ChildState.RUNNING
+            and (each.plan.role, each.plan.partition) == (plan.role, plan.partition)
+            for each in self.children.values()
+        ):  # fmt: skip
+            return
+        if any(address != plan.address for address in _places(await self._read_registry() or {}, plan)):
+            return
+        raise Conflict(
+            f"{plan.name} is the only {plan.role} of partition {plan.partition} that runs: nobody would do its work, "
+            "so nothing was done. --force drains it all the same"
+        )
 
     def _check_drain(self, child: Child) -> None:
         """Refuse what would stop the others."""
@@ -248,6 +271,16 @@ class Supervisor:
     def _write_state(self) -> None:
         rows = [{"name": name, "pid": child.pid, "state": child.state.value} for name, child in self.children.items()]
         self.layout.write_state(supervisor=os.getpid(), socket=str(self._door.path), nodes=rows)
+
+
+def _places(folder: Folder, plan: ChildPlan) -> list[str]:
+    """Where those of a role and partition listen that have registered."""
+    below = f"{plan.role}/partition{plan.partition}/"
+    return [
+        str(entry.data.get("address") or entry.data.get("node"))
+        for name, entry in folder.items()
+        if name.startswith(below) and name.rpartition("/")[2].isdecimal()
+    ]
 
 
 def _standing(name: str, control: Any) -> str:

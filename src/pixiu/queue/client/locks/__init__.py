@@ -2,8 +2,8 @@
 
 ::
 
-    redis://127.0.0.1:6379/0, rediss://…, unix://…    a key in Redis or Valkey (``pip install pixiu[redis]``)
-    zk://127.0.0.1:2181/pixiu/locks                   a node of ZooKeeper (``pip install pixiu[zookeeper]``)
+    redis://127.0.0.1:6379/0, rediss://…, unix://…    a key in Redis or Valkey
+    zk://127.0.0.1:2181/pixiu/locks                   a node of ZooKeeper
     server                                            the queue itself, which knows one subscriber of a name
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from pixiu.config.extras import how_to_install
 from pixiu.model.errors import ConfigError
 
 __all__ = ["Lock", "lock_of"]
@@ -54,5 +55,6 @@ def lock_of(address: str) -> Lock:
             return ZooKeeperLock(rest)
     except ModuleNotFoundError as error:
         extra = "zookeeper" if scheme == "zk" else "redis"
-        raise ConfigError(f"{address!r} needs the package {error.name}; try: pip install pixiu[{extra}]") from error
+        needed = f"{address!r} needs the package {error.name}; install it with: {how_to_install(extra)}"
+        raise ConfigError(needed) from error
     raise ConfigError(f"no lock is known by {address!r}; there are redis://…, zk://… and server")

@@ -1,0 +1,150 @@
+"""What ``pixiu serve`` says when it is ready: where everything is, and what to do next.
+
+With ``--dev`` everything can be tried at once. Without it there is no user and no key until somebody makes them, so the
+steps are others; and whoever listens for the network without TLS is told what that means.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import sys
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pixiu.model.version import __version__
+
+if TYPE_CHECKING:
+    from pixiu.config import Settings
+    from pixiu.node import Running
+
+__all__ = ["Doors", "is_loopback", "print_banner"]
+
+GUIDE = "docs/operations.md, From --dev to production"
+
+
+class Doors(NamedTuple):
+    """What decides who can come in."""
+
+    is_dev: bool = True
+    has_tls: bool = False
+    has_auth_url: bool = False
+
+    @classmethod
+    def of(cls, settings: Settings, *, is_dev: bool) -> Doors:
+        """As the settings have it."""
+        security = settings.security
+        return cls(is_dev, bool(security.tls_certificate), bool(security.auth_url))
+
+
+def print_banner(
+    running: Running, *, leads: bool = True, with_pipeline: bool = False, doors: Doors | None = None
+) -> None:
+    """Say where everything is, and what to try next. A follower has no console."""
+    doors = doors or Doors()
+    command = _command_name()
+    lines = [f"Pixiu {__version__}", f"queue listening on {running.queue_address}"]
+    if running.http_address:
+        lines.append(f"http listening on {running.http_address}")
+    if running.grpc_address:
+        lines.append(f"grpc listening on {running.grpc_address}")
+    lines.append(f"data in {_short_path(running.data)}")
+    url = "" if running.http_address is None else _url(running.http_address, doors)
+    if running.problems:
+        lines += ["", *(f"NOTHING CAN BE SENT: {problem}" for problem in running.problems)]
+    elif url and leads and doors.is_dev:
+        lines += ["", f"Open {url} in two windows and chat."]
+        if with_pipeline:
+            lines.append(f"Charts of it follow in a minute or two: {url}/#/pipeline")
+    port = running.queue_address.rpartition(":")[2]
+    at = "" if port == "12301" else f" --port {port}"
+    if url and leads and not doors.is_dev:
+        lines += ["", *_first_steps(running.data, url, command, doors)]
+    else:
+        lines += [
+            "",
+            "Try, in another terminal:",
+            f"  {command} queue create hello{at}",
+            f"  {command} queue pub hello 'good morning'{at}",
+            f"  {command} queue sub hello{at}",
+        ]
+        if url:
+            lines.append(f"  curl {url}/metrics")
+        if url and leads:
+            lines += _send_line(url, f"$({command} token alice{_data_option(running.data)})")
+    if running.http_address and not doors.has_tls and not is_loopback(running.http_address.rpartition(":")[0]):
+        lines += [
+            "",
+            "WARNING: this is open to the network without TLS: whoever is on the way reads all tokens and messages.",
+            "Set security.tls_certificate and security.tls_key, or http.host to 127.0.0.1 behind a proxy with TLS.",
+        ]
+    lines += ["", "Ctrl-C stops it."]
+    print("\n".join(lines), flush=True)
+
+
+def _first_steps(data: Path, url: str, command: str, doors: Doors) -> list[str]:
+    """For a server that believes signed tokens alone."""
+    option = _data_option(data)
+    if doors.has_auth_url:
+        return [f"Tokens are checked by security.auth_url. The console: {url}", f"How to go on: {GUIDE}"]
+    if any((data / "keys").glob("*.json")):
+        return [
+            f"The console at {url} asks for a token of a user who exists. This prints one:",
+            f"  {command} token USER{option}",
+            f"How to go on: {GUIDE}",
+        ]
+    create = f'  curl {url}/v1/actions/create_user -H "Authorization: Bearer $ADMIN" -d'
+    return [
+        "Nobody can come in yet: there is no key that signs tokens, and there are no users. In another terminal:",
+        f"  {command} token --new-key{option}",
+        f"  ADMIN=$({command} token operator --admin{option})",
+        f'{create} \'{{"user": "alice", "name": "Alice"}}\'',
+        f'{create} \'{{"user": "bob", "name": "Bob"}}\'',
+        *_send_line(url, f"$({command} token alice{option})"),
+        f"Then open {url} and give it the token that this prints: {command} token alice{option}",
+        f"To try it without keys: {command} serve --dev. How to go on: {GUIDE}",
+    ]
+
+
+def _send_line(url: str, token: str) -> list[str]:
+    return [
+        f'  curl {url}/v1/actions/send -d \'{{"to": "bob", "text": "hello"}}\' \\',
+        f'       -H "Authorization: Bearer {token}"',
+    ]
+
+
+def _url(address: str, doors: Doors) -> str:
+    """What to open on this machine. An address that means all of them is none to open; a certificate has a name."""
+    host, _, port = address.rpartition(":")
+    if host in ("0.0.0.0", "[::]"):
+        host = socket.gethostname() if doors.has_tls else "127.0.0.1"
+    return f"{'https' if doors.has_tls else 'http'}://{host}:{port}"
+
+
+def _data_option(data: Path) -> str:
+    return "" if data.absolute() == Path("pixiu-data").absolute() else f" --data {_short_path(data)}"
+
+
+def _command_name() -> str:
+    """How to call ``pixiu`` from here: its name where it is on the path, else the file that runs now."""
+    if shutil.which("pixiu"):
+        return "pixiu"
+    return _short_path(Path(sys.argv[0])) if Path(sys.argv[0]).name == "pixiu" else f"{sys.executable} -m pixiu"
+
+
+def _short_path(path: Path) -> str:
+    """A path as a person would type it from here."""
+    try:
+        short = path.absolute().relative_to(Path.cwd())
+    except ValueError:
+        return str(path.absolute())
+    return str(short) if len(short.parts) > 1 else f"./{short}"
+
+
+def is_loopback(host: str) -> bool:
+    """Can only this machine reach it?"""
+    try:
+        return ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return host == "localhost"

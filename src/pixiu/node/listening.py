@@ -1,0 +1,47 @@
+"""Why a node cannot listen: which setting names the port, who has it, and what to type instead."""
+
+from __future__ import annotations
+
+import errno
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from pixiu.runtime.port_holder import port_holder
+
+if TYPE_CHECKING:
+    from pixiu.config import Settings
+
+__all__ = ["why_not_listening"]
+
+
+class _Port(NamedTuple):
+    setting: str
+    port: int
+    option: str
+
+
+def why_not_listening(error: OSError, settings: Settings, *, http: bool) -> str:
+    """A sentence for a start that failed. ``http``: whether it is the whole node, or the queue alone."""
+    said = error.strerror or str(error)
+    if error.errno != errno.EADDRINUSE:
+        return said
+    ports = [_Port("queue.port", settings.queue.port, "--queue-port" if http else "--port")]
+    if http:
+        ports += [
+            _Port("http.port", settings.http.port, "--port"),
+            _Port("gateway.tcp_port", settings.gateway.tcp_port, "--set gateway.tcp_port="),
+            _Port("gateway.grpc_port", settings.gateway.grpc_port, "--grpc"),
+        ]
+    named = set(map(int, re.findall(r"\d+", said)))
+    found = [each for each in ports if each.port > 0 and each.port in named]
+    # What shares a port says no number: then it is one that somebody else listens on.
+    found = found or [each for each in ports if each.port > 0 and port_holder(each.port, but_us=True)]
+    if not found:
+        return said
+    taken = found[0]
+    who = port_holder(taken.port) or "another process"
+    option = taken.option if taken.option.endswith("=") else f"{taken.option} "
+    return (
+        f"port {taken.port} ({taken.setting}) is held by {who}. "
+        f"Stop that, or start with {option}0 for a free port, or with another number"
+    )
