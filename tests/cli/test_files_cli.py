@@ -203,6 +203,23 @@ def test_a_damaged_record_is_written_again_from_its_topic(run: Run, stopped: Pat
     assert {path: path.read_bytes() for path in segments} == whole
 
 
+def test_a_journal_whose_beginning_is_gone_is_mended_too_and_never_cut_by_halves(
+    run: Run, stopped: Path, tmp_path: Path
+) -> None:
+    data = _copy(stopped, tmp_path / "data")
+    oldest, second = sorted(data.glob("queue/journal/*.log"))[:2]
+    oldest.unlink()
+    whole = second.read_bytes()
+    _flip(second, 5)
+    before = _everything(data)
+    code, _, error = run("queue", "verify", "--cut", "--data", str(data))
+    assert (code, "retention removed" in error, _everything(data) == before) == (1, True, True)
+    second.write_bytes(whole)
+    _flip(second, 150)
+    code, out, _ = run("queue", "verify", "--repair", "--data", str(data))
+    assert (code, "mended" in out, second.read_bytes() == whole) == (0, True, True)
+
+
 def test_damage_that_looks_like_an_unfinished_write_is_told_from_one(run: Run, stopped: Path, tmp_path: Path) -> None:
     data = _copy(stopped, tmp_path / "data")
     segment = sorted(data.glob("queue/journal/*.log"))[-1]

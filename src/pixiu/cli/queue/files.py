@@ -12,7 +12,7 @@ import typer
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import bytes_text, moment_text, print_json, print_rows, progress
 from pixiu.machines.queue_wire.messages import Message, split_messages
-from pixiu.model.errors import NotFound, Unavailable
+from pixiu.model.errors import Gone, NotFound, Unavailable
 from pixiu.queue.damage import JournalDamage, find_damage, made_again, refill, require_sound_journal
 from pixiu.queue.delays import HEAD
 from pixiu.queue.journal import FOLDER, segments_of
@@ -139,9 +139,15 @@ def _mend(data: Path, *, cut: bool, quiet: bool) -> None:
 
     with DataDirectory.open(data):
         files = SystemFiles(data)
-        require_whole_journal(data)
-        for damage in refill(files):
+        mended = refill(files)
+        for damage in mended:
             _say(f"mended {damage.file} byte {damage.position}: event {damage.event_id} was in a topic", quiet=quiet)
+        try:
+            require_whole_journal(data)
+        except Gone:
+            if mended and not cut:
+                return  # topics cannot be made from it; whether they need to be is seen by whoever reads all
+            raise
         if cut:
             _cut_journal(files, quiet=quiet)
         else:
