@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from pixiu.cli.queue.output import fits, record_lines
 from pixiu.model.errors import RequestError
-from pixiu.pipeline.query import check_reading_words, query_duckdb
+from pixiu.pipeline.query import check_reading_words, open_duckdb, query_duckdb
 
 
 @pytest.fixture
@@ -42,6 +43,11 @@ def test_what_changes_something_or_asks_nothing_is_refused(data: Path, query: st
         query_duckdb(data, query)
     with pytest.raises(RequestError, match=complaint):
         check_reading_words(query)
+
+
+def test_a_connection_writes_no_files_whatever_it_is_asked(data: Path) -> None:
+    with open_duckdb(data) as connection, pytest.raises(duckdb.Error, match="disabled by configuration"):
+        connection.execute(f"COPY users TO '{data / 'taken'}'")
 
 
 def test_two_questions_at_once_are_refused(data: Path) -> None:

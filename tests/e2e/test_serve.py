@@ -154,7 +154,7 @@ def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
             timeout=30,
         )
     assert failed.returncode == 1
-    assert "in use" in failed.stderr
+    assert "in use by pid" in failed.stderr and "--queue-port 0" in failed.stderr
     assert "Traceback" not in failed.stderr
 
 

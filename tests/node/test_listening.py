@@ -18,7 +18,7 @@ def test_a_taken_port_is_named_with_its_setting_its_holder_and_the_way_out(http:
         settings = replace(Settings(), queue=replace(Settings().queue, port=port))
         error = OSError(errno.EADDRINUSE, f"error while attempting to bind on address ('127.0.0.1', {port})")
         said = why_not_listening(error, settings, http=http)
-    assert f"port {port} (queue.port) is held by pid {os.getpid()}" in said
+    assert f"port {port} (queue.port) is in use by pid {os.getpid()}" in said
     assert option in said
 
 

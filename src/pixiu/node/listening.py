@@ -42,6 +42,6 @@ def why_not_listening(error: OSError, settings: Settings, *, http: bool) -> str:
     who = port_holder(taken.port) or "another process"
     option = taken.option if taken.option.endswith("=") else f"{taken.option} "
     return (
-        f"port {taken.port} ({taken.setting}) is held by {who}. "
+        f"port {taken.port} ({taken.setting}) is in use by {who}. "
         f"Stop that, or start with {option}0 for a free port, or with another number"
     )

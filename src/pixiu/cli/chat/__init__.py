@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from pixiu.cli.calling import Url, find_url, make_token
+from pixiu.cli.calling import Url, find_url, make_token, own_certificate
 from pixiu.model.errors import Unavailable
 
 __all__ = ["app"]
@@ -46,7 +46,7 @@ def chat(
     given = token or make_token(address, url, data, name, platform=PLATFORM, device=f"chat-{os.getpid()}")
     is_screen = sys.stdout.isatty() and sys.stdin.isatty()
     try:
-        has_failed = asyncio.run(_talk(address, given, stay=stay, is_screen=is_screen))
+        has_failed = asyncio.run(_talk(address, given, stay=stay, is_screen=is_screen, is_own=url is None))
     except Unavailable as error:
         if not is_nobody_there(error):
             raise
@@ -64,11 +64,14 @@ def is_nobody_there(error: BaseException) -> bool:
     return isinstance(cause, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in str(cause)
 
 
-async def _talk(url: str, token: str | Callable[[], str], *, stay: float, is_screen: bool) -> bool:
+async def _talk(url: str, token: str | Callable[[], str], *, stay: float, is_screen: bool, is_own: bool) -> bool:
     """Connect first, so that what is wrong is said in a line and not on a screen."""
     from pixiu.sdk import connect
 
-    async with connect(url, token) as me:
+    connecting = (
+        connect(url, token, tls=own_certificate()) if is_own and url.startswith("https:") else connect(url, token)
+    )
+    async with connecting as me:
         if not is_screen:
             from pixiu.cli.chat.plain import PlainChat
 
