@@ -60,6 +60,7 @@ def test_nothing_is_lost_over_thousands_of_seeds(group: int) -> None:
     check(range(1_000_000 + group * size, 1_000_000 + (group + 1) * size))
 
 
+@pytest.mark.feature("E20", "E21", "E22", "E23", "E24", "E25", "E43")
 @pytest.mark.parametrize(
     "mutant",
     [
