@@ -109,7 +109,7 @@ class CarrierSettings(Section):
     """What was applied becomes durable in the stores after this at most; the log has it already."""
 
     commit_bytes: Annotated[int, Bounds(65536)] = 8 * 2**20
-    """Or as soon as this much has been applied, or as much as is committed in 6 ms."""
+    """Or as soon as this much has been applied, or as much as is committed in 10 ms."""
 
     yield_ms: Annotated[int, Bounds(0, 60_000)] = 1_000
     """While sends keep the writer busy they go before the carrier, for at most this long; then both take turns."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMIT_US", "CommitPace"]
 
-COMMIT_US = 6_000
+COMMIT_US = 10_000
 """How long a commit should hold the loop at most."""
 _BYTES_MIN = 16 * 1024
 _FORGET_INTERVAL_US = 60_000_000
