@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pixiu.cli.role import ROLES
+from pixiu.config.cluster import NODE_ROLE, ROLE_NAMES
+
 
 @pytest.mark.parametrize(
     ("words", "complaint"),
@@ -31,3 +34,7 @@ def test_what_would_not_be_heeded_is_refused(words: list[str], complaint: str, t
     assert done.returncode == 2
     assert complaint in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_cluster_file_may_ask_for_every_role_and_the_whole_node() -> None:
+    assert set(ROLE_NAMES) == {*ROLES, NODE_ROLE}

@@ -5,7 +5,8 @@ import random
 import pytest
 
 from pixiu.model.errors import CorruptData, NotFound
-from pixiu.queue.topic_log import CHUNK_BYTES, End, TopicLog, Window
+from pixiu.queue.topic_items import CHUNK_BYTES
+from pixiu.queue.topic_log import End, TopicLog, Window
 from pixiu.testing.disk import SimulatedDisk
 from tests.queue.logs import message, new_disk
 

@@ -7,7 +7,6 @@ and a name of its own that leads to this machine is not ours either.
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -17,6 +16,7 @@ from pixiu.api.answers import json_answer
 from pixiu.api.bodies import read_object
 from pixiu.im import params as read
 from pixiu.model.errors import NotAllowed, RequestError
+from pixiu.model.hosts import is_loopback
 from pixiu.ports.authentication import Identity
 
 if TYPE_CHECKING:
@@ -81,17 +81,8 @@ def dev_paths() -> dict[str, Any]:
 def _check_near(request: Request) -> None:
     """Was it asked for by this machine's own address, and by no page of another origin?"""
     host = urlsplit(f"//{request.headers.get('host', '')}")
-    if not _is_loopback(host.hostname or ""):
+    if not is_loopback(host.hostname or ""):
         raise NotAllowed("tokens for the asking are given at a loopback address only, as http://127.0.0.1")
     origin = request.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != host.netloc:
         raise NotAllowed("tokens for the asking are not given to pages of other origins")
-
-
-def _is_loopback(name: str) -> bool:
-    if name == "localhost":
-        return True
-    try:
-        return ip_address(name).is_loopback
-    except ValueError:
-        return False

@@ -9,17 +9,17 @@ from __future__ import annotations
 import shutil
 import socket
 import sys
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pixiu.model.hosts import is_loopback
 from pixiu.model.version import __version__
 
 if TYPE_CHECKING:
     from pixiu.config import Settings
     from pixiu.node import Running
 
-__all__ = ["Doors", "is_loopback", "print_banner"]
+__all__ = ["Doors", "print_banner"]
 
 GUIDE = "docs/operations.md, From --dev to production"
 
@@ -140,11 +140,3 @@ def _short_path(path: Path) -> str:
     except ValueError:
         return str(path.absolute())
     return str(short) if len(short.parts) > 1 else f"./{short}"
-
-
-def is_loopback(host: str) -> bool:
-    """Can only this machine reach it?"""
-    try:
-        return ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -5,7 +5,6 @@ import json
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from ipaddress import ip_address
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -29,11 +28,12 @@ from pixiu.model.errors import (
     Unauthenticated,
     Unavailable,
 )
+from pixiu.model.hosts import is_loopback
 from pixiu.ports.authentication import Identity
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datadir import find_server
 
-__all__ = ["Caller", "Token", "Url", "announced_url", "find_url", "make_token", "own_certificate"]
+__all__ = ["Caller", "Token", "Url", "announced_url", "find_url", "make_token", "own_server_tls"]
 
 TIMEOUT_SECONDS = 60.0
 OWN_TOKEN_MS = 60_000
@@ -89,7 +89,7 @@ class Caller:
             return json.loads(answer.read(ANSWER_BYTES_MAX))
 
     def _handlers(self) -> list[Any]:
-        own = [HTTPSHandler(context=own_certificate())] if self._is_own and self.url.startswith("https:") else []
+        own = [HTTPSHandler(context=own_server_tls())] if self._is_own and self.url.startswith("https:") else []
         return [_NoRedirect, *own]
 
     @contextmanager
@@ -109,7 +109,7 @@ class Caller:
             raise PixiuError(f"{self.url} does not speak as Pixiu does: {error}") from error
 
 
-def own_certificate() -> ssl.SSLContext:
+def own_server_tls() -> ssl.SSLContext:
     """For the server that holds our data directory: its certificate names another address than this machine's own."""
     context = ssl.create_default_context()
     context.check_hostname = False
@@ -133,11 +133,7 @@ def _explained(status: int, body: bytes) -> PixiuError:
 
 
 def _is_here(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return is_loopback(urlsplit(url).hostname or "")
 
 
 def _announced(data: Path) -> str | None:

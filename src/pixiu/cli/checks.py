@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-from pixiu.cli.calling import announced_url, own_certificate
+from pixiu.cli.calling import announced_url, own_server_tls
 from pixiu.cli.engine_checks import engine_checks
 from pixiu.cli.finding import Check, State
 from pixiu.cli.journal_check import journal_checks
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pixiu.config import Settings
-    from pixiu.runtime.port_holder import port_holder
-from pixiu.runtime.datadir import Holder
+    from pixiu.runtime.datadir import Holder
 
 __all__ = ["Check", "State", "all_checks"]
 
@@ -375,7 +374,7 @@ def _server(holder: Holder) -> Check:
         return Check("server", "ok", f"pid {holder.pid}, without HTTP")
     url = announced_url(holder.http)
     try:
-        with urlopen(f"{url}/readyz", timeout=5, context=own_certificate()) as answer:
+        with urlopen(f"{url}/readyz", timeout=5, context=own_server_tls()) as answer:
             answer.read()
         return Check("server", "ok", f"ready at {url}")
     except HTTPError as error:

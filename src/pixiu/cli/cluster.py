@@ -126,12 +126,12 @@ def _hints(cluster: ClusterFile, supervisor: Supervisor) -> list[str]:
     folder, names = supervisor.folder, list(supervisor.children)
     at = "" if folder == DEFAULT_DATA else f" --data {folder}"
     addresses = {child.plan.role: child.plan.address for child in reversed(supervisor.children.values())}
-    lines = [f"console: http://{addresses[NODE_ROLE]}"] if NODE_ROLE in addresses else []
+    lines = [f"console:  http://{addresses[NODE_ROLE]}"] if NODE_ROLE in addresses else []
     if "gateway" in addresses:
         token = f"pixiu token alice --data {folder / 'nodes' / 'gateway'}"
-        lines.append(f"chat:    http://{addresses['gateway']}  (with what this prints: {token})")
+        lines.append(f"chat:     http://{addresses['gateway']}  (with what this prints: {token})")
     metas = [plan for plan in cluster.roles if plan.role == "meta" and "links.admin_port" in plan.settings]
-    lines += [f"map:     http://{plan.bind}:{plan.settings['links.admin_port']}" for plan in metas]
+    lines += [f"map:      http://{plan.bind}:{plan.settings['links.admin_port']}" for plan in metas]
     lines.append(f"registry: {supervisor.layout.registry}")
     has_books = any(plan.role == "carrier" for plan in cluster.roles)
     audit = [f"  pixiu audit --data {folder}"] if has_books else []

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from pixiu.cli.banner import Doors, is_loopback, print_banner
+from pixiu.cli.banner import Doors, print_banner
 from pixiu.config import Settings, load_settings, parse_assignment
 from pixiu.model.errors import ConfigError
+from pixiu.model.hosts import is_loopback
 
 __all__ = ["app", "read_settings", "run_server"]
 

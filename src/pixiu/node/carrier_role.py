@@ -23,12 +23,13 @@ from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
 from pixiu.links.member import COUNT_KEY, Slot, count_path, ensure_count, folder_of
 from pixiu.machines.serving import ServingRules
 from pixiu.model.errors import ConfigError, PixiuError, Unavailable
+from pixiu.model.hosts import is_loopback
 from pixiu.model.partitions import Share, check_count
 from pixiu.node.carrier_host import CarrierHost
 from pixiu.node.carrier_life import CarrierLife
 from pixiu.node.carrier_snapshots import BULK, givers_in, take_snapshot
 from pixiu.node.carrier_stores import DiskHome
-from pixiu.node.cluster_end import is_loopback, new_boot, queue_key, read_secrets, secrets_of
+from pixiu.node.cluster_end import new_boot, queue_key, read_secrets, secrets_of
 from pixiu.node.hub_listener import HubListener
 from pixiu.node.role_running import run_until_stopped
 from pixiu.queue.client import Client

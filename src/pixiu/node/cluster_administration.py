@@ -36,12 +36,12 @@ class ClusterAdministration:
     """Looks after a cluster by asking its carriers."""
 
     def __init__(
-        self, carriers: CarrierLinks, registry: RegistryAddress, *, facts: Registry | None = None, root: str = ""
+        self, carriers: CarrierLinks, address: RegistryAddress, *, registry: Registry | None = None, root: str = ""
     ) -> None:
-        """``facts`` is the session with the registry, in which the map is found."""
+        """``registry`` is where the map is found; ``address`` is for an audit, which has a session of its own."""
         self._carriers = carriers
+        self._address = address
         self._registry = registry
-        self._facts = facts
         self._root = root
 
     # What the carriers say.
@@ -77,7 +77,7 @@ class ClusterAdministration:
 
     async def audit(self, at_least: int, before: int | None) -> Answer:
         """The books of all partitions, added up."""
-        return await audit_cluster(self._registry, at_least=at_least, before=before)
+        return await audit_cluster(self._address, at_least=at_least, before=before)
 
     async def _all(self, question: str, params: Params) -> list[Answer]:
         partitions = list(self._carriers.partitions.values())
@@ -118,10 +118,15 @@ class ClusterAdministration:
 
     async def _map_address(self) -> str:
         """Where a meta shows its map; empty if there is none, or nobody knows."""
-        if self._facts is None:
+        if self._registry is None:
             return ""
         answered: asyncio.Future[Folder | PixiuError] = asyncio.get_running_loop().create_future()
-        self._facts.read(f"{self._root}/meta", lambda answer: None if answered.done() else answered.set_result(answer))
+
+        def read(answer: Folder | PixiuError) -> None:
+            if not answered.done():
+                answered.set_result(answer)
+
+        self._registry.read(f"{self._root}/meta", read)
         try:
             found = await asyncio.wait_for(answered, FIND_SECONDS)
         except TimeoutError:

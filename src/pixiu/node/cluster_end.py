@@ -27,7 +27,7 @@ from pixiu.machines.links.sealing import Secrets
 from pixiu.machines.view import ViewRules
 from pixiu.model.errors import ConfigError, Unavailable
 from pixiu.model.ids import NODE_BITS, SEQUENCE_BITS, SNOWFLAKE_EPOCH_MS
-from pixiu.node.cluster_secrets import is_loopback, queue_key, queue_keys, read_secrets, secrets_of
+from pixiu.node.cluster_secrets import queue_key, queue_keys, read_secrets, secrets_of
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datagrams import UdpSocket
 from pixiu.runtime.links import TcpLinks
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pixiu.ports.clock import Clock
 
 __all__ = [
-    "ClusterEnd", "is_loopback", "new_boot", "open_session", "queue_key", "queue_keys", "read_secrets", "secrets_of",
+    "ClusterEnd", "new_boot", "open_session", "queue_key", "queue_keys", "read_secrets", "secrets_of",
 ]  # fmt: skip
 
 log = logging.getLogger(__name__)

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import logging
-from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from pixiu.machines.links.sealing import Secrets
 from pixiu.model.errors import ConfigError
+from pixiu.model.hosts import is_loopback
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["is_loopback", "queue_key", "queue_keys", "read_secrets", "secrets_of"]
+__all__ = ["queue_key", "queue_keys", "read_secrets", "secrets_of"]
 
 log = logging.getLogger(__name__)
 
 DEVELOPMENT = b"pixiu on one machine, no secret"
 """Used on loopback where no secret is given: it keeps other programs' noise out, and nobody who tries."""
-
-
-def is_loopback(host: str) -> bool:
-    """Is this an address that only this machine reaches?"""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def secrets_of(text: str, bind: str) -> Secrets:

@@ -26,8 +26,8 @@ from pixiu.links.member import Slot
 from pixiu.links.publishing import Publishing, PublishingRules
 from pixiu.machines.view import PeerState
 from pixiu.model.errors import ConfigError, PixiuError
+from pixiu.model.hosts import is_loopback
 from pixiu.node.cluster_administration import ClusterAdministration
-from pixiu.node.cluster_end import is_loopback
 from pixiu.node.grpc_door import make_grpc
 from pixiu.node.seen import keep_seen
 from pixiu.roles.gateway import (
@@ -116,10 +116,10 @@ class GatewayPart:
         self._rooms.join = listening.join
         self._rooms.overlaps_no_more = listening.listeners.overlaps_no_more
         self._rooms.joined = lambda version: process.member.tell(big=version)
+        administration = ClusterAdministration(self._carriers, options.registry, registry=end.registry, root=end.root)
         api = HttpApi(
             act=self._carriers.call, find_user=self._carriers.find_user, authentication=authentication,
-            administration=ClusterAdministration(self._carriers, options.registry, facts=end.registry, root=end.root),
-            health=process.routes, settings=settings.security, clock=end.clock,
+            administration=administration, health=process.routes, settings=settings.security, clock=end.clock,
             pages=console_pages(is_dev=False, node=process.member.name, is_cluster=True),
         )  # fmt: skip
         self._http = HttpServer(

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from pixiu.model.errors import PixiuError, Unavailable
+from pixiu.model.hosts import is_loopback
 from pixiu.model.version import __version__
-from pixiu.node.cluster_secrets import is_loopback, queue_keys, read_secrets
+from pixiu.node.cluster_secrets import queue_keys, read_secrets
 from pixiu.node.joined import Joined, check_alone, joined_of, note_joined
 from pixiu.node.joining import Joining
 from pixiu.node.listening import why_not_listening

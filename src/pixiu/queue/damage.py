@@ -16,7 +16,7 @@ from pixiu.queue.delays import HEAD
 from pixiu.queue.journal import segments_of
 from pixiu.queue.record import HEADER, HEADER_BYTES, MESSAGE_KINDS, Damage, Kind, decode_block, encode_frame
 from pixiu.queue.recovery import whole_frame_after, whole_frames_after
-from pixiu.queue.topic_log import CHUNK_BYTES, ITEM_HEADER_BYTES
+from pixiu.queue.topic_items import CHUNK, CHUNK_BYTES, items_of
 from pixiu.queue.topics import topic_folders
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["JournalDamage", "find_damage", "made_again", "refill", "require_sound_journal"]
 
-_CHUNK = Struct("<qqqII")
-_ITEM = Struct("<qqqqI")
 _LENGTH = Struct("<I")
 
 
@@ -212,19 +210,15 @@ def _items(files: Files, path: str, first: int, last: int) -> Iterator[tuple[int
     log, index = files.open(f"{path}.log"), files.open(f"{path}.idx", create=True)
     try:
         for at in range(index.size() // CHUNK_BYTES):
-            begins, ends, position, length, crc = _CHUNK.unpack(index.read(at * CHUNK_BYTES, CHUNK_BYTES))
+            begins, ends, position, length, crc = CHUNK.unpack(index.read(at * CHUNK_BYTES, CHUNK_BYTES))
             if ends < first or begins > last:
                 continue
             data = log.read(position, length)
             if len(data) != length or crc32(data) != crc:
                 continue
-            offset = 0
-            while offset < length:
-                _, event_id, _, _, content = _ITEM.unpack_from(data, offset)
-                end = offset + ITEM_HEADER_BYTES + 8 + content
-                if first <= event_id <= last:
-                    yield event_id, data[offset + ITEM_HEADER_BYTES : end]
-                offset = end
+            for item in items_of(data):
+                if first <= item.event_id <= last:
+                    yield item.event_id, data[item.start : item.end]
     finally:
         log.close()
         index.close()

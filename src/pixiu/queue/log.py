@@ -18,7 +18,7 @@ from pixiu.queue.messages import body_of, is_numbered, number_and_key, plain
 from pixiu.queue.operations import Change
 from pixiu.queue.record import Kind
 from pixiu.queue.tail import Tail
-from pixiu.queue.topic_log import ITEM_HEADER_BYTES
+from pixiu.queue.topic_items import ITEM_HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

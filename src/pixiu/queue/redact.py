@@ -22,7 +22,7 @@ from pixiu.model.redaction import erased_user, redacted
 from pixiu.queue.delays import HEAD
 from pixiu.queue.messages import body_of, is_numbered, number_and_key
 from pixiu.queue.record import MESSAGE_KINDS, Damage, Frame, Kind, Record, decode_block, encode_frame
-from pixiu.queue.topic_log import CHUNK_BYTES, ITEM_HEADER_BYTES
+from pixiu.queue.topic_items import CHUNK, CHUNK_BYTES, ITEM_HEADER_BYTES, items_of
 from pixiu.queue.topics import folder_of
 
 if TYPE_CHECKING:
@@ -46,8 +46,6 @@ BATCH_BYTES = 4 * 2**20
 _MAGIC = b"pixiu redaction 1\n"
 _ROW = Struct("<HqI")
 _CRC = Struct("<I")
-_CHUNK = Struct("<qqqII")
-_ITEM_CONTENT = Struct("<I")
 _RESERVED = b"pixiu."
 _MAIN = b"pixiu.main"
 
@@ -318,14 +316,14 @@ def _in_topic_file(
     try:
         count = index.size() // CHUNK_BYTES if chunks is None else chunks
         lines = index.read(0, count * CHUNK_BYTES)
-        for at, (first, last, position, length, crc) in enumerate(_CHUNK.iter_unpack(lines)):
+        for at, (first, last, position, length, crc) in enumerate(CHUNK.iter_unpack(lines)):
             data = items.read(position, length)
             if len(data) != length or crc32(data) != crc:
                 raise CorruptData(f"{path}.log byte {position}: checksum does not match; run: pixiu queue verify")
             blank, changed = _chunk(data, topic, users)
             if changed:
                 report.topic_messages += changed
-                line = _CHUNK.pack(first, last, position, length, crc32(blank))
+                line = CHUNK.pack(first, last, position, length, crc32(blank))
                 yield [(f"{path}.log", position, blank), (f"{path}.idx", at * CHUNK_BYTES, line)]
             elif at % 1000 == 999:
                 yield None
@@ -336,15 +334,12 @@ def _in_topic_file(
 
 def _chunk(data: bytes, topic: bytes, users: frozenset[int]) -> tuple[bytes, int]:
     pieces: list[bytes] = []
-    at = changed = 0
-    while at < len(data):
-        start = at + ITEM_HEADER_BYTES
-        end = start + 8 + int(_ITEM_CONTENT.unpack_from(data, start)[0])
+    changed = 0
+    for _, start, end in items_of(data):
         message = data[start:end]
         blank = _message(topic, message, users)
         changed += blank is not None
-        pieces += [data[at:start], message if blank is None else blank]
-        at = end
+        pieces += [data[start - ITEM_HEADER_BYTES : start], message if blank is None else blank]
     return b"".join(pieces), changed
 
 

@@ -24,14 +24,12 @@ from zlib import crc32
 
 from pixiu.model.errors import CorruptData, Gone, NotFound
 from pixiu.ports.files import File, Files
+from pixiu.queue.topic_items import CHUNK, CHUNK_BYTES, ITEM_HEADER_BYTES
 
-ITEM_HEADER_BYTES = 32
-CHUNK_BYTES = 32
 WINDOW_BYTES = 128 * 1024
 OPEN_SEGMENTS_MAX = 4
 
 _ITEM = Struct("<qqqq")
-_CHUNK = Struct("<qqqII")
 _CONTENT = Struct("<I")
 _EVENT_ID = Struct("<q")
 _END = Struct("<qqqq")
@@ -177,7 +175,7 @@ class TopicLog:
         data = self._segment(number)[1].read(at * CHUNK_BYTES, CHUNK_BYTES)
         if len(data) != CHUNK_BYTES:
             raise CorruptData(f"{self.path(number, 'idx')} byte {at * CHUNK_BYTES}: ends here")
-        return self._fitting(number, at, Chunk(*_CHUNK.unpack(data)))
+        return self._fitting(number, at, Chunk(*CHUNK.unpack(data)))
 
     def _fitting(self, number: int, at: int, chunk: Chunk) -> Chunk:
         """The same chunk, if it can be true at all."""
@@ -218,7 +216,7 @@ class TopicLog:
         last_event_id = first_event_id + count - 1
         log.write(data, start)
         if end - start <= WINDOW_BYTES:
-            lines = _CHUNK.pack(first_event_id, last_event_id, start, end - start, crc32(data))
+            lines = CHUNK.pack(first_event_id, last_event_id, start, end - start, crc32(data))
         else:
             lines = _chunk_lines(first_event_id, nexts, data)
         index.write(lines, self._chunk_count * CHUNK_BYTES)
@@ -311,7 +309,7 @@ class TopicLog:
         data = self._segment(number)[1].read(at * CHUNK_BYTES, min(room, 512) * CHUNK_BYTES)
         chunks: list[Chunk] = []
         total = 0
-        for fields in _CHUNK.iter_unpack(data[: len(data) // CHUNK_BYTES * CHUNK_BYTES]):
+        for fields in CHUNK.iter_unpack(data[: len(data) // CHUNK_BYTES * CHUNK_BYTES]):
             chunk = self._fitting(number, at + len(chunks), Chunk(*fields))
             total += chunk.length
             if chunks and total > WINDOW_BYTES:
@@ -346,7 +344,7 @@ class TopicLog:
         index = self._segment(number)[1]
         while low < high:
             middle = (low + high) // 2
-            entry = _CHUNK.unpack(index.read(middle * CHUNK_BYTES, CHUNK_BYTES))
+            entry = CHUNK.unpack(index.read(middle * CHUNK_BYTES, CHUNK_BYTES))
             if entry[field] <= value:
                 low = middle + 1
             else:
@@ -470,7 +468,7 @@ def _chunk_lines(first_event_id: int, nexts: Sequence[int], data: bytes) -> byte
         end = max(bisect_right(nexts, nexts[first] + WINDOW_BYTES) - 1, first + 1)
         part = view[nexts[first] - nexts[0] : nexts[end] - nexts[0]]
         ids = first_event_id + first, first_event_id + end - 1
-        lines.append(_CHUNK.pack(*ids, nexts[first], len(part), crc32(part)))
+        lines.append(CHUNK.pack(*ids, nexts[first], len(part), crc32(part)))
         first = end
     return b"".join(lines)
 

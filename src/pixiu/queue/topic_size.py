@@ -6,10 +6,9 @@ to a size that takes it a few milliseconds.
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import TYPE_CHECKING
 
-from pixiu.queue.topic_log import ITEM_HEADER_BYTES
+from pixiu.queue.topic_items import items_of
 
 if TYPE_CHECKING:
     from pixiu.ports.files import Files
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["COUNTED_BYTES_MAX", "size_of_topic"]
 
 COUNTED_BYTES_MAX = 4 * 2**20
-
-_CONTENT = Struct("<I")
 
 
 def size_of_topic(files: Files, logs: TopicLog) -> dict[str, int | None]:
@@ -37,8 +34,4 @@ def _messages(files: Files, path: str, size: int) -> int:
         data = file.read(0, size)
     finally:
         file.close()
-    count = offset = 0
-    while offset + ITEM_HEADER_BYTES + _CONTENT.size <= len(data):
-        offset += ITEM_HEADER_BYTES + 8 + _CONTENT.unpack_from(data, offset + ITEM_HEADER_BYTES)[0]
-        count += 1
-    return count
+    return sum(1 for _ in items_of(data))

@@ -9,7 +9,6 @@ damage in the journal itself.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from struct import Struct
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -18,7 +17,7 @@ from pixiu.queue.journal import segments_of
 from pixiu.queue.record import MESSAGE_KINDS, Damage, Kind, decode_block
 from pixiu.queue.recovery import whole_frame_after
 from pixiu.queue.segment import entries_of
-from pixiu.queue.topic_log import CHUNK_BYTES, ITEM_HEADER_BYTES
+from pixiu.queue.topic_items import CHUNK, CHUNK_BYTES, items_of
 from pixiu.queue.topics import FOLDER as TOPICS_FOLDER
 from pixiu.queue.topics import topic_folders
 
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
 
     from pixiu.ports.files import Files
     from pixiu.queue.segment import Segment
-
-_CHUNK = Struct("<qqqII")
-_ITEM = Struct("<qqqqI")
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +215,7 @@ class Verifier:
         is_sound = True
         try:
             for at in range(index.size() // CHUNK_BYTES):
-                fields = _CHUNK.unpack(index.read(at * CHUNK_BYTES, CHUNK_BYTES))
+                fields = CHUNK.unpack(index.read(at * CHUNK_BYTES, CHUNK_BYTES))
                 _, _, position, length, crc = fields
                 data = log.read(position, length)
                 self._advance(len(data))
@@ -228,11 +224,8 @@ class Verifier:
                     self._fault(f"{path}.log", position, "checksum does not match")
                     is_sound = False
                     continue
-                offset = 0
-                while offset < length:
-                    _, event_id, _, _, content = _ITEM.unpack_from(data, offset)
-                    tally.add(event_id)
-                    offset += ITEM_HEADER_BYTES + 8 + content
+                for item in items_of(data):
+                    tally.add(item.event_id)
         finally:
             log.close()
             index.close()

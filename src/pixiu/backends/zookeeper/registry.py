@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from pixiu.config.extras import how_to_install
 from pixiu.model.errors import ConfigError, Conflict, NotFound, PixiuError, Unavailable
 from pixiu.ports.registry import Data, Entry, SessionState, Write
 
@@ -25,9 +26,8 @@ try:
     from kazoo.handlers.threading import KazooTimeoutError
     from kazoo.protocol.states import KazooState
 except ModuleNotFoundError as error:
-    raise ConfigError(
-        "the package kazoo, which speaks with ZooKeeper, is not installed; try: make setup, or pip install kazoo"
-    ) from error
+    needed = f"zk:// needs the package kazoo; install it with: {how_to_install('zookeeper')}"
+    raise ConfigError(needed) from error
 
 if TYPE_CHECKING:
     import asyncio

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from pixiu.cli.calling import Url, find_url, make_token, own_certificate
+from pixiu.cli.calling import Url, find_url, make_token, own_server_tls
 from pixiu.model.errors import Unavailable
 
 __all__ = ["app"]
@@ -69,7 +69,7 @@ async def _talk(url: str, token: str | Callable[[], str], *, stay: float, is_scr
     from pixiu.sdk import connect
 
     connecting = (
-        connect(url, token, tls=own_certificate()) if is_own and url.startswith("https:") else connect(url, token)
+        connect(url, token, tls=own_server_tls()) if is_own and url.startswith("https:") else connect(url, token)
     )
     async with connecting as me:
         if not is_screen:

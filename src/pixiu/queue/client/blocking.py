@@ -172,6 +172,10 @@ class BlockingClient:
         """Role, epoch, followers and their lag, flush level, topics, bytes."""
         return self.run(self._client.status())
 
+    def topic_size(self, topic: str) -> dict[str, Any]:
+        """``messages`` (None where they are too many to be counted), ``bytes``, ``last_event_id``."""
+        return self.run(self._client.topic_size(topic))
+
     def promote(self, *, force: bool = False) -> int:
         """Make the connected server the leader; returns the new epoch."""
         return self.run(self._client.promote(force=force))
