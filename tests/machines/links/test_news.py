@@ -78,6 +78,19 @@ def test_a_source_that_came_anew_is_asked_for_all() -> None:
     assert sink.news(News(KEY, 5, 2, [row(2)])) == [], "the old life is over"
 
 
+def test_nothing_is_complete_before_the_snapshot_has_told_what_was_there_before() -> None:
+    source, sink = NewsSource(KEY, 5, RULES), NewsSink(KEY, RULES)
+    source.tell(row(3))  # versions 1 and 2 came before anyone wanted this stream
+    news = source.flush()
+    assert news is not None
+    assert sink.news(news) == [row(3)]
+    assert sink.marks == {}, "whoever is told that it has all through 3 forgets 1 and 2"
+    (ask,) = [each for each in sink.due(0) if isinstance(each, AskRoutes)]
+    (page,) = source.pages(ask, [row(1), row(2)], [(9, 2)])
+    assert sink.page(page._replace(position=0)) is not None
+    assert sink.marks == {9: 3}, "the snapshot covers what came before, and what has come since"
+
+
 def test_only_whole_snapshots_count() -> None:
     sink, source = NewsSink(KEY, RULES), NewsSource(KEY, 5, RULES)
     sink.ask()

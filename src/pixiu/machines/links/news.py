@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pixiu.machines.links.messages import AskRoutes, News, Reach, Routes, Want
-from pixiu.machines.seqlog import Heard, Missing, Told
+from pixiu.machines.seqlog import AHEAD_MAX, Heard, Missing, Told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -196,10 +196,11 @@ class NewsSink:
         rows = [row for page in sorted(pages) for row in pages[page].rows]
         marks = {gateway: version for page in pages.values() for gateway, version in page.marks}
         self._heard.begin(routes.life, routes.position)
-        self._ahead = {number: row for number, row in self._ahead.items() if number > self._heard.position}
+        self._ahead = {number: row for number, row in self._ahead.items() if number > routes.position}
         for gateway, version in marks.items():
             self.marks[gateway] = max(version, self.marks.get(gateway, 0))
         self.is_loaded = True
+        self._advance()
         return Snapshot(rows, marks, routes.life, routes.position)
 
     def ask(self) -> None:
@@ -225,8 +226,16 @@ class NewsSink:
         return said
 
     def _advance(self) -> None:
-        """What has come without a hole is complete: remember through which version of each gateway."""
+        """What has come without a hole is complete: remember through which version of each gateway.
+
+        Not before the snapshot that is needed has come: what was so before the first number nobody has told. Whoever
+        took this for complete would forget those rows for good.
+        """
         ahead, position = self._ahead, self._heard.position
+        if self._heard.needs_snapshot:
+            for number in list(ahead)[: max(len(ahead) - AHEAD_MAX, 0)]:
+                del ahead[number]  # it counts as incomplete, which harms nobody
+            return
         for number in sorted(number for number in ahead if number <= position):
             row = ahead.pop(number)
             self.marks[row.gateway] = max(row.version, self.marks.get(row.gateway, 0))
