@@ -20,9 +20,9 @@ from pixiu.machines.queue_wire.follow import FollowReader, SnapshotReader
 from pixiu.machines.queue_wire.responses import Kind, ResponseReader
 from pixiu.machines.queue_wire.streams import ReplicaReader, SubscribeReader
 from pixiu.model.errors import RemoteProtocolError
-from pixiu.queue.commands import HANDLERS
 from pixiu.queue.engine import Engine
-from pixiu.queue.server import QueueServer
+from pixiu.queue.server.commands import HANDLERS
+from pixiu.queue.server.server import QueueServer
 from pixiu.runtime.files import SystemFiles
 
 ALIVE = b"\x11" + bytes(19)

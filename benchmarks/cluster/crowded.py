@@ -35,7 +35,7 @@ from pixiu.machines.rooms import room_number
 from pixiu.machines.session import CODECS, WEBSOCKET_TEXT
 from pixiu.machines.view import PeerState
 from pixiu.model.errors import PixiuError
-from pixiu.node.cluster_end import ClusterEnd, secrets_of
+from pixiu.node.processes.cluster_end import ClusterEnd, secrets_of
 from pixiu.ports.registry import Write
 from pixiu.roles.gateway import ClusterRooms, RoomListening
 from pixiu.roles.gateway.metrics import GatewayCounters

@@ -24,7 +24,7 @@ from pixiu.machines.links.sealing import HEAD_BYTES, Sealer
 from pixiu.machines.rooms import room_number
 from pixiu.machines.scheduling import Priority
 from pixiu.model.ids import NODE_BITS, SEQUENCE_BITS, SNOWFLAKE_EPOCH_MS
-from pixiu.node.cluster_end import secrets_of
+from pixiu.node.processes.cluster_end import secrets_of
 
 __all__ = ["body_of", "room_names"]
 

@@ -16,7 +16,7 @@ import uvloop
 from pixiu.config import Settings
 from pixiu.links.member import Member, ensure_count
 from pixiu.machines.view import PeerState
-from pixiu.node.cluster_end import ClusterEnd, secrets_of
+from pixiu.node.processes.cluster_end import ClusterEnd, secrets_of
 
 if TYPE_CHECKING:
     from typing import Any

@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pixiu.node.cluster_end as cluster_end
+import pixiu.node.processes.cluster_end as cluster_end
 from pixiu.cli.main import main as pixiu_main
 from pixiu.links.endpoint import Endpoint
 

@@ -14,9 +14,9 @@ from pixiu.model.inbox import FIRST
 from pixiu.model.pixiu_pb2 import Ledger, Record, Rows, UserChanged
 from pixiu.model.plain_record import plain_record
 from pixiu.queue.batch import Batch
-from pixiu.queue.journal import Journal
-from pixiu.queue.messages import key_digest, numbered
-from pixiu.queue.record import Kind
+from pixiu.queue.storage.journal import Journal
+from pixiu.queue.storage.messages import key_digest, numbered
+from pixiu.queue.storage.record import Kind
 from pixiu.runtime.files import SystemFiles
 
 __all__ = ["make_log"]

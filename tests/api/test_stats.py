@@ -8,7 +8,7 @@ from typing import Any
 import pixiu
 from pixiu.machines.queue_wire.messages import Message
 from pixiu.queue.log import EngineLog
-from pixiu.queue.record import Kind
+from pixiu.queue.storage.record import Kind
 from tests.api.world import World, open_world
 
 

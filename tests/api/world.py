@@ -12,7 +12,7 @@ import pixiu
 from pixiu.api.app import HttpApi
 from pixiu.config import Settings
 from pixiu.config.security import SecuritySettings
-from pixiu.node.administration import NodeAdministration
+from pixiu.node.admin.administration import NodeAdministration
 from pixiu.node.embedded import EmbeddedNode
 from pixiu.ports.authentication import Authentication, Identity
 from pixiu.ports.clock import Clock

@@ -15,10 +15,10 @@ from pixiu.config import JournalSettings, LogSettings, QueueSettings, Settings
 from pixiu.node.stopped import open_store
 from pixiu.ports.log import Log
 from pixiu.queue.client import Client
-from pixiu.queue.commands import HANDLERS
 from pixiu.queue.engine import Engine
 from pixiu.queue.log import EngineLog
-from pixiu.queue.server import QueueServer
+from pixiu.queue.server.commands import HANDLERS
+from pixiu.queue.server.server import QueueServer
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.files import SystemFiles
 from pixiu.runtime.scheduler import LoopScheduler

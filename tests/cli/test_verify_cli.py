@@ -65,7 +65,7 @@ def test_the_conversation_that_differs_is_named_and_only_that(tmp_path: Path, ru
 
 def _change(segment: Path, old: bytes, new: bytes) -> None:
     """Say something else in a segment, with checksums that match: what another history would look like."""
-    from pixiu.queue.record import encode_frame, read_frames
+    from pixiu.queue.storage.record import encode_frame, read_frames
 
     data = segment.read_bytes()
     out = b"".join(

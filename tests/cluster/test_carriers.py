@@ -14,7 +14,7 @@ import pytest
 from pixiu.config.registry import RegistryAddress
 from pixiu.model.errors import Conflict, NotOwner, PixiuError, Unavailable
 from pixiu.model.pixiu_pb2 import MsgChat
-from pixiu.node.doubling import double_carriers
+from pixiu.node.processes.carrier.doubling import double_carriers
 from pixiu.queue.client import Client
 from tests.cluster.hub_client import Partitions
 from tests.cluster.processes import Cluster

@@ -20,7 +20,7 @@ from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
 from pixiu.config.registry import RegistryAddress
 from pixiu.model.errors import Conflict, PixiuError
 from pixiu.model.inbox import NEED_ACK, NEED_OFFLINE
-from pixiu.node.doubling import double_carriers
+from pixiu.node.processes.carrier.doubling import double_carriers
 from pixiu.queue.client import Client
 from tests.cluster.processes import Cluster
 from tests.cluster.scenario import QUICK, Doors

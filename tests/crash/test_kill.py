@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pixiu.queue.verify import Verifier
+from pixiu.queue.storage.verify import Verifier
 from pixiu.runtime.files import SystemFiles
 from tests.crash.publishers import Appender, Delayer, Ledger, Many, OneByOne, Pipelined, Publisher, Reader
 from tests.servers import QueueProcess, wait_for

@@ -13,7 +13,7 @@ from pixiu import Publisher
 from pixiu.config import LinkSettings, Settings
 from pixiu.config.registry import RegistryAddress
 from pixiu.model.errors import ConfigError, Unavailable
-from pixiu.node.cluster_end import read_secrets, secrets_of
+from pixiu.node.processes.cluster_end import read_secrets, secrets_of
 from pixiu.runtime.zookeeper import Ensemble, what_zookeeper_needs
 from tests.e2e.cluster import SECRET, Listener, RoleRun, Roles
 

@@ -18,12 +18,12 @@ from pixiu.backends.embedded.keyvalue import RocksKeyValue
 from pixiu.config import JournalSettings, Settings
 from pixiu.machines.queue_wire.requests import encode_sub
 from pixiu.model.errors import CorruptData
-from pixiu.queue.commands import HANDLERS
 from pixiu.queue.engine import Engine
-from pixiu.queue.server import QueueServer
-from pixiu.queue.verify import Verifier
+from pixiu.queue.server.commands import HANDLERS
+from pixiu.queue.server.server import QueueServer
+from pixiu.queue.storage.verify import Verifier
 from pixiu.runtime.files import SystemFiles
-from pixiu.testing.queue_clients import Subscriber, Wire
+from pixiu.testing.queue.clients import Subscriber, Wire
 from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
 from tests.servers import QueueProcess
 from tests.wire.bytes_by_hand import ACK_GO_ON, message, pub, sub

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pixiu.queue.verify import Verifier
+from pixiu.queue.storage.verify import Verifier
 from pixiu.runtime.files import SystemFiles
 from tests.servers import QueueProcess, wait_for
 from tests.wire.bytes_by_hand import ACK_GO_ON, alive, create, delay, message, pub, sub

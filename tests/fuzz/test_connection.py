@@ -20,15 +20,15 @@ from pixiu.config import JournalSettings, LogSettings, QueueSettings, Settings
 from pixiu.machines.queue_wire import requests as wire
 from pixiu.machines.queue_wire.messages import Message
 from pixiu.ports.transport import Link, Receiver
-from pixiu.queue.commands import HANDLERS
-from pixiu.queue.connection import READ_AHEAD_BYTES_MAX, Connection
 from pixiu.queue.engine import Engine
-from pixiu.queue.replication import Replication
-from pixiu.queue.server import QueueServer
-from pixiu.queue.subscriptions import Subscription
+from pixiu.queue.replication.driver import Replication
+from pixiu.queue.server.commands import HANDLERS
+from pixiu.queue.server.connection import READ_AHEAD_BYTES_MAX, Connection
+from pixiu.queue.server.server import QueueServer
+from pixiu.queue.server.subscriptions import Subscription
 from pixiu.testing.disk import SimulatedDisk
 from pixiu.testing.keyvalue import SimulatedKeyValue, StoreContent
-from pixiu.testing.queue_clients import Wire
+from pixiu.testing.queue.clients import Wire
 from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
 from tests.fuzz.requests import cuts, pieces, requests, spoiled
 

@@ -10,8 +10,8 @@ from pixiu.model.pixiu_pb2 import PushTokenChanged, Record
 from pixiu.model.push_token import PUSH_TOKENS_MAX, PushToken
 from pixiu.ports.log import MAIN
 from pixiu.roles.carrier.appliers import Appliers, parse
-from pixiu.testing.messaging_compare import describe_model, describe_stores, difference
-from pixiu.testing.messaging_model import Model
+from pixiu.testing.messaging.compare import describe_model, describe_stores, difference
+from pixiu.testing.messaging.model import Model
 from tests.im.world import World
 
 

@@ -11,7 +11,7 @@ from pixiu.machines.links.codec import decode
 from pixiu.machines.links.messages import Talk
 from pixiu.machines.rooms import room_number
 from pixiu.model.errors import Overloaded, PixiuError, Unavailable
-from pixiu.testing.cluster_world import Cluster, Node, Weather
+from pixiu.testing.cluster.world import Cluster, Node, Weather
 
 Answers = list[PixiuError | None]
 

@@ -15,9 +15,9 @@ from pixiu.config import MessagingSettings, RoomSettings, Settings
 from pixiu.config.gateway import GatewaySettings
 from pixiu.links.leaders import Leaders
 from pixiu.model.partitions import Share
-from pixiu.node.gateway_hub import GatewayHub
-from pixiu.node.group_rooms import GroupRooms
+from pixiu.node.gateways.hub import GatewayHub
 from pixiu.node.messaging import Messaging, Place
+from pixiu.node.processes.carrier.group_rooms import GroupRooms
 from pixiu.ports.authentication import Identity
 from pixiu.ports.registry import Write
 from pixiu.roles.gateway import (

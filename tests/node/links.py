@@ -16,7 +16,7 @@ from pixiu.backends.memory.stores import MemoryStores
 from pixiu.config import MessagingSettings, RoomSettings, Settings
 from pixiu.config.gateway import GatewaySettings
 from pixiu.im.draft import Actor
-from pixiu.node.gateway_hub import GatewayHub
+from pixiu.node.gateways.hub import GatewayHub
 from pixiu.node.messaging import Messaging
 from pixiu.ports.authentication import Identity
 from pixiu.roles.broker.broker import Broker

@@ -14,8 +14,16 @@ from pixiu.backends.memory.keyvalue import MemoryKeyValue
 from pixiu.machines.snapshots import Ask, End, Frames, Head, No, Pairs, Summing, encode, fits, pairs_in
 from pixiu.model.errors import PixiuError, RemoteProtocolError
 from pixiu.model.partitions import Share
-from pixiu.node.carrier_snapshots import Giving, givers_in, take_snapshot
-from pixiu.node.carrier_stores import READY_FOLDER, STORES_FOLDER, DiskHome, is_wide, made_by, not_wide, opened
+from pixiu.node.processes.carrier.snapshots import Giving, givers_in, take_snapshot
+from pixiu.node.processes.carrier.stores import (
+    READY_FOLDER,
+    STORES_FOLDER,
+    DiskHome,
+    is_wide,
+    made_by,
+    not_wide,
+    opened,
+)
 from pixiu.ports.registry import Entry
 from pixiu.runtime.scheduler import LoopScheduler
 

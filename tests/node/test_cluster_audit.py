@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pixiu.node.cluster_audit import sum_reports
+from pixiu.node.processes.gateway.audit import sum_reports
 from pixiu.roles.carrier.audit import AuditReport
 
 

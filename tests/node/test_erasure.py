@@ -17,8 +17,8 @@ from pixiu.node.embedded import EmbeddedNode
 from pixiu.node.erasure import erase_stopped, places_of_journal, places_of_stores, redact_stopped
 from pixiu.node.stores import audit_stopped, open_stores, rebuild_stores
 from pixiu.ports.log import LogRecord
-from pixiu.queue.redact import INTENT, finish_redaction
-from pixiu.queue.verify import Verifier
+from pixiu.queue.storage.redact import INTENT, finish_redaction
+from pixiu.queue.storage.verify import Verifier
 from pixiu.runtime.datadir import DataDirectory
 from pixiu.runtime.files import SystemFiles
 

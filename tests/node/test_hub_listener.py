@@ -10,8 +10,8 @@ import pytest
 from pixiu.machines.links.sealing import Secrets
 from pixiu.model.errors import Unavailable
 from pixiu.node.embedded import EmbeddedNode
-from pixiu.node.gateway_hub import GatewayHub
-from pixiu.node.hub_listener import HubListener
+from pixiu.node.gateways.hub import GatewayHub
+from pixiu.node.gateways.listener import HubListener
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.scheduler import LoopScheduler
 from tests.cluster.hub_client import HubClient

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pixiu.node import lake_report
-from pixiu.node.lake_report import KEPT_US, STALE_US, LakeReport
+from pixiu.node.admin import lake_report
+from pixiu.node.admin.lake_report import KEPT_US, STALE_US, LakeReport
 from pixiu.runtime.clock import SystemClock
 
 SCRIPT = """

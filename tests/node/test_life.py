@@ -17,7 +17,7 @@ from pixiu.node.stores import open_stores, rebuild_stores
 from pixiu.ports.log import NOTIFY
 from pixiu.ports.notifications import Notification, Told
 from pixiu.ports.stores import Lane
-from pixiu.queue.journal import Journal
+from pixiu.queue.storage.journal import Journal
 
 
 async def two_users(node: EmbeddedNode) -> None:

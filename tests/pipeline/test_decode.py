@@ -17,8 +17,8 @@ from pixiu.pipeline.source.decode import Wanted, decode
 from pixiu.pipeline.source.journal import JournalFolder
 from pixiu.queue.client import BlockingClient
 from pixiu.queue.log import EngineLog
-from pixiu.queue.messages import body_of
-from pixiu.queue.record import MESSAGE_KINDS, decode_block, read_frames
+from pixiu.queue.storage.messages import body_of
+from pixiu.queue.storage.record import MESSAGE_KINDS, decode_block, read_frames
 from tests.pipeline.logs import say, small_segments, talk, with_node
 from tests.servers import QueueProcess
 

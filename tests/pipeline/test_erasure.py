@@ -18,7 +18,7 @@ from pixiu.pipeline.lake.place import Place
 from pixiu.pipeline.query import query_duckdb, tables_of
 from pixiu.pipeline.source.decode import Wanted, decode
 from pixiu.pipeline.source.journal import JournalFolder
-from pixiu.queue.redact import INTENT
+from pixiu.queue.storage.redact import INTENT
 from pixiu.runtime.datadir import DataDirectory
 from tests.node.test_erasure import MARK, found, talk
 from tests.pipeline.lakes import make_lake

@@ -4,8 +4,8 @@ import random
 
 from pixiu.machines.queue_wire.messages import Message
 from pixiu.queue.batch import Batch
-from pixiu.queue.journal import Journal
-from pixiu.queue.topics import Topic
+from pixiu.queue.storage.journal import Journal
+from pixiu.queue.storage.topics import Topic
 from pixiu.testing.disk import SimulatedDisk
 
 TOPIC = Topic(b"t", 1, 5, 0)

@@ -10,7 +10,7 @@ import pytest
 from pixiu.backends.memory.registry import MemoryRegistry, MemorySession
 from pixiu.machines.replication import Control, ControlRefused, ControlSeen, Event, SessionLost
 from pixiu.ports.registry import Write
-from pixiu.queue.control import RegistryControl
+from pixiu.queue.replication.control import RegistryControl
 from pixiu.runtime.scheduler import LoopScheduler
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ import random
 import pytest
 
 from pixiu.model.errors import CorruptData
-from pixiu.queue.filling import Filler
-from pixiu.queue.journal import FOLDER, Journal
-from pixiu.queue.record import Damage, Frame
-from pixiu.queue.recovery import find_end
-from pixiu.queue.segment import BLOCK_BYTES, Segment, segment_name
-from pixiu.queue.verify import Verifier
+from pixiu.queue.storage.filling import Filler
+from pixiu.queue.storage.journal import FOLDER, Journal
+from pixiu.queue.storage.record import Damage, Frame
+from pixiu.queue.storage.recovery import find_end
+from pixiu.queue.storage.segment import BLOCK_BYTES, Segment, segment_name
+from pixiu.queue.storage.verify import Verifier
 from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
 from tests.queue.logs import add, new_disk
 

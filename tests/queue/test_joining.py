@@ -13,8 +13,8 @@ from pixiu.machines.replication import Control, ControlSeen
 from pixiu.model.errors import ConfigError, CorruptData
 from pixiu.node.joined import Joined, check_alone, forget_joined, joined_of, note_joined
 from pixiu.ports.registry import Write
-from pixiu.queue.control import RegistryControl
-from pixiu.queue.joining import Join
+from pixiu.queue.replication.control import RegistryControl
+from pixiu.queue.replication.joining import Join
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.scheduler import LoopScheduler
 

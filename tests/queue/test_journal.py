@@ -5,10 +5,10 @@ import errno
 import pytest
 
 from pixiu.model.errors import CorruptData, Gone
-from pixiu.queue.index import ENTRY_BYTES
-from pixiu.queue.journal import FOLDER, Journal
-from pixiu.queue.record import Damage, decode_block
-from pixiu.queue.recovery import find_end
+from pixiu.queue.storage.index import ENTRY_BYTES
+from pixiu.queue.storage.journal import FOLDER, Journal
+from pixiu.queue.storage.record import Damage, decode_block
+from pixiu.queue.storage.recovery import find_end
 from pixiu.testing.disk import SimulatedDisk
 from tests.queue.logs import add, message, new_disk
 

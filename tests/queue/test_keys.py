@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pixiu.queue.keys import Numbers, RecentKeys
-from pixiu.queue.messages import key_digest
+from pixiu.queue.storage.keys import Numbers, RecentKeys
+from pixiu.queue.storage.messages import key_digest
 
 
 def memory(limit: int, log: list[tuple[bytes, Numbers]]) -> RecentKeys:

@@ -13,11 +13,11 @@ from pixiu.queue.background import end_topic
 from pixiu.queue.engine import Engine
 from pixiu.queue.log import EngineLog
 from pixiu.queue.operations import Change
-from pixiu.queue.record import Kind, decode_block
+from pixiu.queue.storage.record import Kind, decode_block
 from pixiu.queue.tail import Tail
 from pixiu.testing.disk import SimulatedDisk
 from pixiu.testing.keyvalue import SimulatedKeyValue, StoreContent
-from pixiu.testing.queue_oracle import Model, journal_frames
+from pixiu.testing.queue.oracle import Model, journal_frames
 from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
 
 

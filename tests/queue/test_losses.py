@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from pixiu.queue.leader_link import Losses
+from pixiu.queue.replication.leader_link import Losses
 
 
 def test_a_leader_that_stays_away_is_told_once_until_it_changes(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pixiu.queue.record import (
+from pixiu.queue.storage.record import (
     HEADER_BYTES,
     Damage,
     Frame,

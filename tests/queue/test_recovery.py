@@ -5,9 +5,9 @@ import random
 import pytest
 
 from pixiu.model.errors import CorruptData
-from pixiu.queue.journal import FOLDER, Journal
-from pixiu.queue.record import Frame, read_frame
-from pixiu.queue.recovery import find_end
+from pixiu.queue.storage.journal import FOLDER, Journal
+from pixiu.queue.storage.record import Frame, read_frame
+from pixiu.queue.storage.recovery import find_end
 from pixiu.testing.disk import SimulatedDisk
 from tests.queue.logs import add, new_disk
 

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from pixiu.model.errors import CorruptData, NotFound
-from pixiu.queue.topic_items import CHUNK_BYTES
-from pixiu.queue.topic_log import End, TopicLog, Window
+from pixiu.queue.storage.topic_items import CHUNK_BYTES
+from pixiu.queue.storage.topic_log import End, TopicLog, Window
 from pixiu.testing.disk import SimulatedDisk
 from tests.queue.logs import message, new_disk
 
@@ -248,7 +248,7 @@ def test_an_index_line_is_what_the_docs_say() -> None:
 
 def test_a_long_append_that_fills_a_segment_is_read_whole_from_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such an append has several sidecar lines, the later ones behind the size at which a segment is full."""
-    monkeypatch.setattr("pixiu.queue.topic_log.WINDOW_BYTES", 300)
+    monkeypatch.setattr("pixiu.queue.storage.topic_log.WINDOW_BYTES", 300)
     log = opened(new_disk())
     stored = []
     for first in (1, 31, 61):

@@ -9,13 +9,13 @@ import pytest
 from pixiu.config import JournalSettings, LogSettings, QueueSettings, Settings
 from pixiu.machines.queue_wire import requests as wire
 from pixiu.machines.queue_wire.messages import Message
-from pixiu.queue.commands import HANDLERS
 from pixiu.queue.engine import Engine
-from pixiu.queue.server import QueueServer
+from pixiu.queue.server.commands import HANDLERS
+from pixiu.queue.server.server import QueueServer
 from pixiu.testing.disk import SimulatedDisk
 from pixiu.testing.keyvalue import SimulatedKeyValue, StoreContent
-from pixiu.testing.queue_clients import Publisher, Request, Wire
-from pixiu.testing.queue_oracle import Model, journal_frames
+from pixiu.testing.queue.clients import Publisher, Request, Wire
+from pixiu.testing.queue.oracle import Model, journal_frames
 from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
 
 

@@ -14,8 +14,8 @@ import pytest
 from pixiu.api.server import HttpServer
 from pixiu.config import GatewaySettings, Settings
 from pixiu.model.errors import PixiuError
-from pixiu.node.gateway_process import Orders
-from pixiu.node.gateway_processes import reserve_port
+from pixiu.node.gateways.process import Orders
+from pixiu.node.gateways.processes import reserve_port
 from pixiu.runtime.descriptors import SANE_MAX, raise_descriptors, share
 from pixiu.runtime.http_passage import Arrival, Passages
 from pixiu.runtime.local_links import LocalLink, LocalPlace, dial_local, listen_local

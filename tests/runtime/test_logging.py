@@ -16,7 +16,7 @@ from pixiu.model.errors import ConfigError
 from pixiu.model.sampler import Sampler
 from pixiu.runtime.logging import HumanFormatter, RotatingFile, bind, configure_logging
 
-log = logging.getLogger("pixiu.queue.journal")
+log = logging.getLogger("pixiu.queue.storage.journal")
 
 
 class Terminal(io.StringIO):
@@ -35,7 +35,7 @@ def test_off_a_terminal_a_line_is_a_json_object(monkeypatch: pytest.MonkeyPatch)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line.pop("time"))
     assert line == {
         "level": "info",
-        "logger": "pixiu.queue.journal",
+        "logger": "pixiu.queue.storage.journal",
         "event": "segment rolled",
         "first_event_id": 17,
         "path": "a/b",

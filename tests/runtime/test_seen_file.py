@@ -14,8 +14,8 @@ from pixiu.config.rooms import RoomSettings
 from pixiu.machines.listeners import Listeners
 from pixiu.machines.room_link import Frame
 from pixiu.machines.rooms import Fan
-from pixiu.node.role_options import RoleOptions
-from pixiu.node.seen import keep_seen
+from pixiu.node.processes.gateway.seen import keep_seen
+from pixiu.node.processes.options import RoleOptions
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.seen_file import SLOT_BYTES, SeenFile
 

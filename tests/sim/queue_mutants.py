@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from pixiu.machines.queue_wire.responses import encode_refused
-from pixiu.queue import recovery
 from pixiu.queue.background import Background
 from pixiu.queue.batch import Batch
-from pixiu.queue.changes import Changes
 from pixiu.queue.delays import HEAD, Delayed
 from pixiu.queue.engine import Engine
-from pixiu.queue.journal import FOLDER, Journal
-from pixiu.queue.keys import Numbers
-from pixiu.queue.record import HEADER_BYTES, Damage, Frame, Kind, Record
-from pixiu.queue.segment import BLOCK_BYTES, Segment
-from pixiu.queue.state import State
-from pixiu.queue.topic_log import End, TopicLog, Window
-from pixiu.queue.topics import Topic, Topics
+from pixiu.queue.storage import recovery
+from pixiu.queue.storage.changes import Changes
+from pixiu.queue.storage.journal import FOLDER, Journal
+from pixiu.queue.storage.keys import Numbers
+from pixiu.queue.storage.record import HEADER_BYTES, Damage, Frame, Kind, Record
+from pixiu.queue.storage.segment import BLOCK_BYTES, Segment
+from pixiu.queue.storage.state import State
+from pixiu.queue.storage.topic_log import End, TopicLog, Window
+from pixiu.queue.storage.topics import Topic, Topics
 from pixiu.queue.writer import Writer
 from pixiu.testing.disk import SimulatedDisk
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from pixiu.testing.messaging_mutants import MUTANTS
-from pixiu.testing.messaging_runs import explain, list_mutants, run_seeds
-from pixiu.testing.messaging_script import BLOWS, draw_script
-from pixiu.testing.messaging_weather import draw_messaging_weather
-from pixiu.testing.messaging_world import run
+from pixiu.testing.messaging.mutants import MUTANTS
+from pixiu.testing.messaging.runs import explain, list_mutants, run_seeds
+from pixiu.testing.messaging.script import BLOWS, draw_script
+from pixiu.testing.messaging.weather import draw_messaging_weather
+from pixiu.testing.messaging.world import run
 
 pytestmark = pytest.mark.sim
 
@@ -87,7 +87,7 @@ def test_the_same_seed_gives_the_same_trace() -> None:
 
 
 def test_the_trace_does_not_depend_on_the_process() -> None:
-    program = "from pixiu.testing.messaging_world import run; print([run(seed).trace for seed in range(5)])"
+    program = "from pixiu.testing.messaging.world import run; print([run(seed).trace for seed in range(5)])"
     expected = str([run(seed).trace for seed in range(5)])
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pixiu.testing.queue_rot import RotWorld
-from pixiu.testing.queue_world import run_queue_world
+from pixiu.testing.queue.rot import RotWorld
+from pixiu.testing.queue.world import run_queue_world
 from tests.sim.queue_mutants import MUTANTS, ROT_MUTANTS
 
 pytestmark = pytest.mark.sim

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from pixiu.testing.replication_world import explain, list_mutants, main, run
+from pixiu.testing.replication.world import explain, list_mutants, main, run
 from pixiu.testing.shrink import shrink
 
 pytestmark = pytest.mark.sim
@@ -64,7 +64,7 @@ def test_the_same_seed_gives_the_same_trace() -> None:
 
 
 def test_the_trace_does_not_depend_on_the_process() -> None:
-    program = "from pixiu.testing.replication_world import run; print([run(seed).trace for seed in range(4)])"
+    program = "from pixiu.testing.replication.world import run; print([run(seed).trace for seed in range(4)])"
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         done = subprocess.run(
@@ -76,7 +76,7 @@ def test_the_trace_does_not_depend_on_the_process() -> None:
 def test_a_failure_is_told_with_a_short_script_and_the_command_that_replays_it() -> None:
     result = next(found for found in (run(seed, "anyone-leads") for seed in range(SEEDS_PER_MUTANT)) if found.failure)
     text = explain(result)
-    command = text.splitlines()[-1].removeprefix("replay: python -m pixiu.testing.replication_world ")
+    command = text.splitlines()[-1].removeprefix("replay: python -m pixiu.testing.replication.world ")
     blows = [line for line in text.splitlines() if line.startswith("  at ")]
     assert len(blows) < len(result.script)
     assert main(command.split()) == 1

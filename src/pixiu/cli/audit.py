@@ -99,7 +99,7 @@ def _registry_of(folder: Path) -> str | None:
 def _summed(registry: str, at_least: int, before: int | None) -> dict[str, Any]:
     """The reports of a cluster's carriers, added up."""
     from pixiu.config.registry import RegistryAddress
-    from pixiu.node.cluster_audit import audit_cluster
+    from pixiu.node.processes.gateway.audit import audit_cluster
 
     with progress("auditing", None):
         return asyncio.run(audit_cluster(RegistryAddress.parse(registry), at_least=at_least, before=before))

@@ -10,7 +10,7 @@ import typer
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import bytes_text, print_json, print_rows, progress
 from pixiu.model.errors import ConfigError, NotAllowed, NotFound
-from pixiu.queue.verify import Fault
+from pixiu.queue.storage.verify import Fault
 from pixiu.runtime.backup import Backup, backup_running, backup_stopped, check, check_records
 from pixiu.runtime.datadir import find_server, read_node_key
 
@@ -64,7 +64,7 @@ def backup(
 def _key(directory: Path, is_served: bool, secret_file: Path | None) -> str:
     """What the queue may want to see: the cluster's secret, or the key of the directory that it runs on."""
     if secret_file is not None:
-        from pixiu.node.cluster_secrets import queue_key, read_secrets
+        from pixiu.node.processes.cluster_secrets import queue_key, read_secrets
 
         return queue_key(read_secrets(secret_file), "")
     return read_node_key(directory) if is_served else ""

@@ -76,7 +76,7 @@ def _is_stopped(url: str | None, data: Path | None) -> bool:
 
 
 def _stopped_letters(data: Path | None) -> list[dict[str, Any]]:
-    from pixiu.node.administration import stopped_dead_letters
+    from pixiu.node.admin.administration import stopped_dead_letters
 
     return list(stopped_dead_letters(data or DEFAULT_DATA))
 
@@ -93,7 +93,7 @@ def _all_letters(caller: Caller) -> list[dict[str, Any]]:
 
 async def _replay_stopped(data: Path, settings: Settings, wanted: list[int]) -> None:
     """A node for as long as it takes: what is given back is tried at once, as a start would do."""
-    from pixiu.node.administration import NodeAdministration
+    from pixiu.node.admin.administration import NodeAdministration
     from pixiu.node.embedded import EmbeddedNode
 
     async with EmbeddedNode(data, settings=settings) as node:

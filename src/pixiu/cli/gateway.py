@@ -10,6 +10,6 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 @app.command()
 def gateway() -> None:
     """Hold clients' connections for the node that started this; its orders come on the standard input."""
-    from pixiu.node.gateway_process import run_gateway
+    from pixiu.node.gateways.process import run_gateway
 
     raise typer.Exit(run_gateway())

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pixiu.cli.finding import Check
 from pixiu.cli.queue.output import bytes_text
-from pixiu.queue.damage import find_damage
-from pixiu.queue.journal import FOLDER
+from pixiu.queue.storage.damage import find_damage
+from pixiu.queue.storage.journal import FOLDER
 from pixiu.runtime.files import SystemFiles
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ def probe(
     from pathlib import Path
 
     from pixiu.cli.serve import read_settings
-    from pixiu.node.cluster_end import read_secrets, secrets_of
+    from pixiu.node.processes.cluster_end import read_secrets, secrets_of
 
     path: FilePath | None = Path(secret_file) if secret_file else None
     secrets = secrets_of(read_secrets(path), bind)
@@ -68,8 +68,8 @@ def probe(
 async def _probe(registry: RegistryAddress, secrets: Any, settings: Any, bind: str, seconds: float) -> dict[str, Any]:
     from pixiu.machines.probes import ProbeRules
     from pixiu.machines.view import PeerState
-    from pixiu.node.cluster_end import ClusterEnd
-    from pixiu.node.watching import make_probe
+    from pixiu.node.processes.cluster_end import ClusterEnd
+    from pixiu.node.processes.watching import make_probe
 
     end = await ClusterEnd.open(registry, secrets, settings, bind=bind)
     try:

@@ -9,7 +9,7 @@ from pixiu.cli.backup import print_backup
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import progress
 from pixiu.model.errors import CorruptData
-from pixiu.queue.verify import Verifier
+from pixiu.queue.storage.verify import Verifier
 from pixiu.runtime.backup import read_manifest
 from pixiu.runtime.backup import restore as restore_files
 from pixiu.runtime.datadir import DataDirectory

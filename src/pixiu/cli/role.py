@@ -48,8 +48,8 @@ class RoleOrders:
 def _queue(orders: RoleOrders) -> int:
     """The log: one replica of it."""
     from pixiu.cli.serve import read_settings
-    from pixiu.node.cluster_end import read_secrets
-    from pixiu.node.queue_role import QUEUE_ROLE_DEFAULTS, run_queue_role
+    from pixiu.node.processes.cluster_end import read_secrets
+    from pixiu.node.processes.queue import QUEUE_ROLE_DEFAULTS, run_queue_role
 
     if orders.data is None:
         raise ConfigError("the queue keeps its log in a folder: name it with --data")
@@ -69,8 +69,8 @@ def _queue(orders: RoleOrders) -> int:
 def _rooms(orders: RoleOrders) -> int:
     """The roles that live rooms are made of."""
     from pixiu.cli.serve import read_settings
-    from pixiu.node.role_options import RoleOptions
-    from pixiu.node.role_process import run_role
+    from pixiu.node.processes.options import RoleOptions
+    from pixiu.node.processes.rooms import run_role
 
     options = RoleOptions(
         role=orders.name, registry=orders.registry, partition=orders.partition, partitions=orders.partitions or 1,
@@ -83,8 +83,8 @@ def _rooms(orders: RoleOrders) -> int:
 def _carrier(orders: RoleOrders) -> int:
     """A partition of the users: their inboxes, bodies and timelines, and who of them is there."""
     from pixiu.cli.serve import read_settings
-    from pixiu.node.carrier_role import run_carrier
-    from pixiu.node.role_options import RoleOptions
+    from pixiu.node.processes.carrier.process import run_carrier
+    from pixiu.node.processes.options import RoleOptions
 
     if orders.data is None:
         raise ConfigError("a carrier keeps what its users have in a folder: name it with --data")

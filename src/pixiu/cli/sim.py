@@ -86,7 +86,9 @@ def sim(
 
 def _runs_of() -> dict[str, Any]:
     """The worlds that there are."""
-    from pixiu.testing import cluster_runs, messaging_runs, replication_runs
+    from pixiu.testing.cluster import runs as cluster_runs
+    from pixiu.testing.messaging import runs as messaging_runs
+    from pixiu.testing.replication import runs as replication_runs
 
     return {
         "messages": messaging_runs, "log": replication_runs, "carriers": cluster_runs.CARRIERS,

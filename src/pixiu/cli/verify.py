@@ -30,7 +30,7 @@ def verify(
     A directory is only read, whether a server runs on it or not. Both are read to the last event that both have
     committed. Exit code 1: they differ.
     """
-    from pixiu.node.cluster_secrets import queue_key, read_secrets
+    from pixiu.node.processes.cluster_secrets import queue_key, read_secrets
     from pixiu.node.verifying import verify as compare
 
     with progress("comparing", None) as bar:

@@ -19,11 +19,11 @@ from pixiu.node.remembered import remembered
 from pixiu.node.stopped import open_store
 from pixiu.node.stores import STORES_FOLDER
 from pixiu.ports.log import MAIN
-from pixiu.queue.journal import Journal
 from pixiu.queue.log import EngineLog
-from pixiu.queue.redact import RedactionReport, erased_users, finish_redaction, redact
-from pixiu.queue.state import State
-from pixiu.queue.topics import Topics
+from pixiu.queue.storage.journal import Journal
+from pixiu.queue.storage.redact import RedactionReport, erased_users, finish_redaction, redact
+from pixiu.queue.storage.state import State
+from pixiu.queue.storage.topics import Topics
 from pixiu.runtime.datadir import DataDirectory
 from pixiu.runtime.files import SystemFiles
 from pixiu.runtime.log_note import noted_log
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pixiu.node.host import MessagingHost
     from pixiu.node.logs import NodeLog
     from pixiu.ports.files import Files
-    from pixiu.queue.redact import Redactable
+    from pixiu.queue.storage.redact import Redactable
 
 __all__ = [
     "Place",

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 from pixiu.config.registry import RegistryAddress
 from pixiu.machines.queue_wire.responses import encode_done, encode_refused
 from pixiu.model.errors import ConfigError, Conflict, PixiuError
-from pixiu.node.cluster_secrets import queue_keys, read_secrets
-from pixiu.node.elected import Elected
 from pixiu.node.joined import Joined, forget_joined, note_joined
-from pixiu.queue.control import RegistryControl, partition_folder
+from pixiu.node.processes.cluster_secrets import queue_keys, read_secrets
+from pixiu.node.processes.elected import Elected
+from pixiu.queue.replication.control import RegistryControl, partition_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
     from pixiu.queue.engine import Engine
-    from pixiu.queue.replication import Replication
+    from pixiu.queue.replication.driver import Replication
 
 __all__ = ["Joining"]
 
@@ -63,7 +63,7 @@ class Joining:
         self._task = asyncio.create_task(self._join(registry, secret_file, _once(answer)))
 
     async def _join(self, registry: str, secret_file: str, answer: Callable[[bytes], object]) -> None:
-        from pixiu.node.cluster_end import open_session  # kazoo takes its time, and few nodes join
+        from pixiu.node.processes.cluster_end import open_session  # kazoo takes its time, and few nodes join
 
         loop = asyncio.get_running_loop()
         session: ZooKeeperRegistry | None = None

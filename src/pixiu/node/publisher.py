@@ -29,7 +29,7 @@ from pixiu.machines.rooms import room_number
 from pixiu.machines.scheduling import Priority
 from pixiu.model.errors import RequestError, TooLarge, Unavailable
 from pixiu.model.names import check_public_id
-from pixiu.node.cluster_end import ClusterEnd, secrets_of
+from pixiu.node.processes.cluster_end import ClusterEnd, secrets_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -19,18 +19,18 @@ import uvloop
 from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.model.hosts import is_loopback
 from pixiu.model.version import __version__
-from pixiu.node.cluster_secrets import queue_keys, read_secrets
 from pixiu.node.joined import Joined, check_alone, joined_of, note_joined
 from pixiu.node.joining import Joining
 from pixiu.node.listening import why_not_listening
+from pixiu.node.processes.cluster_secrets import queue_keys, read_secrets
 from pixiu.node.stopped import open_store
-from pixiu.queue.commands import HANDLERS
-from pixiu.queue.control import RegistryControl
 from pixiu.queue.engine import Engine
-from pixiu.queue.joining import led_alone
 from pixiu.queue.metrics import METRICS, snapshot
-from pixiu.queue.replication import Replication
-from pixiu.queue.server import QueueServer
+from pixiu.queue.replication.control import RegistryControl
+from pixiu.queue.replication.driver import Replication
+from pixiu.queue.replication.joining import led_alone
+from pixiu.queue.server.commands import HANDLERS
+from pixiu.queue.server.server import QueueServer
 from pixiu.runtime.admin import AdminServer, standard_routes
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.collector import spare_the_collector
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
 
     from pixiu.config import Settings
     from pixiu.model.metric import Snapshot
-    from pixiu.node.elected import Elected
     from pixiu.node.embedded import EmbeddedNode
     from pixiu.node.host import MessagingHost
     from pixiu.node.pipeline_child import PipelineChild
+    from pixiu.node.processes.elected import Elected
     from pixiu.node.surfaces import Surfaces
     from pixiu.runtime.admin import Handler
 

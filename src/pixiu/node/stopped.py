@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from pixiu.backends.embedded.keyvalue import RocksKeyValue
 from pixiu.config import Settings
 from pixiu.model.errors import Gone
-from pixiu.queue.damage import require_sound_journal
 from pixiu.queue.engine import Engine
-from pixiu.queue.snapshot import COMPLETE, DUMP_FOLDER, INCOMING, load_dump, snapshot_messages
+from pixiu.queue.storage.damage import require_sound_journal
+from pixiu.queue.storage.snapshot import COMPLETE, DUMP_FOLDER, INCOMING, load_dump, snapshot_messages
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datadir import DataDirectory
 from pixiu.runtime.files import SystemFiles, flush_folders

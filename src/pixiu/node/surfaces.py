@@ -16,12 +16,12 @@ from pixiu.api.server import HttpServer
 from pixiu.console import console_pages
 from pixiu.model.errors import ConfigError
 from pixiu.model.message import message_view
-from pixiu.node.administration import NodeAdministration
-from pixiu.node.gateway_hub import GatewayHub
-from pixiu.node.gateway_processes import GatewayProcesses
+from pixiu.node.admin.administration import NodeAdministration
+from pixiu.node.admin.lake_report import LakeReport
+from pixiu.node.admin.stats import Doors
+from pixiu.node.gateways.hub import GatewayHub
+from pixiu.node.gateways.processes import GatewayProcesses
 from pixiu.node.grpc_door import make_grpc
-from pixiu.node.lake_report import LakeReport
-from pixiu.node.stats import Doors
 from pixiu.roles.broker.broker import Broker
 from pixiu.roles.broker.hot import HotRooms
 from pixiu.roles.broker.verbs import act as act_in_room

@@ -13,7 +13,7 @@ from pixiu.model.errors import ConfigError, CorruptData, NotFound
 from pixiu.ports.log import MAIN
 from pixiu.queue.client import BlockingClient
 from pixiu.queue.client.frames import followed_frames
-from pixiu.queue.record import MESSAGE_KINDS, Frame, decode_block, read_frame, read_frames
+from pixiu.queue.storage.record import MESSAGE_KINDS, Frame, decode_block, read_frame, read_frames
 from pixiu.queue.tail import records_of
 from pixiu.roles.carrier.checksums import Checksums, differences
 from pixiu.runtime.datadir import find_server

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, cast
 from pixiu.machines.queue_wire.commands import BEHIND
 from pixiu.model.errors import Conflict, PixiuError, Unavailable
 from pixiu.ports.log import Appended
-from pixiu.queue.keys import Numbers
-from pixiu.queue.messages import body_of, key_digest, numbered
 from pixiu.queue.operations import Change
+from pixiu.queue.storage.keys import Numbers
+from pixiu.queue.storage.messages import body_of, key_digest, numbered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pixiu.queue.batch import Batch
-    from pixiu.queue.connection import Connection
     from pixiu.queue.engine import Engine
-    from pixiu.queue.topics import Topic
+    from pixiu.queue.server.connection import Connection
+    from pixiu.queue.storage.topics import Topic
 
 __all__ = ["AppendRun", "KeysAdded", "number", "refusal_text"]
 

@@ -15,13 +15,13 @@ from pixiu.model.errors import PixiuError
 from pixiu.queue.delays import FIRE_AT_ONCE_MAX, HEAD, Alarm, Delayed, SteadyClock
 from pixiu.queue.operations import Change
 from pixiu.queue.positions import pack_rows
-from pixiu.queue.record import Kind
-from pixiu.queue.retention import Retention
+from pixiu.queue.storage.record import Kind
+from pixiu.queue.storage.retention import Retention
 
 if TYPE_CHECKING:
     from pixiu.queue.batch import Batch
     from pixiu.queue.engine import Engine
-    from pixiu.queue.topics import Topic
+    from pixiu.queue.storage.topics import Topic
 
 log = logging.getLogger(__name__)
 

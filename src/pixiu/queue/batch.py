@@ -9,18 +9,18 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from pixiu.queue.changes import Changes
-from pixiu.queue.index import pack_entries, pack_numbered_entries
-from pixiu.queue.messages import all_first_64
-from pixiu.queue.record import HEADER_BYTES, Kind, encode_block, encode_frame
+from pixiu.queue.storage.changes import Changes
+from pixiu.queue.storage.index import pack_entries, pack_numbered_entries
+from pixiu.queue.storage.messages import all_first_64
+from pixiu.queue.storage.record import HEADER_BYTES, Kind, encode_block, encode_frame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pixiu.queue.appends import KeysAdded
-    from pixiu.queue.connection import Connection
     from pixiu.queue.operations import PlainPublish
-    from pixiu.queue.topics import Topic
+    from pixiu.queue.server.connection import Connection
+    from pixiu.queue.storage.topics import Topic
 
 RUN_COUNT_MAX = 4096
 RUN_BYTES_MAX = 4 * 2**20

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pixiu.ports.clock import Clock
     from pixiu.ports.keyvalue import KeyValue
     from pixiu.ports.scheduler import Scheduler, Timer
-    from pixiu.queue.changes import Changes
+    from pixiu.queue.storage.changes import Changes
 
 FIRE_AT_ONCE_MAX = 512
 READINGS = 5

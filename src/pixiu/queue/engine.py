@@ -15,20 +15,20 @@ from pixiu.machines.queue_wire.messages import split_messages
 from pixiu.model.errors import NotAllowed, NotFound, NotLeader, PixiuError
 from pixiu.model.ids import Snowflakes
 from pixiu.queue.background import Background
-from pixiu.queue.changes import Changes
-from pixiu.queue.filling import Filler
-from pixiu.queue.journal import Journal
-from pixiu.queue.keys import Numbers, RecentKeys
-from pixiu.queue.messages import number_and_key
 from pixiu.queue.metrics import QueueCounters
-from pixiu.queue.record import Kind, decode_block, read_frames
-from pixiu.queue.recovery import find_end
-from pixiu.queue.redact import finish_redaction
-from pixiu.queue.segment import entries_of
-from pixiu.queue.state import FLUSHED_KEY, State, epoch_payload, pack_number
-from pixiu.queue.subscriptions import Subscriptions
-from pixiu.queue.topics import Topic, Topics
-from pixiu.queue.windows import Windows
+from pixiu.queue.server.subscriptions import Subscriptions
+from pixiu.queue.storage.changes import Changes
+from pixiu.queue.storage.filling import Filler
+from pixiu.queue.storage.journal import Journal
+from pixiu.queue.storage.keys import Numbers, RecentKeys
+from pixiu.queue.storage.messages import number_and_key
+from pixiu.queue.storage.record import Kind, decode_block, read_frames
+from pixiu.queue.storage.recovery import find_end
+from pixiu.queue.storage.redact import finish_redaction
+from pixiu.queue.storage.segment import entries_of
+from pixiu.queue.storage.state import FLUSHED_KEY, State, epoch_payload, pack_number
+from pixiu.queue.storage.topics import Topic, Topics
+from pixiu.queue.storage.windows import Windows
 from pixiu.queue.writer import Writer
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pixiu.ports.keyvalue import KeyValue
     from pixiu.ports.scheduler import Scheduler
     from pixiu.queue.batch import Batch
-    from pixiu.queue.replication import Replication
+    from pixiu.queue.replication.driver import Replication
     from pixiu.queue.tail import Tail
 
 log = logging.getLogger(__name__)

@@ -14,20 +14,20 @@ from pixiu.model.errors import CorruptData, Gone, NotFound, PixiuError, Unavaila
 from pixiu.ports.log import TOPICS, Appended, LogRecord, Scheduled
 from pixiu.queue.appends import AppendRun, refusal_text
 from pixiu.queue.delays import HEAD, Delayed
-from pixiu.queue.messages import body_of, is_numbered, number_and_key, plain
 from pixiu.queue.operations import Change
-from pixiu.queue.record import Kind
+from pixiu.queue.storage.messages import body_of, is_numbered, number_and_key, plain
+from pixiu.queue.storage.record import Kind
+from pixiu.queue.storage.topic_items import ITEM_HEADER_BYTES
 from pixiu.queue.tail import Tail
-from pixiu.queue.topic_items import ITEM_HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pixiu.queue.batch import Batch
-    from pixiu.queue.connection import Connection
     from pixiu.queue.engine import Engine
-    from pixiu.queue.topic_log import TopicLog
-    from pixiu.queue.topics import Topic
+    from pixiu.queue.server.connection import Connection
+    from pixiu.queue.storage.topic_log import TopicLog
+    from pixiu.queue.storage.topics import Topic
 
 __all__ = ["EngineLog", "TopicMessage", "topic_messages", "topic_records"]
 

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pixiu.queue.batch import Batch
-    from pixiu.queue.connection import Connection
-    from pixiu.queue.topics import Topic
+    from pixiu.queue.server.connection import Connection
+    from pixiu.queue.storage.topics import Topic
 
 PlainPublish = tuple["Connection", bytes, "Topic", list[bytes]]
 """Several requests of one connection, one message each: who, the answers, which topic, the messages."""

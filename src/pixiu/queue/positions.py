@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pixiu.ports.keyvalue import KeyValue
-    from pixiu.queue.changes import Changes
-    from pixiu.queue.topics import Topic
+    from pixiu.queue.storage.changes import Changes
+    from pixiu.queue.storage.topics import Topic
 
 FORGET = -1
 

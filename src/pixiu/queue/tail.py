@@ -16,16 +16,16 @@ from pixiu.model.errors import CorruptData, Gone
 from pixiu.ports.log import LogRecord
 from pixiu.queue.batch import Appends
 from pixiu.queue.delays import HEAD
-from pixiu.queue.messages import body_of, number_key_and_body
-from pixiu.queue.record import MESSAGE_KINDS, Kind, Record, decode_block
+from pixiu.queue.storage.messages import body_of, number_key_and_body
+from pixiu.queue.storage.record import MESSAGE_KINDS, Kind, Record, decode_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pixiu.queue.batch import Batch, Run
     from pixiu.queue.engine import Engine
-    from pixiu.queue.record import Frame
-    from pixiu.queue.segment import Segment
+    from pixiu.queue.storage.record import Frame
+    from pixiu.queue.storage.segment import Segment
 
 __all__ = ["Tail"]
 

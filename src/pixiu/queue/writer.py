@@ -21,21 +21,21 @@ from typing import TYPE_CHECKING
 from pixiu.machines.queue_wire.commands import TOPIC_NOT_EXIST
 from pixiu.machines.queue_wire.responses import encode_done, encode_refused
 from pixiu.model.errors import PixiuError
-from pixiu.queue.answers import OK
 from pixiu.queue.batch import RUN_COUNT_MAX, Batch
 from pixiu.queue.operations import NOBODYS, Answer, Change, Plain, Publish
-from pixiu.queue.record import Kind
+from pixiu.queue.server.answers import OK
+from pixiu.queue.storage.record import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from pixiu.ports.clock import Clock
     from pixiu.ports.scheduler import Scheduler
-    from pixiu.queue.connection import Connection
-    from pixiu.queue.journal import Journal
     from pixiu.queue.metrics import QueueCounters
     from pixiu.queue.operations import Operation, PlainPublish
-    from pixiu.queue.topics import Topic
+    from pixiu.queue.server.connection import Connection
+    from pixiu.queue.storage.journal import Journal
+    from pixiu.queue.storage.topics import Topic
 
 log = logging.getLogger(__name__)
 

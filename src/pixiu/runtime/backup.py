@@ -20,7 +20,7 @@ from pixiu.machines.queue_wire.requests import encode_snapshot
 from pixiu.machines.queue_wire.streams import Refused
 from pixiu.model.errors import Conflict, CorruptData, NotFound, PixiuError, Unavailable
 from pixiu.queue.client.keys import show_key_blocking
-from pixiu.queue.verify import Fault, Verifier
+from pixiu.queue.storage.verify import Fault, Verifier
 from pixiu.runtime.files import SystemFiles, flush_folders, write_durably
 
 MANIFEST = "manifest.json"

@@ -5,7 +5,7 @@ A line of Pixiu's log is an event name and fields, not prose::
     log.info("segment rolled", extra={"first_event_id": 17, "bytes": 1048576})
 
     02:34:05.123 info     queue.journal  segment rolled  first_event_id=17 bytes=1048576
-    {"time":"2026-03-01T02:34:05.123Z","level":"info","logger":"pixiu.queue.journal","event":"…",…}
+    {"time":"2026-03-01T02:34:05.123Z","level":"info","logger":"pixiu.queue.storage.journal","event":"…",…}
 
 Fields that every line of a task should carry (role, node, trace id) are bound once with ``bind``. Lines about
 single messages go through a ``Sampler``, so that a busy queue does not drown in its own log.

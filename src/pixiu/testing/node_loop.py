@@ -10,12 +10,12 @@ import asyncio
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from pixiu.testing.cluster_wires import NodeScheduler
+from pixiu.testing.cluster.wires import NodeScheduler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pixiu.testing.cluster_process import Process
+    from pixiu.testing.cluster.process import Process
     from pixiu.testing.scheduler import SimulatedScheduler
 
 __all__ = ["LoopScheduler", "NodeLoop"]

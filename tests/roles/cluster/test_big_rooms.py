@@ -13,9 +13,9 @@ from pixiu.machines.scheduling import Priority
 from pixiu.model.errors import Conflict, PixiuError, TooLarge
 from pixiu.model.ids import Snowflakes
 from pixiu.model.partitions import SLICES, is_slice, slices
-from pixiu.testing.cluster_mutants import mutated
-from pixiu.testing.cluster_weather import texts
-from pixiu.testing.cluster_world import Cluster, Weather
+from pixiu.testing.cluster.mutants import mutated
+from pixiu.testing.cluster.weather import texts
+from pixiu.testing.cluster.world import Cluster, Weather
 from tests.roles.cluster.test_rooms import is_up, small_cluster
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from pixiu.machines.rooms import room_number
 from pixiu.model.errors import PixiuError
-from pixiu.testing.cluster_mutants import mutated
-from pixiu.testing.cluster_weather import churn
-from pixiu.testing.cluster_world import Cluster, Weather
+from pixiu.testing.cluster.mutants import mutated
+from pixiu.testing.cluster.weather import churn
+from pixiu.testing.cluster.world import Cluster, Weather
 
 pytestmark = pytest.mark.sim
 

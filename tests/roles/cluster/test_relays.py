@@ -10,9 +10,9 @@ from pixiu.machines.room_link import Ack, Frame, Outgoing
 from pixiu.machines.room_relay import LATE_MS, RoomRelay
 from pixiu.machines.rooms import Fan
 from pixiu.machines.scheduling import Priority
-from pixiu.testing.cluster_mutants import mutated
-from pixiu.testing.cluster_weather import texts
-from pixiu.testing.cluster_world import Cluster, Node, Weather
+from pixiu.testing.cluster.mutants import mutated
+from pixiu.testing.cluster.weather import texts
+from pixiu.testing.cluster.world import Cluster, Node, Weather
 from tests.roles.cluster.test_big_rooms import is_clean, is_split, propose
 from tests.roles.cluster.test_rooms import is_up
 

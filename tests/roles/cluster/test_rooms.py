@@ -8,8 +8,8 @@ import pytest
 from pixiu.links.splitting import Stand
 from pixiu.machines.links.messages import News, Reach, Routes
 from pixiu.machines.scheduling import Priority
-from pixiu.testing.cluster_weather import churn, texts
-from pixiu.testing.cluster_world import Cluster, Weather
+from pixiu.testing.cluster.weather import churn, texts
+from pixiu.testing.cluster.world import Cluster, Weather
 
 FOUL = Weather(loss=0.2, repeat=0.1, reorder=0.2, delay_ms_max=20, watch_loss=0.3)
 

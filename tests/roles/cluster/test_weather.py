@@ -1,10 +1,10 @@
-"""Whole clusters under everything at once, seed after seed; see ``pixiu.testing.cluster_weather``."""
+"""Whole clusters under everything at once, seed after seed; see ``pixiu.testing.cluster.weather``."""
 
 import pytest
 
-from pixiu.testing.cluster_mutants import MUTANTS_OF_CARRIERS
-from pixiu.testing.cluster_runs import CARRIERS, CLUSTERS, explain, run_seeds
-from pixiu.testing.cluster_weather import run
+from pixiu.testing.cluster.mutants import MUTANTS_OF_CARRIERS
+from pixiu.testing.cluster.runs import CARRIERS, CLUSTERS, explain, run_seeds
+from pixiu.testing.cluster.weather import run
 
 pytestmark = pytest.mark.sim
 

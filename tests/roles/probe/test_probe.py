@@ -5,8 +5,8 @@ import random
 import pytest
 
 from pixiu.machines.probes import Alarm, Hop, Path, ProbeRules, Probes, read_probe, stamped, write_probe
-from pixiu.testing.cluster_weather import texts
-from pixiu.testing.cluster_world import Cluster, Node, Weather
+from pixiu.testing.cluster.weather import texts
+from pixiu.testing.cluster.world import Cluster, Node, Weather
 
 RULES = ProbeRules(interval_ms=200, late_ms=300, failures=3)
 

@@ -13,7 +13,7 @@ from pixiu.machines.rooms import room_number
 from pixiu.machines.scheduling import Priority
 from pixiu.model.partitions import SLICES, is_slice, partition_of
 from pixiu.roles.proxy.rooms import SPREADING_MAX
-from pixiu.testing.cluster_world import Cluster, Node
+from pixiu.testing.cluster.world import Cluster, Node
 
 
 def proxy_of(partitions: int, replicas: int = 1) -> tuple[Cluster, Node]:

@@ -11,7 +11,7 @@ import pytest
 from pixiu.machines.links.codec import TALK, encode
 from pixiu.machines.links.messages import Talk
 from pixiu.machines.scheduling import Priority
-from pixiu.testing.cluster_world import Cluster, Node
+from pixiu.testing.cluster.world import Cluster, Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable

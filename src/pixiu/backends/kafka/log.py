@@ -24,8 +24,8 @@ from pixiu.model.cursor import epoch_of
 from pixiu.model.errors import Conflict, CorruptData, Gone, NotFound, PixiuError, TooLarge, Unavailable
 from pixiu.model.ids import Snowflakes
 from pixiu.ports.log import SCHEDULE, TOPICS, Appended, LogRecord, Scheduled
-from pixiu.queue.keys import Numbers, RecentKeys
-from pixiu.queue.messages import key_digest
+from pixiu.queue.storage.keys import Numbers, RecentKeys
+from pixiu.queue.storage.messages import key_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

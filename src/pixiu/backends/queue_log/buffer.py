@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from pixiu.model.errors import RemoteProtocolError
 from pixiu.ports.log import NOTIFY, SCHEDULE, TASKS, LogRecord, Scheduled
 from pixiu.queue.delays import HEAD
-from pixiu.queue.messages import body_of
-from pixiu.queue.record import MESSAGE_KINDS, Kind, Record, decode_block, read_frames
+from pixiu.queue.storage.messages import body_of
+from pixiu.queue.storage.record import MESSAGE_KINDS, Kind, Record, decode_block, read_frames
 from pixiu.queue.tail import records_of
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from pixiu.machines.queue_wire.log_answers import decode_scheduled, decode_topic
 from pixiu.machines.queue_wire.messages import split_messages
 from pixiu.model.errors import Conflict, Gone, NotFound, PixiuError, RemoteProtocolError, Unavailable
 from pixiu.ports.log import NOTIFY, SCHEDULE, TASKS, TOPICS, Appended, LogRecord, Scheduled
-from pixiu.queue.messages import body_of, is_numbered, number_and_key
+from pixiu.queue.storage.messages import body_of, is_numbered, number_and_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -13,12 +13,12 @@ from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import bytes_text, moment_text, print_json, print_rows, progress
 from pixiu.machines.queue_wire.messages import Message, split_messages
 from pixiu.model.errors import Gone, NotFound, Unavailable
-from pixiu.queue.damage import JournalDamage, find_damage, made_again, refill, require_sound_journal
 from pixiu.queue.delays import HEAD
-from pixiu.queue.journal import FOLDER, segments_of
-from pixiu.queue.record import MESSAGE_KINDS, Damage, Frame, Kind, Record, decode_block
-from pixiu.queue.redact import INTENT, finish_redaction
-from pixiu.queue.verify import Report, Verifier
+from pixiu.queue.storage.damage import JournalDamage, find_damage, made_again, refill, require_sound_journal
+from pixiu.queue.storage.journal import FOLDER, segments_of
+from pixiu.queue.storage.record import MESSAGE_KINDS, Damage, Frame, Kind, Record, decode_block
+from pixiu.queue.storage.redact import INTENT, finish_redaction
+from pixiu.queue.storage.verify import Report, Verifier
 from pixiu.runtime.datadir import DataDirectory, find_server
 from pixiu.runtime.files import SystemFiles
 

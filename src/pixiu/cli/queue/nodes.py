@@ -85,7 +85,7 @@ def promote(
 
     where = Where(url, port, data)
     if secret_file is not None:
-        from pixiu.node.cluster_secrets import queue_key, read_secrets
+        from pixiu.node.processes.cluster_secrets import queue_key, read_secrets
 
         where.key = queue_key(read_secrets(secret_file), "")
     epoch = ask(where, work)

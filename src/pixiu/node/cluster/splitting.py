@@ -14,8 +14,8 @@ from pixiu.links.bigrooms import big_rooms_path
 from pixiu.links.splitting import SPLITTABLE, Stand, check_split, flip, stand_of
 from pixiu.machines.bigrooms import BigMap
 from pixiu.model.errors import Conflict, NotFound, PixiuError, RequestError, Unavailable
-from pixiu.node.cluster_secrets import queue_key
-from pixiu.node.doubling import double_carriers
+from pixiu.node.processes.carrier.doubling import double_carriers
+from pixiu.node.processes.cluster_secrets import queue_key
 from pixiu.ports.registry import Write
 from pixiu.queue.client import Client
 from pixiu.roles.carrier.flips import CARRIER

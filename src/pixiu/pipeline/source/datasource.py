@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from pixiu.model.errors import ConfigError
-from pixiu.node.cluster_secrets import queue_key, read_secrets
+from pixiu.node.processes.cluster_secrets import queue_key, read_secrets
 from pixiu.pipeline.records.schema import DDL
 from pixiu.pipeline.source.decode import Wanted
 from pixiu.pipeline.source.journal import SLICE_ROWS

@@ -28,9 +28,9 @@ from pixiu.pipeline.records.unfold import Records, unfold
 from pixiu.pipeline.records.walk import PADDING
 from pixiu.pipeline.source.schema import ENTRY, FULL, HEADER
 from pixiu.ports.log import MAIN
-from pixiu.queue.record import HEADER as FRAME_HEADER
-from pixiu.queue.record import HEADER_BYTES, MESSAGE_KINDS, Kind
-from pixiu.queue.redact import INTENT
+from pixiu.queue.storage.record import HEADER as FRAME_HEADER
+from pixiu.queue.storage.record import HEADER_BYTES, MESSAGE_KINDS, Kind
+from pixiu.queue.storage.redact import INTENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

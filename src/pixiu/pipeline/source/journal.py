@@ -21,11 +21,11 @@ import numpy as np
 
 from pixiu.model.errors import CorruptData, Gone, NotFound, PixiuError, Unavailable
 from pixiu.pipeline.source.schema import ENTRY
-from pixiu.queue.index import ENTRY_BYTES
-from pixiu.queue.record import Damage, Frame, Kind, decode_block
-from pixiu.queue.recovery import whole_frame_after
-from pixiu.queue.redact import INTENT
-from pixiu.queue.segment import Segment, entries_of, segment_name
+from pixiu.queue.storage.index import ENTRY_BYTES
+from pixiu.queue.storage.record import Damage, Frame, Kind, decode_block
+from pixiu.queue.storage.recovery import whole_frame_after
+from pixiu.queue.storage.redact import INTENT
+from pixiu.queue.storage.segment import Segment, entries_of, segment_name
 from pixiu.runtime.datadir import find_server
 
 if TYPE_CHECKING:

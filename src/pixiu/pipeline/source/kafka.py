@@ -26,8 +26,8 @@ from pixiu.pipeline.records.unfold import Records, unfold
 from pixiu.pipeline.source.decode import BATCH_BYTES_MAX, BATCH_ROWS, Wanted
 from pixiu.pipeline.source.journal import SLICE_ROWS, End
 from pixiu.pipeline.source.schema import FULL, FULL_DDL, HEADER
-from pixiu.queue.messages import first_64, key_digest
-from pixiu.queue.record import Kind
+from pixiu.queue.storage.messages import first_64, key_digest
+from pixiu.queue.storage.record import Kind
 from pixiu.runtime.log_note import read_note
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from pixiu.model.errors import ConfigError, CorruptData, Gone
 from pixiu.pipeline.source.decode import Wanted, decode_lines, records_of_lines
 from pixiu.pipeline.source.journal import SLICE_ROWS, End
 from pixiu.pipeline.source.schema import ENTRY
-from pixiu.queue.record import decode_block, read_frames
-from pixiu.queue.segment import entries_of
+from pixiu.queue.storage.record import decode_block, read_frames
+from pixiu.queue.storage.segment import entries_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

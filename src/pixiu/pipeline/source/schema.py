@@ -13,7 +13,7 @@ ENTRY = np.dtype(
         "itemsize": 64,
     }
 )
-"""One line of a journal segment's index (pixiu.queue.index), as numpy reads it."""
+"""One line of a journal segment's index (pixiu.queue.storage.index), as numpy reads it."""
 
 _HEADER_FIELDS = [
     pa.field("event_id", pa.int64()),

@@ -16,7 +16,7 @@ from pixiu.machines.queue_wire.requests import encode_follow
 from pixiu.machines.queue_wire.streams import Refused
 from pixiu.model.errors import Gone, Unavailable
 from pixiu.queue.client.keys import show_key_blocking
-from pixiu.queue.record import read_frames
+from pixiu.queue.storage.record import read_frames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pixiu.config.registry import RegistryAddress
 from pixiu.model.errors import ConfigError, PixiuError, Unavailable
 from pixiu.queue.client.servers import Address, parse_addresses
-from pixiu.queue.control import LEADER, partition_folder
+from pixiu.queue.replication.control import LEADER, partition_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,1 @@
+"""What ``pixiu role NAME`` starts: one process of a cluster, and what all of them share."""

@@ -1,0 +1,1 @@
+"""``pixiu role carrier``: a partition of the users, as a process with replicas."""

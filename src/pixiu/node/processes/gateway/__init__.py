@@ -1,0 +1,1 @@
+"""``pixiu role gateway``: clients' connections in a cluster, and what admins ask there."""

@@ -1,0 +1,500 @@
+"""Leader and followers of one queue: the driver around ``machines.replication``.
+
+The machine decides; this performs. Leading, it is told of every group commit and streams the journal's frames, as they
+are on disk, to whoever follows. Following, it appends those frames unchanged, flushes, says how far it is, and applies
+what is committed. Payloads never pass through the machine. A standalone queue runs the same code: a leader with nobody
+to wait for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pixiu.machines import replication as machine
+from pixiu.machines.queue_wire.commands import FATE_UNKNOWN, LEASE_OVER, NOT_IN_SYNC
+from pixiu.machines.queue_wire.follow import FramesSent, StateTold, TooFarBehind, TruncateTold
+from pixiu.machines.queue_wire.requests import encode_follow, encode_follow_progress
+from pixiu.machines.queue_wire.responses import encode_done, encode_refused
+from pixiu.machines.queue_wire.streams import Refused
+from pixiu.machines.replication import EpochStart, LogState, Replica, State
+from pixiu.model.errors import PixiuError
+from pixiu.queue.replication.control import FileControl
+from pixiu.queue.replication.follow_stream import FollowStream
+from pixiu.queue.replication.joining import Join, among_others, machine_settings, own_record, why_not_join
+from pixiu.queue.replication.leader_link import CONNECT_TIMEOUT_MS, LeaderLink, Losses, arrival, new_prover
+from pixiu.queue.replication.status import status_of
+from pixiu.queue.storage.snapshot import SnapshotFetch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pixiu.ports.transport import Links
+    from pixiu.queue.engine import Engine
+    from pixiu.queue.replication.control import ControlSource
+    from pixiu.queue.server.connection import Connection
+
+log = logging.getLogger(__name__)
+
+TICKS_PER_HEARTBEAT = 4
+TICKS_PER_RENEWAL = 3
+SERVING = (State.LEADING, State.IN_SYNC)
+
+
+class Replication:
+    """Performs what the replica machine decides."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        name: str,
+        follow: str | None,
+        links: Links,
+        restart: Callable[[], object],
+        control: ControlSource | None = None,
+        led_epoch: int = 0,
+        when_placed: Callable[[], object] = lambda: None,
+    ) -> None:
+        """With ``control`` the registry's record says who leads; without, the operator does.
+
+        ``led_epoch``: in which this node led a log of its own. ``when_placed`` is told when the registry has placed it.
+        """
+        self._engine = engine
+        self._control = control or FileControl(engine.files)
+        self._is_elected = control is not None
+        self._links = links
+        self._follow = follow
+        self._restart = restart
+        settings = engine.all_settings.replication
+        self._is_always = engine.all_settings.journal.flush == "always"
+        self._set_tick()
+        self._when_placed = when_placed
+        self.when_overtaken: Callable[[], object] = when_placed
+        self.when_promoted: Callable[[], object] = lambda: None
+        """Told when this node begins to follow another."""
+        self._join: Join | None = None
+        self._replica = Replica(
+            name, machine_settings(settings, is_elected=self._is_elected), self._log_state(), led_epoch=led_epoch
+        )
+        self._left: Callable[[], object] | None = None
+        self._events: deque[machine.Event] = deque()
+        self._is_busy = False
+        self._is_stopped = False
+        self._has_followed = follow is not None
+        self._lead_from = 0
+        self._streams: dict[int, FollowStream] = {}
+        self._next_session = 1
+        self._link: LeaderLink | None = None
+        self._fetch: SnapshotFetch | None = None
+        self._arrived = b""
+        self._promoting: list[Connection] = []
+        self._is_telling = False
+        self._alarm = ""
+        self.losses = Losses()
+        engine.flushed_hook = self._flushed
+        engine.writer.written_hook = self._written
+        engine.retention_holds.append(lambda: self._replica.needed_after + 1)
+        engine.is_leader = False
+
+    # What the node and the commands ask.
+
+    def start(self) -> None:
+        """Find out what this node is."""
+        self._control.start(self._feed)
+        self._feed(machine.Started(self._follow))
+        self._tick()
+
+    def _set_tick(self) -> None:
+        settings = self._engine.all_settings.replication
+        self._tick_ms = settings.heartbeat_ms / TICKS_PER_HEARTBEAT
+        if self._is_elected:
+            self._tick_ms = min(self._tick_ms, settings.renew_ms / TICKS_PER_RENEWAL)
+
+    def why_not_join(self) -> str:
+        """Why this node cannot bring its log to a registry now; empty if it can."""
+        has_joined = self._is_elected or self._join is not None
+        return why_not_join(self._replica.state, has_joined=has_joined, has_followers=bool(self._streams))
+
+    def join(self, control: ControlSource, done: Callable[[str], object]) -> None:
+        """Put the log that this node leads under a registry, while it leads; ``done`` is told why not, or nothing."""
+
+        def ended(seen: machine.ControlSeen | None, reason: str) -> None:
+            self._join = None
+            control.stop() if seen is None else self._joined(control, seen)
+            done(reason)
+
+        self._join = Join(control, self._engine, lambda: own_record(self._replica), ended)
+        self._join.start()
+
+    def _joined(self, control: ControlSource, seen: machine.ControlSeen) -> None:
+        engine = self._engine
+        engine.all_settings = replace(engine.all_settings, replication=among_others(engine.all_settings.replication))
+        self._control.stop()
+        self._control, self._is_elected = control, True
+        self._set_tick()
+        control.start(self._feed)
+        self._feed(machine.Joined(machine_settings(engine.all_settings.replication, is_elected=True), seen))
+        control.leads(self._replica.epoch)
+
+    def leave(self, done: Callable[[], object]) -> None:
+        """Hand over what this node leads, then call ``done``: another need not wait for the end of our lease."""
+        self._left = done
+        self._control.stands("Draining")
+        self._feed(machine.LeaveAsked())
+
+    def stop(self) -> None:
+        """Say nothing more to anyone."""
+        self._is_stopped = True
+        if self._join is not None:
+            self._join.stop()
+        self._control.stop()
+        if self._link is not None:
+            self._link.close()
+        if self._fetch is not None:
+            self._fetch.close()
+
+    @property
+    def name(self) -> str:
+        """This node, as others know it."""
+        return self._replica.name
+
+    @property
+    def in_sync_count(self) -> int:
+        """Members of the in-sync set, as far as this node knows."""
+        control = self._replica.control
+        return len(control.in_sync) if control is not None else 0
+
+    def problems(self) -> list[str]:
+        """Why this node is not ready, as replication sees it."""
+        if self._engine.refuse_writes:
+            return [self._engine.refuse_writes]
+        if self._replica.state in (State.JOINING, State.FENCED, State.FULL_SYNC, State.PROMOTING):
+            return [self._alarm or f"replication is {self._replica.state.value}"]
+        return []
+
+    def status(self) -> dict[str, object]:
+        """What ``pixiu queue status`` shows."""
+        return status_of(self._replica, self._engine, self._streams.values(), self.problems())
+
+    def follow_asked(
+        self, connection: Connection, name: str, last_event_id: int, last_epoch: int, highest_epoch: int
+    ) -> None:
+        """A follower has connected."""
+        session = self._next_session
+        self._next_session += 1
+        stream = FollowStream(self._engine, connection, name, self._stream_heard(session), self._stream_gone(session))
+        self._streams[session] = stream
+        connection.begin_stream(stream)
+        self._engine.counters.followers += 1
+        self._feed(machine.Trimmed(self._engine.journal.first_event_id))
+        own_tail = self._engine.journal.last_event_id
+        self._feed(machine.FollowAsked(session, name, last_event_id, last_epoch, highest_epoch, own_tail))
+
+    def promote(self, connection: Connection, *, force: bool) -> None:
+        """The operator wants this node to lead."""
+        connection.block()
+        self._promoting.append(connection)
+        self._feed(machine.PromoteAsked(force))
+
+    # The machine's turn.
+
+    def _tick(self) -> None:
+        if not self._is_stopped:
+            self._feed(machine.Ticked())
+            if self._left is None:
+                self._control.stands("Running" if self._replica.state in SERVING else "Init")
+            self._engine.scheduler.after(self._tick_ms, self._tick)
+
+    def _feed(self, event: machine.Event) -> None:
+        """Give the machine an event and do what it says; events that this causes come after."""
+        self._events.append(event)
+        if self._is_busy:
+            return
+        self._is_busy = True
+        try:
+            while self._events:
+                now_ms = self._engine.clock.monotonic_us() // 1000
+                for command in self._replica.receive(now_ms, self._events.popleft()):
+                    if not self._is_stopped:
+                        self._perform(command)
+        except OSError as error:
+            # Nobody knows how much of a command reached the disk: take part no more, and wait for a person.
+            self._is_stopped = True
+            self._alarm = f"the disk failed: {error}; restart the queue once the disk is well"
+            self._engine.writer.flush_failed(error)
+        finally:
+            self._is_busy = False
+
+    def _perform(self, command: machine.Command) -> None:
+        match command:
+            case machine.Committed(through):
+                self._committed(through)
+            case machine.Append():
+                self._append()
+            case machine.SendDurable(session, event_id, epoch):
+                self._to_leader(session, encode_follow_progress(durable_event_id=event_id, epoch=epoch))
+            case machine.SendState() | machine.SendTruncate() | machine.SendTooFar() | machine.StreamAfter():
+                self._to_follower(command)
+            case machine.RefuseFollower(session, reason):
+                self._end_stream(session, encode_refused(reason))
+            case machine.CloseFollower(session):
+                if (stream := self._streams.get(session)) is not None:
+                    stream.cut()
+            case machine.ReadControl(asked_ms):
+                self._control.read(asked_ms)
+            case machine.ChangeControl(expected_version, control, asked_ms):
+                self._control.change(expected_version, control, asked_ms)
+            case machine.Follow():
+                self._connect(command)
+            case machine.Unfollow(session):
+                self._unfollow(session)
+            case machine.Truncate(through):
+                self._truncate(through)
+            case machine.FetchSnapshot(session, leader):
+                self._fetch_snapshot(session, leader)
+            case machine.Alarm(text):
+                self._alarm = text
+                log.warning("replication", extra={"alarm": text})
+            case _:
+                self._perform_leading(command)
+
+    def _perform_leading(self, command: machine.Command) -> None:
+        engine = self._engine
+        match command:
+            case machine.AppendEpoch(epoch, event_ids):
+                self._append_epoch(epoch, event_ids)
+            case machine.Lead(epoch):
+                self._lead_from = engine.writer.next_event_id
+                engine.lead(epoch)
+                engine.is_leader = True
+                engine.refuse_writes = f"{NOT_IN_SYNC}: min_isr is {engine.all_settings.replication.min_isr}"
+                self._control.leads(epoch)
+                self._when_placed()
+                log.info("leading", extra={"epoch": epoch, "from_event_id": self._lead_from})
+            case machine.AcceptWrites():
+                engine.refuse_writes = None
+            case machine.RefuseWrites(reason):
+                engine.refuse_writes = reason if reason == LEASE_OVER else f"{NOT_IN_SYNC}: {reason}"
+                log.warning("writes refused", extra={"reason": reason})
+            case machine.StopLeading(reason):
+                log.warning("leading no more", extra={"reason": reason})
+                engine.refuse_writes = None
+                engine.stop_leading(f"this node leads no more ({reason}); {FATE_UNKNOWN}")
+                self._events.append(machine.LeadingStopped(self._log_state()))
+            case machine.Promoted(epoch):
+                self._answer_promotion(encode_done(epoch))
+                self.when_promoted()
+            case machine.PromoteRefused(reason):
+                self._answer_promotion(encode_refused(reason))
+            case machine.Left():
+                if self._left is not None:
+                    self._left()
+            case _:
+                raise AssertionError(f"nobody performs {command}")
+
+    def _answer_promotion(self, answer: bytes) -> None:
+        waiting, self._promoting = self._promoting, []
+        for connection in waiting:
+            connection.answered(answer)
+
+    def _log_state(self) -> LogState:
+        engine = self._engine
+        journal = engine.journal
+        return LogState(
+            oldest_event_id=journal.first_event_id,
+            tail_event_id=journal.last_event_id,
+            durable_event_id=journal.flushed_through if self._is_always else journal.last_event_id,
+            shown_event_id=engine.commit_event_id,
+            epochs=tuple(EpochStart(epoch, first) for epoch, first in engine.state.epochs),
+        )
+
+    # Leading.
+
+    def _append_epoch(self, epoch: int, event_ids: int) -> None:
+        """Open an epoch. A node that takes over leaves room for ids that another leader may have given unseen."""
+        engine = self._engine
+        first = engine.writer.next_event_id
+        reign = self._replica.settings.reign_epochs
+        is_new_reign = first > 1 and epoch // reign != engine.state.epoch // reign
+        if self._is_elected or self._has_followed or is_new_reign:
+            self._engine.open_epoch(epoch, event_ids, self.name)
+        self._events.append(machine.EpochAppended(epoch, first, self._engine.journal.last_event_id))
+
+    def _written(self) -> None:
+        """A batch is in the journal, not flushed yet: followers write and flush it while this disk does."""
+        for stream in self._streams.values():
+            stream.send_written()
+
+    def _flushed(self, through: int) -> int:
+        """A group commit is on disk here; is it committed?"""
+        self._feed(machine.Flushed(through))
+        if self._streams:
+            self._tell_soon()
+        return self._replica.commit_event_id
+
+    def _committed(self, through: int) -> None:
+        engine = self._engine
+        if self._replica.leadership is None:
+            engine.apply_through(through)
+            return
+        if engine.commit_event_id < self._lead_from - 1:
+            engine.apply_through(min(through, self._lead_from - 1))
+        engine.writer.committed(through)
+        if self._streams:
+            self._tell_soon()
+
+    def _tell_soon(self) -> None:
+        if not self._is_telling:
+            self._is_telling = True
+            self._engine.scheduler.soon(self._tell)
+
+    def _tell(self) -> None:
+        self._is_telling = False
+        for stream in list(self._streams.values()):
+            stream.send()
+
+    def _to_follower(
+        self, command: machine.SendState | machine.SendTruncate | machine.SendTooFar | machine.StreamAfter
+    ) -> None:
+        if (stream := self._streams.get(command.session)) is None:
+            return
+        match command:
+            case machine.SendState(_, epoch, commit_event_id, in_sync):
+                stream.tell_state(epoch, commit_event_id, in_sync=in_sync, leader=self.name)
+            case machine.SendTruncate(session, event_id, epoch):
+                self._end_stream(session, stream.truncate_message(event_id, epoch))
+            case machine.SendTooFar(session, oldest):
+                self._end_stream(session, stream.too_far_message(oldest))
+            case machine.StreamAfter(_, event_id):
+                stream.begin_after(event_id)
+
+    def _end_stream(self, session: int, last_words: bytes) -> None:
+        stream = self._streams.pop(session, None)
+        if stream is not None:
+            stream.end(last_words)
+
+    def _stream_heard(self, session: int) -> Callable[[int, int], None]:
+        return lambda event_id, epoch: self._feed(machine.FollowerDurable(session, event_id, epoch))
+
+    def _stream_gone(self, session: int) -> Callable[[], None]:
+        def gone() -> None:
+            self._streams.pop(session, None)
+            self._engine.counters.followers -= 1
+            self._feed(machine.FollowerGone(session))
+
+        return gone
+
+    # Following.
+
+    def _connect(self, command: machine.Follow) -> None:
+        self._has_followed = True
+        self.when_overtaken()
+        request = encode_follow(
+            self.name.encode(),
+            last_event_id=command.last_event_id,
+            last_epoch=command.last_epoch,
+            highest_epoch=command.highest_epoch,
+        )
+        address = self._control.address_of(command.leader)
+        if address is None:  # it is not registered, or we have not read it yet: asked again after reconnect_ms
+            self._events.append(machine.StreamEnded(command.session))
+            return
+        self._link = LeaderLink(self, command.session, request, self._engine.leader_key)
+        self._link.open(self._links, address)
+
+    def _unfollow(self, session: int) -> None:
+        if self._link is not None and self._link.session == session:
+            self._link.close()
+            self._link = None
+        if self._fetch is not None:
+            self._fetch.close()
+            self._fetch = None
+            self._events.append(machine.SnapshotFailed(session))
+
+    def _to_leader(self, session: int, data: bytes) -> None:
+        if self._link is not None and self._link.session == session:
+            self._link.write(data)
+
+    def leader_said(self, session: int, event: object) -> None:
+        """One message of the leader's stream."""
+        match event:
+            case FramesSent(commit_event_id, frames):
+                self._frames_came(session, frames, commit_event_id)
+            case StateTold(epoch, commit_event_id, in_sync, leader):
+                self._feed(machine.StateHeard(session, epoch, commit_event_id, in_sync, leader))
+            case TruncateTold(event_id, epoch):
+                self._feed(machine.TruncateTold(session, event_id, epoch))
+            case TooFarBehind(oldest_event_id):
+                self._feed(machine.TooFarTold(session, oldest_event_id))
+            case Refused(text):
+                log.warning("leader refused to be followed", extra={"reason": text})
+                self.leader_lost(session, text)
+            case _:
+                pass  # a keep-alive
+
+    def _frames_came(self, session: int, frames: bytes, commit_event_id: int) -> None:
+        try:
+            event = arrival(session, frames, commit_event_id, self._engine.state.epoch)
+        except ValueError as error:
+            # Spoilt on the way: ask again from where this journal really ends.
+            if self._link is not None:
+                self._link.close()
+            self.leader_lost(session, f"damaged frames: {error}")
+            return
+        self._arrived = frames
+        self._feed(event)
+        self._arrived = b""
+
+    def leader_lost(self, session: int, reason: str) -> None:
+        """The stream is over."""
+        if self._link is not None and self._link.session == session:
+            self._link = None
+        if not self._is_stopped:
+            self.losses.note(reason)
+            self._alarm = reason
+            self._feed(machine.StreamEnded(session))
+
+    def _append(self) -> None:
+        """Write what arrived, exactly as it came, and make it durable."""
+        try:
+            self._engine.append_frames(self._arrived)
+        except (OSError, PixiuError) as error:
+            log.error("cannot copy from the leader", extra={"reason": str(error)})
+            self._events.append(machine.AppendFailed(self._log_state()))
+            return
+        if self._engine.writer.poisoned is not None:
+            # Nobody knows what the disk holds: say nothing more to the leader, and wait for a person.
+            self.stop()
+            return
+        self._events.append(machine.Flushed(self._engine.journal.last_event_id))
+
+    def _truncate(self, through: int) -> None:
+        log.warning("cutting what the leader does not have", extra={"after_event_id": through})
+        self._engine.truncate_after(through)
+        self._events.append(machine.Truncated(self._log_state()))
+
+    def _fetch_snapshot(self, session: int, leader: str) -> None:
+        """Copy everything, then start again from it."""
+        log.warning("fetching a snapshot", extra={"leader": leader})
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+        def done(error: str | None) -> None:
+            self._fetch = None
+            if error is None:
+                self._restart()
+                return
+            log.error("snapshot failed", extra={"reason": error})
+            self._feed(machine.SnapshotFailed(session))
+
+        address = self._control.address_of(leader)
+        if address is None:
+            self._events.append(machine.SnapshotFailed(session))
+            return
+        self._fetch = SnapshotFetch(self._engine.files, done, new_prover(self._engine.leader_key))
+        self._fetch.open(self._links, address, CONNECT_TIMEOUT_MS)
+        self._fetch.watch(self._engine.scheduler)

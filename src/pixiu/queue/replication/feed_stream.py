@@ -1,0 +1,108 @@
+"""The committed journal, for appliers in other processes: frames as they are on disk, and how far they are committed.
+
+Nothing is decoded here: an applier reads the same bytes that the disk has, so that many of them cost the log little.
+A stream keeps only its place. It sends what its socket takes; whoever reads slowly is waited for, and cut when it takes
+nothing for too long: it comes back and goes on where it is. Of records that are not committed it says nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from pixiu.machines.queue_wire.commands import LEADER_DECIDES, LOG_BEGINS_BEHIND, LOG_ENDS_BEFORE
+from pixiu.machines.queue_wire.follow import encode_frames
+from pixiu.machines.queue_wire.responses import encode_refused
+from pixiu.model.errors import Gone, NotFound, PixiuError
+from pixiu.queue.replication.replica_stream import SEND_BYTES, JournalReader
+
+if TYPE_CHECKING:
+    from pixiu.ports.scheduler import Timer
+    from pixiu.queue.engine import Engine
+    from pixiu.queue.server.connection import Connection
+
+__all__ = ["FeedStream"]
+
+log = logging.getLogger(__name__)
+
+BEAT_MS = 500
+"""How often an idle stream says that it is there, and how far the log is committed."""
+
+
+class FeedStream:
+    """One applier's connection."""
+
+    def __init__(self, engine: Engine, connection: Connection, after: int) -> None:
+        self._engine = engine
+        self._connection = connection
+        self._reader = JournalReader(engine, whole_records_before(engine, after))
+        self._timer: Timer | None = None
+        self._is_closed = False
+
+    def start(self) -> None:
+        """Send what is there, then what comes."""
+        self._engine.counters.followers += 1
+        self._engine.committed_hooks.append(self._send)
+        self._connection.wake_stream = self._send
+        self._beat()
+        self._engine.scheduler.soon(self._send)
+
+    def receive(self, data: bytes) -> None:
+        """Whatever an applier sends means nothing."""
+
+    def _send(self) -> None:
+        """One piece per turn of the loop: whoever is served here takes no more than its share."""
+        connection, engine = self._connection, self._engine
+        if self._is_closed or not connection.can_write:
+            return
+        if not engine.is_leader:
+            self._end(LEADER_DECIDES)
+            return
+        try:
+            data = self._reader.read(SEND_BYTES, engine.commit_event_id)
+        except (PixiuError, OSError) as error:
+            log.error("cannot read the journal for an applier", extra={"reason": str(error)})
+            self._end(str(error))
+            return
+        if data:
+            connection.write(encode_frames(engine.commit_event_id, data))
+            engine.scheduler.soon(self._send)
+
+    def _beat(self) -> None:
+        """Say that we are alive, and notice that we lead no more, or that nobody reads."""
+        connection, engine = self._connection, self._engine
+        if not connection.can_write:
+            waited_us = engine.clock.monotonic_us() - connection.blocked_since_us
+            if waited_us > engine.settings.replica_write_timeout_ms * 1000:
+                log.warning("an applier reads nothing, cut off")
+                connection.abort()
+                return
+        elif not engine.is_leader:
+            self._end(LEADER_DECIDES)
+            return
+        else:
+            connection.write(encode_frames(engine.commit_event_id, b""))
+        self._timer = engine.scheduler.after(BEAT_MS, self._beat)
+
+    def _end(self, reason: str) -> None:
+        self.close()
+        self._connection.stream_ended(encode_refused(reason), b"")
+
+    def close(self) -> None:
+        """The applier is gone."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._engine.counters.followers -= 1
+            self._engine.committed_hooks.remove(self._send)
+            if self._timer is not None:
+                self._timer.cancel()
+
+
+def whole_records_before(engine: Engine, after: int) -> int:
+    """Where to begin for a reader that may stand in the middle of a record of many: that whole record comes again."""
+    journal = engine.journal
+    if after > journal.last_event_id:
+        raise NotFound(f"{LOG_ENDS_BEFORE}: {journal.last_event_id} is before {after}")
+    if after < journal.first_event_id - 1:
+        raise Gone(f"{LOG_BEGINS_BEHIND}: events up to {journal.first_event_id - 1} are gone")
+    return after if after == journal.last_event_id else journal.frame_of(after + 1).event_id - 1

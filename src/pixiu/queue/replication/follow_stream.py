@@ -1,0 +1,131 @@
+"""The journal as Pixiu's followers read it: frames as they are on disk, with the commit, and acks back."""
+
+from __future__ import annotations
+
+import logging
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from pixiu.machines.queue_wire.follow import encode_frames, encode_state, encode_too_far, encode_truncate
+from pixiu.machines.queue_wire.responses import encode_refused
+from pixiu.model.errors import PixiuError
+from pixiu.queue.replication.replica_stream import SEND_BYTES, JournalReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pixiu.queue.engine import Engine
+    from pixiu.queue.server.connection import Connection
+
+log = logging.getLogger(__name__)
+
+_PROGRESS = Struct("<qI")
+
+
+class FollowStream:
+    """One follower's connection, on the leader's side."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        connection: Connection,
+        name: str,
+        heard: Callable[[int, int], None],
+        gone: Callable[[], None],
+    ) -> None:
+        self._engine = engine
+        self._connection = connection
+        self.name = name
+        self._heard = heard
+        self._gone = gone
+        self._reader: JournalReader | None = None
+        self._told_commit = -1
+        self._unread = b""
+        self._is_closed = False
+        self._durable = 0
+        self._is_in_sync = False
+
+    def status(self, last_event_id: int) -> dict[str, object]:
+        """One line of the leader's status."""
+        lag = max(last_event_id - self._durable, 0)
+        return {"name": self.name, "durable_event_id": self._durable, "lag": lag, "in_sync": self._is_in_sync}
+
+    def begin_after(self, event_id: int) -> None:
+        """The journals match up to here: send what follows."""
+        self._reader = JournalReader(self._engine, event_id)
+        self._connection.wake_stream = self.send
+        self._engine.scheduler.soon(self.send)
+
+    def send_written(self) -> None:
+        """Send what was just written, if this follower has all that came before; errors are left to ``send``.
+
+        Called in the middle of a batch, so nothing here may change what the leader knows of its followers.
+        """
+        connection, reader, journal = self._connection, self._reader, self._engine.journal
+        if reader is None or self._is_closed or not connection.can_write:
+            return
+        try:
+            data = reader.read(SEND_BYTES, journal.last_event_id)
+        except (PixiuError, OSError):
+            return
+        if data:
+            self._told_commit = self._engine.commit_event_id
+            connection.write(encode_frames(self._told_commit, data))
+
+    def send(self) -> None:
+        """Send what the socket takes, one piece per turn of the loop, and how far it is committed."""
+        connection, reader = self._connection, self._reader
+        if reader is None or self._is_closed or not connection.can_write:
+            return
+        try:
+            data = reader.read(SEND_BYTES, self._engine.journal.last_event_id)
+        except (PixiuError, OSError) as error:
+            log.error("cannot read the journal for a follower", extra={"reason": str(error)})
+            connection.write(encode_refused(str(error)))
+            self.cut()
+            return
+        if data or self._told_commit < self._engine.commit_event_id:
+            self._told_commit = self._engine.commit_event_id
+            connection.write(encode_frames(self._told_commit, data))
+        if data:
+            self._engine.scheduler.soon(self.send)
+
+    def tell_state(self, epoch: int, commit_event_id: int, *, in_sync: bool, leader: str) -> None:
+        """A heartbeat."""
+        self._is_in_sync = in_sync
+        self._connection.write(encode_state(epoch, commit_event_id, in_sync=in_sync, leader=leader))
+
+    def truncate_message(self, event_id: int, epoch: int) -> bytes:
+        """Where the follower must cut."""
+        return encode_truncate(event_id, epoch)
+
+    def too_far_message(self, oldest_event_id: int) -> bytes:
+        """That the follower needs a snapshot."""
+        return encode_too_far(oldest_event_id)
+
+    def receive(self, data: bytes) -> None:
+        """What the follower has on disk."""
+        self._unread += data
+        whole = len(self._unread) // _PROGRESS.size * _PROGRESS.size
+        if whole:
+            event_id, epoch = _PROGRESS.unpack_from(self._unread, whole - _PROGRESS.size)
+            self._unread = self._unread[whole:]
+            self._durable = event_id
+            self._heard(event_id, epoch)
+
+    def end(self, last_words: bytes) -> None:
+        """The stream is over; the connection takes commands again."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._connection.stream_ended(last_words, b"")
+            self._gone()
+
+    def cut(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def close(self) -> None:
+        """The connection is gone."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._gone()

@@ -1,0 +1,41 @@
+"""What ``pixiu queue status`` shows of a node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pixiu.machines.replication import State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pixiu.machines.replication import Replica
+    from pixiu.queue.engine import Engine
+    from pixiu.queue.replication.follow_stream import FollowStream
+
+__all__ = ["status_of"]
+
+
+def status_of(
+    replica: Replica, engine: Engine, streams: Iterable[FollowStream], problems: list[str]
+) -> dict[str, object]:
+    """One row per thing that a person asks about."""
+    control = replica.control
+    last = engine.journal.last_event_id
+    return {
+        "name": replica.name,
+        "role": "leader" if engine.is_leader else "follower",
+        "state": replica.state.value,
+        "epoch": replica.epoch if replica.state is State.LEADING else replica.log.tail_epoch,
+        "leader": replica.leader,
+        "in_sync": sorted(control.in_sync) if control is not None else [],
+        "acknowledge": engine.all_settings.replication.acknowledge,
+        "last_event_id": last,
+        "commit_event_id": engine.commit_event_id,
+        "flushed_event_id": engine.journal.flushed_through,
+        "first_event_id": engine.journal.first_event_id,
+        "flush": engine.all_settings.journal.flush,
+        "followers": [stream.status(last) for stream in streams],
+        "journal_bytes": engine.journal.size,
+        "problem": "; ".join(problems),
+    }

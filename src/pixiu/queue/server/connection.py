@@ -1,0 +1,500 @@
+"""One connection of the queue's port: bytes in, commands out, answers in order.
+
+The parser is incremental and copies nothing it does not keep; no field makes it allocate ahead of the bytes that
+arrive. Publishing is by far the most frequent request, and a connection mostly repeats itself, so a request that begins
+with the same bytes as the one before it (header, topic, sizes) is taken without looking at those bytes again.
+
+Order of answers: publishes, appends and delays wait for the disk together, and their answers come in the order of the
+requests. Any other command waits until those before it are answered, so it sees what they did.
+"""
+
+from __future__ import annotations
+
+import logging
+from struct import Struct
+from typing import TYPE_CHECKING, Protocol
+
+from pixiu.machines.queue_wire import commands as wire
+from pixiu.machines.queue_wire.messages import split_messages
+from pixiu.machines.queue_wire.responses import encode_refused
+from pixiu.model.errors import PixiuError
+from pixiu.queue.operations import Answer, Publish
+from pixiu.queue.server import stray_http
+from pixiu.queue.server.answers import OK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pixiu.queue.engine import Engine
+    from pixiu.queue.operations import Change
+    from pixiu.queue.server.server import QueueServer
+    from pixiu.queue.storage.topics import Topic
+
+log = logging.getLogger(__name__)
+
+READ_AHEAD_BYTES_MAX = 1 * 2**20
+"""How much a connection may send while its earlier commands wait to be answered."""
+
+PLAIN_BYTES_MAX = 4096
+"""Payloads up to this take the short way through the writer."""
+
+MESSAGES_MAX = 65_536
+"""Messages in one publish."""
+
+EXTENSION_OVERHEAD_BYTES = 1024
+"""What an extension's part may have around a payload: numbers, a key, a name."""
+
+PIPELINED = frozenset({wire.APPEND, wire.DELAY})
+"""Commands that need not wait for the answers before them: the writer orders them."""
+
+WITH_EIGHT_BYTES = frozenset({wire.CREATE_TOPIC, wire.REPLICA, wire.VALID_LIST})
+
+_U32 = Struct("<I")
+_HEADER = Struct("<BHI")
+
+
+class Transport(Protocol):
+    """What a connection needs of a socket."""
+
+    def write(self, data: bytes) -> None: ...  # noqa: D102
+    def close(self) -> None: ...  # noqa: D102
+    def abort(self) -> None: ...  # noqa: D102
+    def pause_reading(self) -> None: ...  # noqa: D102
+    def resume_reading(self) -> None: ...  # noqa: D102
+    def get_write_buffer_size(self) -> int: ...  # noqa: D102
+
+
+class Stream(Protocol):
+    """A mode in which the connection's bytes are not commands: subscribing, following."""
+
+    def receive(self, data: bytes) -> None:
+        """Bytes from the peer."""
+        ...
+
+    def close(self) -> None:
+        """The connection is gone."""
+        ...
+
+
+class Request:
+    """One whole command other than Pub."""
+
+    __slots__ = ("command", "flags", "header", "name", "part")
+
+    def __init__(self, command: int, header: bytes, name: bytes, part: bytes) -> None:
+        self.command = command
+        self.header = header
+        self.name = name
+        self.part = part
+        self.flags = header[7]
+
+
+class Connection:
+    """One client, or follower. Used as the protocol object of the event loop's transport."""
+
+    __slots__ = (
+        "_buffered",
+        "_engine",
+        "_has_eof",
+        "_is_blocked",
+        "_is_closing",
+        "_is_held",
+        "_is_paused",
+        "_need",
+        "_outstanding",
+        "_parts",
+        "_plain_bytes",
+        "_prefix",
+        "_prefix_bytes",
+        "_request_bytes",
+        "_server",
+        "_skip",
+        "_stream",
+        "_submit",
+        "_topic",
+        "_writer",
+        "blocked_since_us",
+        "can_write",
+        "challenge",
+        "is_heard",
+        "is_node",
+        "last_seen_us",
+        "transport",
+        "wake_stream",
+    )  # fmt: skip
+
+    def __init__(self, engine: Engine, server: QueueServer) -> None:
+        self._engine = engine
+        self._server = server
+        self._writer = engine.writer
+        self._submit = engine.writer.submit
+        self.transport: Transport | None = None
+        self._parts: list[bytes] = []
+        self._buffered = 0
+        self._need = 0
+        self._outstanding = 0
+        self._is_blocked = False
+        self._is_closing = False
+        self._is_held = False
+        """Blocked or closing: something is to be done once everything is answered."""
+        self._has_eof = False
+        self._is_paused = False
+        self._stream: Stream | None = None
+        self.is_node = False
+        """Has it shown the node's key?"""
+        self.challenge = b""
+        """What it was told to prove its key with; good for one proof."""
+        self.can_write = True
+        self.blocked_since_us = 0
+        self.wake_stream: Callable[[], object] | None = None
+        """Called when the socket takes bytes again."""
+        self.is_heard = True
+        self.last_seen_us = 0
+        # The request before this one, if it was a plain publish: what it began with, and how long it was.
+        self._prefix: bytes | None = None
+        self._prefix_bytes = 0
+        self._topic: Topic | None = None
+        self._skip = 0
+        self._request_bytes = 0
+        self._plain_bytes = 0
+        """The same, while a read may be one such request and nothing else; 0 in a stream or behind a part of one."""
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: Transport) -> None:
+        """A client is here."""
+        self.transport = transport
+        self._server.opened(self)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """It is gone: whatever it held is free."""
+        self._is_closing = self._is_held = True
+        self.transport = None
+        self._server.closed(self)
+        if self._stream is not None:
+            stream, self._stream = self._stream, None
+            stream.close()
+
+    def eof_received(self) -> bool:
+        """The peer will send no more. True keeps the way back open, for answers that still wait."""
+        if self._stream is not None or not (self._outstanding or self._is_blocked):
+            return False
+        self._has_eof = self._is_held = True
+        return True
+
+    def pause_writing(self) -> None:
+        """The socket is full: what this client asks next has to wait until it takes its answers."""
+        self.can_write = False
+        self.blocked_since_us = self._engine.clock.monotonic_us()
+        if self._stream is None:
+            self.pause()
+
+    def resume_writing(self) -> None:
+        """The socket takes bytes again."""
+        self.can_write = True
+        self.resume()
+        if self._parts and not self._is_blocked and self._buffered >= self._need:
+            self._parse_parts()
+        if self.wake_stream is not None:
+            self.wake_stream()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the client."""
+        self.is_heard = True
+        size = len(data)
+        if size == self._plain_bytes and not self._is_held and data[: self._prefix_bytes] == self._prefix:
+            plain = self._writer.plain
+            if plain.topic is self._topic:
+                self._outstanding += 1
+                plain.messages.append(data[self._skip :])
+                plain.connections.append(self)
+                plain.room = room = plain.room - size
+                if room < 0:
+                    self._writer.pause(self)
+                return
+        if self._stream is not None:
+            self._stream.receive(data)
+        elif not self._parts and not self._is_held:
+            self._parse(data)
+        elif self._parts or self._is_blocked:
+            self._parts.append(data)
+            self._plain_bytes = 0
+            self._buffered += size
+            if self._is_blocked or not self.can_write:
+                if self._buffered > READ_AHEAD_BYTES_MAX:
+                    self.pause()
+            elif self._buffered >= self._need:
+                self._parse_parts()
+
+    # Parsing.
+
+    def _parse_parts(self) -> None:
+        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts.clear()
+        self._buffered = 0
+        self._parse(data)
+
+    def _keep(self, data: bytes, position: int, need: int) -> None:
+        """Not enough for the next request: keep the rest until ``need`` bytes are there."""
+        rest = data[position:] if position else data
+        if rest:
+            self._parts.append(rest)
+            self._buffered = len(rest)
+            self._plain_bytes = 0
+        self._need = need
+
+    def _parse(self, data: bytes) -> None:
+        """Take every whole request out of ``data``."""
+        position = 0
+        size = len(data)
+        while position < size and not self._is_closing:
+            prefix = self._prefix
+            if prefix is not None and data.startswith(prefix, position):
+                taken = self._take_same(data, position, size)
+                if taken is not None:
+                    if taken == position:
+                        self._keep(data, position, self._request_bytes)
+                        return
+                    position = taken
+                    continue
+            result = self._take_any(data, position, size)
+            if result < 0:
+                self._keep(data, position, -result)
+                return
+            position = result
+            if self._is_blocked or not self.can_write:
+                self._keep(data, position, 0)
+                return
+            if self._stream is not None:
+                if position < size:
+                    self._stream.receive(data[position:])
+                return
+
+    def _take_same(self, data: bytes, position: int, size: int) -> int | None:
+        """Publishes that begin like the last one. Returns where they end, or None if the topic is no more."""
+        topic = self._topic
+        if topic is None or topic.is_deleted:
+            self._prefix = None
+            return None
+        prefix, skip, length = self._prefix, self._skip, self._request_bytes
+        assert prefix is not None
+        messages: list[bytes] = []
+        end = position + length
+        while end <= size and data.startswith(prefix, position):
+            messages.append(data[position + skip : end])
+            position = end
+            end += length
+        self._plain_bytes = length
+        if len(messages) == 1:
+            self._outstanding += 1
+            self._writer.submit_plain(self, topic, messages[0], length)
+        elif messages:
+            self._outstanding += 1
+            self._submit((self, OK * len(messages), topic, messages), len(messages) * length)
+        return position
+
+    def _take_any(self, data: bytes, position: int, size: int) -> int:
+        """One request of any kind. Returns where it ends, or minus the bytes that it needs from ``position``."""
+        if data[position] in stray_http.FIRST_BYTES and stray_http.is_http(data, position):
+            self.refuse_and_close(stray_http.answer(self._server.http_address))
+            return size
+        if size - position < 20:
+            return -20
+        header: tuple[int, int, int] = _HEADER.unpack_from(data, position)
+        command, name_bytes, number = header
+        name_at = position + 20
+        part_at = name_at + name_bytes + data[position + 19]
+        if command == wire.PUB:
+            return self._take_publish(data, position, part_at, number, name_bytes)
+        if self._outstanding and command not in PIPELINED:
+            self._is_blocked = self._is_held = True
+            return position
+        if size < part_at:
+            return position - part_at
+        part_bytes = self._part_bytes(command, data, position, part_at, number)
+        if part_bytes < 0:
+            return position - part_at + part_bytes
+        end = part_at + part_bytes
+        overhead = 8 if command == wire.DELAY else EXTENSION_OVERHEAD_BYTES
+        if part_bytes > self._engine.settings.payload_bytes_max + overhead:
+            self.refuse_and_close(wire.PAYLOAD_TOO_LARGE)
+            return size
+        if size < end:
+            return position - end
+        self._dispatch(
+            Request(command, data[position:name_at], data[name_at : name_at + name_bytes], data[part_at:end])
+        )
+        return end
+
+    def _part_bytes(self, command: int, data: bytes, position: int, part_at: int, number: int) -> int:
+        """Size of a command's own part, or minus the bytes of it that must be there to know."""
+        if command == wire.SUB:
+            fixed = 20 if data[position + 4] == 1 else 12
+            if len(data) < part_at + fixed:
+                return -fixed
+            name_bytes: int = _U32.unpack_from(data, part_at + fixed - 4)[0]
+            if name_bytes > self._engine.settings.subscriber_name_bytes_max:
+                self.refuse_and_close("subscriber name is too long")
+                return 0
+            return fixed + name_bytes
+        if command == wire.DELAY:
+            return 8 + number
+        if command >= wire.EXTENSION_FIRST:
+            return number if command <= wire.EXTENSION_LAST else 0
+        return 8 if command in WITH_EIGHT_BYTES else 0
+
+    def _take_publish(self, data: bytes, position: int, part_at: int, payload_bytes: int, name_bytes: int) -> int:
+        end = part_at + payload_bytes
+        if payload_bytes > self._engine.settings.payload_bytes_max:
+            self.refuse_and_close(wire.PAYLOAD_TOO_LARGE)
+            return len(data)
+        if len(data) < end:
+            return position - end
+        payload = data[part_at:end]
+        ask = data[position + 7] == wire.FLAG_WANT_EVENT_ID
+        if payload_bytes <= 8:
+            self.answer(encode_refused(wire.PAYLOAD_TOO_SMALL))
+            return end
+        messages = split_messages(payload, count_max=MESSAGES_MAX)
+        if messages is None or len(messages) > MESSAGES_MAX:
+            self.answer(encode_refused(wire.BAD_PUB_PAYLOAD if messages is None else wire.TOO_MANY_MESSAGES))
+            return end
+        name = data[position + 20 : position + 20 + name_bytes]
+        try:
+            topic = self._engine.topic_to_publish(name, self.is_node)
+        except PixiuError as error:
+            self.answer(encode_refused(str(error)))
+            return end
+        self._outstanding += 1
+        if len(messages) > 1 or ask or payload_bytes > PLAIN_BYTES_MAX:
+            self._submit(Publish(self, topic, messages, ask=ask), end - position)
+            return end
+        if payload[4:8] == b"\0\0\0\0":
+            self._prefix = data[position : part_at + 8]
+            self._prefix_bytes = len(self._prefix)
+            self._topic = topic
+            self._skip = part_at - position
+            self._plain_bytes = self._request_bytes = end - position
+        self._writer.submit_plain(self, topic, payload, end - position)
+        return end
+
+    def _dispatch(self, request: Request) -> None:
+        if self._is_closing:
+            return
+        handler = self._server.handlers.get(request.command)
+        if handler is None:
+            self.answer(encode_refused(wire.DONT_SUPPORT_ACTION))
+            return
+        try:
+            handler(self._engine, self, request)
+        except PixiuError as error:
+            self._engine.counters.refused += 1
+            self.answer(encode_refused(str(error)))
+
+    # What handlers and the writer use.
+
+    def submit(self, change: Change, *, block: bool = False) -> None:
+        """Hand a change to the writer; with ``block`` later commands wait for its answer."""
+        self._outstanding += 1
+        if block:
+            self._is_blocked = self._is_held = True
+        self._submit(change, change.size)
+
+    def answer(self, data: bytes) -> None:
+        """Answer a request that needs no disk, behind those that do."""
+        if self._outstanding:
+            self._outstanding += 1
+            self._submit(Answer(self, data), 0)
+        else:
+            self.write(data)
+
+    def answered(self, data: bytes) -> None:
+        """The writer's answer to one operation."""
+        self._outstanding -= 1
+        transport = self.transport
+        if transport is not None:
+            transport.write(data)
+            if self._is_held and not self._outstanding:
+                self._settled()
+
+    def _settled(self) -> None:
+        """Everything is answered: go on with what had to wait, or close as announced."""
+        if self._is_closing:
+            self.close()
+            return
+        self._is_blocked = False
+        self._is_held = self._has_eof
+        self.resume()
+        if self._parts:
+            self._parse_parts()
+        if self._has_eof and not self._outstanding and not self._is_blocked and self._stream is None:
+            self.close()
+
+    def block(self) -> None:
+        """Take no further command until ``answered`` has been called once for this."""
+        self._outstanding += 1
+        self._is_blocked = self._is_held = True
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, unless the client is gone."""
+        if self.transport is not None:
+            self.transport.write(data)
+
+    def begin_stream(self, stream: Stream) -> None:
+        """From now on the peer's bytes go to ``stream``."""
+        self._stream = stream
+        self._plain_bytes = 0
+
+    def stream_ended(self, last_words: bytes, leftover: bytes) -> None:
+        """The stream is over; the connection takes commands again, beginning with what it did not use."""
+        self._stream = None
+        self.wake_stream = None
+        self.write(last_words)
+        if leftover and self.transport is not None:
+            self._parse(leftover)
+
+    def refuse_and_close(self, text: str | bytes) -> None:
+        """An error after which nobody knows where the next request begins; bytes are the answer as it is."""
+        self._is_closing = self._is_held = True
+        self.answer(text if isinstance(text, bytes) else encode_refused(text))
+        if not self._outstanding:
+            self.close()
+
+    def close(self) -> None:
+        """Say no more."""
+        self._is_closing = self._is_held = True
+        if self.transport is not None:
+            self.transport.close()
+
+    def pause(self) -> bool:
+        """Stop reading from this client. False if it was stopped already."""
+        if self._is_paused or self.transport is None:
+            return False
+        self._is_paused = True
+        self.transport.pause_reading()
+        return True
+
+    def resume(self) -> None:
+        """Read again."""
+        if self._is_paused:
+            self._is_paused = False
+            if self.transport is not None:
+                self.transport.resume_reading()
+
+    def abort(self) -> None:
+        """Close at once; what was not sent is lost."""
+        self._is_closing = self._is_held = True
+        if self.transport is not None:
+            self._server.reset_on_close(self.transport)
+            self.transport.abort()
+
+    def is_stalled(self, now_us: int) -> bool:
+        """Has it taken no byte for too long? Followers, who are sent much, get more patience."""
+        settings = self._engine.settings
+        timeout_ms = settings.write_timeout_ms if self.wake_stream is None else settings.replica_write_timeout_ms
+        return not self.can_write and now_us - self.blocked_since_us > timeout_ms * 1000
+
+    @property
+    def is_idle(self) -> bool:
+        """In the command loop, with nothing to answer?"""
+        return self._stream is None and not self._outstanding

@@ -1,0 +1,165 @@
+"""What nodes say to each other, and those who look after them: who one is, copies of everything, who leads.
+
+Where the cluster has a secret, a copy of everything (Follow, Snapshot, Replica) is for connections that have shown a
+key, by ``Authorize`` or, without saying it, by ``Challenge`` and ``Prove``. What smss's clients do needs none.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+from hmac import compare_digest
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from pixiu.machines.queue_wire import commands as wire
+from pixiu.machines.queue_wire.proof import NONCE_BYTES, accept_proof
+from pixiu.machines.queue_wire.responses import encode_sized
+from pixiu.model.errors import NotAllowed, NotLeader, RequestError
+from pixiu.model.version import __version__
+from pixiu.queue.replication.replica_stream import ReplicaStream
+from pixiu.queue.server.answers import OK
+from pixiu.queue.storage.snapshot import SnapshotStream
+from pixiu.queue.storage.topic_size import size_of_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pixiu.queue.engine import Engine
+    from pixiu.queue.server.connection import Connection, Request
+
+__all__ = ["NODE_HANDLERS"]
+
+log = logging.getLogger(__name__)
+
+EPOCH_MAX = 2**31
+"""No honest node has seen this many changes of leader; a larger number would only fence the leader for good."""
+
+_I64 = Struct("<q")
+_U16 = Struct("<H")
+_FOLLOW = Struct("<qIIB")
+
+
+def authorize(engine: Engine, connection: Connection, request: Request) -> None:
+    """Authorize: show the node's key."""
+    fits = [compare_digest(request.part, key.encode()) for key in engine.node_keys]
+    if not any(fits):
+        raise NotAllowed(wire.WRONG_KEY)
+    connection.is_node = True
+    connection.answer(OK)
+
+
+def challenge(_engine: Engine, connection: Connection, _request: Request) -> None:
+    """Challenge: something that no proof was made of yet."""
+    connection.challenge = secrets.token_bytes(NONCE_BYTES)
+    connection.answer(encode_sized(connection.challenge))
+
+
+def prove(engine: Engine, connection: Connection, request: Request) -> None:
+    """Prove: the key is the same at both ends, and neither has said it."""
+    asked, connection.challenge = connection.challenge, b""
+    answer = accept_proof([key.encode() for key in engine.node_keys], asked, request.part)
+    if answer is None:
+        log.warning("a connection has shown a wrong key, and was refused")
+        raise NotAllowed(wire.WRONG_KEY)
+    connection.is_node = True
+    connection.answer(encode_sized(answer))
+
+
+def _check_key(engine: Engine, connection: Connection, what: str) -> None:
+    """A copy of everything, reserved topics included, and who leads, are the cluster's own business."""
+    if engine.follower_keys and not connection.is_node:
+        log.warning("refused without the cluster's key", extra={"command": what})
+        raise NotAllowed(wire.KEY_NEEDED)
+
+
+def follow(engine: Engine, connection: Connection, request: Request) -> None:
+    """Follow: the journal as Pixiu's followers read it."""
+    _check_key(engine, connection, "Follow")
+    part = request.part
+    (size,) = _U16.unpack_from(part) if len(part) >= 2 else (0,)
+    if engine.replication is None or len(part) != 2 + size + _FOLLOW.size:
+        raise RequestError(wire.BAD_EXTENSION_PART)
+    name = part[2 : 2 + size].decode(errors="replace")
+    last_event_id, last_epoch, highest_epoch, _ = _FOLLOW.unpack_from(part, 2 + size)
+    if max(last_epoch, highest_epoch) >= EPOCH_MAX or not 0 <= last_event_id < 2**62:
+        raise RequestError(wire.BAD_EXTENSION_PART)
+    engine.replication.follow_asked(connection, name, last_event_id, last_epoch, highest_epoch)
+
+
+def promote(engine: Engine, connection: Connection, request: Request) -> None:
+    """Promote: this node shall lead."""
+    _check_key(engine, connection, "Promote")
+    if engine.replication is None or len(request.part) != 1:
+        raise RequestError(wire.BAD_EXTENSION_PART)
+    engine.replication.promote(connection, force=request.part != b"\0")
+
+
+def join(engine: Engine, connection: Connection, request: Request) -> None:
+    """Join: this node brings the log that it leads to a registry."""
+    if not connection.is_node:
+        raise NotAllowed(wire.KEY_NEEDED)
+    if engine.join_asked is None:
+        raise RequestError(wire.DONT_SUPPORT_ACTION)
+    registry, rest = _string(request.part)
+    secret_file, rest = _string(rest)
+    if rest or not registry:
+        raise RequestError(wire.BAD_EXTENSION_PART)
+    connection.block()
+    engine.join_asked(registry, secret_file, connection.answered)
+
+
+def _string(part: bytes) -> tuple[str, bytes]:
+    (size,) = _U16.unpack_from(part) if len(part) >= 2 else (0,)
+    if len(part) < 2 + size:
+        raise RequestError(wire.BAD_EXTENSION_PART)
+    return part[2 : 2 + size].decode(errors="replace"), part[2 + size :]
+
+
+def status(engine: Engine, connection: Connection, request: Request) -> None:
+    """Status: what a person wants to know of this node, or of one topic."""
+    if request.name:
+        topic = engine.topic_to_read(request.name, connection.is_node)
+        size = size_of_topic(engine.files, engine.topics.log_of(topic))
+        connection.answer(encode_sized(json.dumps(size, separators=(",", ":")).encode()))
+        return
+    if engine.replication is None:
+        raise RequestError(wire.DONT_SUPPORT_ACTION)
+    counts = {"topics": sum(1 for _ in engine.topics.listed()), "subscribers": engine.counters.subscribers}
+    found = {"server": f"pixiu {__version__}", **engine.replication.status(), **counts}
+    connection.answer(encode_sized(json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode()))
+
+
+def snapshot(engine: Engine, connection: Connection, _request: Request) -> None:
+    """Snapshot: a copy of everything, at one event id."""
+    _check_key(engine, connection, "Snapshot")
+    stream = SnapshotStream(engine, connection)
+    connection.begin_stream(stream)
+    stream.start()
+
+
+def replica(engine: Engine, connection: Connection, request: Request) -> None:
+    """Replica: the journal as smss's followers read it."""
+    if not engine.is_leader:
+        raise NotLeader(wire.DONT_SUPPORT_ACTION)
+    _check_key(engine, connection, "Replica")
+    (event_id,) = _I64.unpack(request.part)
+    if event_id < 0:
+        raise RequestError(wire.BAD_REPLICA_EVENT_ID)
+    stream = ReplicaStream(engine, connection, event_id)
+    connection.begin_stream(stream)
+    stream.start()
+
+
+NODE_HANDLERS: dict[int, Callable[[Engine, Connection, Request], None]] = {
+    wire.AUTHORIZE: authorize,
+    wire.CHALLENGE: challenge,
+    wire.PROVE: prove,
+    wire.FOLLOW: follow,
+    wire.PROMOTE: promote,
+    wire.JOIN: join,
+    wire.STATUS: status,
+    wire.SNAPSHOT: snapshot,
+    wire.REPLICA: replica,
+}

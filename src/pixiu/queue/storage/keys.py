@@ -1,0 +1,78 @@
+"""The keys of recent appends: how the writer finds a repeat.
+
+The whole index of keys is derived from the log and kept by whoever applies it; the writer only has to cover the time
+between what that index has applied and now. It remembers the newest keys, knows from which event id on its memory is
+complete (``floor``), and after a restart reads back from the journal only as far as an append asks for.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from pixiu.queue.storage.messages import key_digest
+
+
+class Numbers(NamedTuple):
+    """What an append was given."""
+
+    event_id: int
+    message_id: int
+
+
+class RecentKeys:
+    """A bounded memory of appended keys, by digest (none: no key); complete for every event behind ``floor``."""
+
+    def __init__(self, *, limit: int, read_back: Callable[[int, int], Iterator[tuple[bytes, Numbers]]]) -> None:
+        self._limit = limit
+        self._read_back = read_back
+        self._keys: OrderedDict[bytes, Numbers] = OrderedDict()
+        self.floor = 0
+
+    def start(self, last_event_id: int) -> None:
+        """Know nothing of the past up to here, for now."""
+        self._keys.clear()
+        self.floor = last_event_id
+
+    def find(self, digest: bytes, unless_after: int) -> Numbers | None:
+        """The append of a key behind event ``unless_after``. Raises ``LookupError`` if memory does not reach back."""
+        if not digest:
+            return None
+        if unless_after < self.floor:
+            self._extend_back(unless_after)
+        numbers = self._keys.get(digest)
+        return numbers if numbers is not None and numbers.event_id > unless_after else None
+
+    def add(self, digest: bytes, numbers: Numbers) -> Numbers | None:
+        """Remember an append; forget the oldest beyond the bound. Returns what ``forget`` needs to undo this."""
+        if not digest:
+            return None
+        keys = self._keys
+        before = keys.get(digest)
+        keys[digest] = numbers
+        if before is not None:
+            keys.move_to_end(digest)
+        if len(keys) > self._limit:
+            _, oldest = keys.popitem(last=False)
+            self.floor = max(self.floor, oldest.event_id)
+        return before
+
+    def forget(self, digest: bytes, before: Numbers | None) -> None:
+        """Undo ``add``."""
+        if not digest:
+            return
+        self._keys.pop(digest, None)
+        if before is not None:
+            self._keys[digest] = before
+
+    def _extend_back(self, event_id: int) -> None:
+        """Read keys behind ``event_id`` back from the journal, if they are few enough to remember."""
+        if self.floor - event_id > 10 * self._limit:
+            raise LookupError(f"events {event_id} to {self.floor} are too many to read back")
+        found: OrderedDict[bytes, Numbers] = OrderedDict()
+        for key, numbers in self._read_back(event_id, self.floor):
+            found[key_digest(key)] = numbers
+        if len(found) + len(self._keys) > self._limit:
+            raise LookupError(f"more than {self._limit} keys behind event {event_id}")
+        found.update(self._keys)
+        self._keys = found
+        self.floor = event_id

@@ -1,0 +1,102 @@
+"""Many clusters on all cores, as ``messaging.runs`` has it for whole platforms."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pixiu.testing.cluster.mutants import MUTANTS, MUTANTS_OF_CARRIERS
+from pixiu.testing.cluster.weather import STEPS, run
+from pixiu.testing.seeds import Explanation, Outcome, Summary, judge, replay_of, run_until_failure
+from pixiu.testing.shrink import shrink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+__all__ = ["CARRIERS", "CLUSTERS", "Runs", "explain", "run_seeds"]
+
+CHUNK = 2
+SHRINK_TRIES = 30
+NAMES = ("accepted", "stored", "failovers", "snapshots", "datagrams")
+WORDS = (
+    "{accepted} messages accepted in rooms, {stored} stored; {failovers} failovers and {snapshots} snapshots of "
+    "carriers, {datagrams} datagrams"
+)
+"""What is counted, and how that is told."""
+
+
+class Runs:
+    """One kind of cluster, as ``pixiu sim`` runs it."""
+
+    def __init__(self, world: str, *, has_rooms: bool) -> None:
+        self._world = world
+        self._has_rooms = has_rooms
+
+    def list_mutants(self) -> dict[str, str]:
+        """Errors that can be put back, and what each does."""
+        return {
+            name: words for name, (words, _) in MUTANTS.items() if self._has_rooms or name in MUTANTS_OF_CARRIERS
+        }  # fmt: skip
+
+    def run_seeds(
+        self,
+        seeds: range,
+        *,
+        mutant: str = "",
+        jobs: int = 1,
+        keep: Sequence[int] | None = None,
+        on_done: Callable[[int], object] = lambda count: None,
+    ) -> Summary:
+        """Run seeds in order until one fails."""
+        one = partial(_run_one, mutant=mutant, keep=keep, has_rooms=self._has_rooms)
+        return run_until_failure(one, seeds, jobs=jobs, chunk=CHUNK, on_done=on_done, names=NAMES, words=WORDS)
+
+    def explain(self, seed: int, mutant: str = "", *, keep: Sequence[int] | None = None) -> Explanation:
+        """Drop blows while the seed still fails."""
+
+        def fails(lines: Sequence[int]) -> bool:
+            return bool(run(seed, mutant, keep=lines, has_rooms=self._has_rooms).failure)
+
+        kept = list(range(STEPS)) if keep is None else list(keep)
+        with _quietly():
+            if fails(kept):
+                kept = shrink(kept, fails, tries_max=SHRINK_TRIES)
+            last = run(seed, mutant, keep=kept, has_rooms=self._has_rooms)
+        script = tuple(str(blow) for blow in last.script if blow.step in kept)
+        return Explanation(seed, last.failure, script, replay_of(seed, kept, mutant, world=self._world))
+
+    def trace_of(self, seed: int, mutant: str, *, keep: Sequence[int] | None) -> list[str]:
+        """Everything that happens, line by line."""
+        with _quietly():
+            return list(run(seed, mutant, keep=keep, is_verbose=True, has_rooms=self._has_rooms).lines)
+
+
+def _run_one(seed: int, *, mutant: str, keep: Sequence[int] | None, has_rooms: bool) -> Outcome:
+    def live() -> tuple[str, dict[str, int]]:
+        with _quietly():
+            result = run(seed, mutant, keep=keep, has_rooms=has_rooms)
+        return result.failure, {name: getattr(result, name) for name in NAMES}
+
+    return judge(seed, live)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """What roles log of the trouble that they are made is of no use here."""
+    logger = logging.getLogger("pixiu")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+CLUSTERS = Runs("cluster", has_rooms=True)
+"""Everything at once: rooms, carriers, the registry."""
+CARRIERS = Runs("carriers", has_rooms=False)
+"""The same without rooms: a tenth of the cost, for what is stored."""
+explain = CLUSTERS.explain
+run_seeds = CLUSTERS.run_seeds

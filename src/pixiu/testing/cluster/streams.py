@@ -1,0 +1,183 @@
+"""TCP between two processes of a simulated cluster: all of it in order, late, or an end that both hear of.
+
+While the way is cut nothing passes, and nothing is lost: it comes when the cut is over, if the ends still wait for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pixiu.ports.transport import WatchedReceiver
+    from pixiu.testing.cluster.process import Process
+    from pixiu.testing.cluster.world import Cluster
+
+__all__ = ["Stream", "dial"]
+
+AGAIN_MS = 200
+HIGH_BYTES = 64 * 1024
+
+
+class _Way:
+    """One direction; the ``WatchedLink`` of whoever writes into it."""
+
+    def __init__(self, stream: Stream, source: Process, target: Process) -> None:
+        self.receiver: WatchedReceiver | None = None
+        self.writer: WatchedReceiver | None = None
+        self._stream = stream
+        self._source = source
+        self._target = target
+        self._due_ms = 0.0
+        self._bytes = 0
+        self._is_paused = False
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+        if self._stream.is_over:
+            return
+        self._bytes += len(data)
+        if self._bytes > HIGH_BYTES and not self._is_paused and self.writer is not None:
+            self._is_paused = True
+            self.writer.paused()
+        self.later(lambda: self._arrive(data))
+
+    def pending(self) -> int:
+        """Bytes on their way."""
+        return self._bytes
+
+    def close(self) -> None:
+        """This end hangs up: the other one hears of it behind what was written."""
+        stream = self._stream
+        if not stream.is_over and not stream.is_closing:
+            stream.is_closing = True
+            self.later(lambda: stream.end(self._target, "the peer hung up"))
+
+    def later(self, call: Callable[[], object]) -> None:
+        """In order, when the network lets it through."""
+        cluster = self._stream.cluster
+        now_ms = cluster.clock.now_us / 1000
+        self._due_ms = due_ms = max(now_ms + cluster.delay_ms(), self._due_ms)
+
+        def arrive() -> None:
+            if self._stream.is_over:
+                return
+            if cluster.is_cut(self._source, self._target):
+                self._due_ms = max(self._due_ms, cluster.clock.now_us / 1000 + AGAIN_MS)
+                cluster.scheduler.after(AGAIN_MS, arrive)
+            else:
+                self._target.hear(call)
+
+        cluster.scheduler.after(due_ms - now_ms, arrive)
+
+    def _arrive(self, data: bytes) -> None:
+        stream = self._stream
+        self._bytes -= len(data)
+        if stream.is_over or self.receiver is None:
+            return
+        self.receiver.received(data)
+        if self._is_paused and self._bytes <= HIGH_BYTES // 2 and self.writer is not None:
+            self._is_paused = False
+            writer = self.writer
+            self._source.hear(writer.resumed)
+
+
+class Stream:
+    """A connection."""
+
+    def __init__(self, cluster: Cluster, source: Process, target: Process) -> None:
+        self.cluster = cluster
+        self.is_over = False
+        self.is_closing = False
+        self.there = _Way(self, source, target)
+        self.back = _Way(self, target, source)
+        self._ends = source, target
+        source.streams.append(self)
+        target.streams.append(self)
+
+    def open(self, theirs: WatchedReceiver, ours: WatchedReceiver) -> None:
+        """Both ends are told."""
+        self.there.receiver = self.back.writer = theirs
+        self.back.receiver = self.there.writer = ours
+        theirs.opened(self.back)
+        self.back.later(lambda: None if self.is_over else ours.opened(self.there))
+
+    def end(self, told: Process, reason: str) -> None:
+        """It is over, and one end hears of it."""
+        if self.is_over:
+            return
+        self.is_over = True
+        source, target = self._ends
+        for process in (source, target):
+            if self in process.streams:
+                process.streams.remove(self)
+        receiver = self.back.receiver if told is source else self.there.receiver
+        if receiver is not None and not told.is_dead:
+            told.hear(lambda: receiver.lost(reason))
+
+    def died(self, dead: Process) -> None:
+        """One end is gone: the other hears of it, unless the way is cut."""
+        source, target = self._ends
+        other = target if dead is source else source
+        cluster = self.cluster
+
+        def tell() -> None:
+            if cluster.is_cut(dead, other):
+                cluster.scheduler.after(AGAIN_MS, tell)
+            else:
+                self.end(other, "the peer is gone")
+
+        cluster.scheduler.after(cluster.delay_ms(), tell)
+
+
+class _Dialled:
+    def __init__(self) -> None:
+        self.is_given_up = False
+        self.stream: Stream | None = None
+
+    def close(self) -> None:
+        """Give it up."""
+        self.is_given_up = True
+        if self.stream is not None:
+            self.stream.there.close()
+
+
+def dial(
+    cluster: Cluster,
+    source: Process,
+    address: str,
+    boot: int,
+    receiver: WatchedReceiver,
+    accept: Callable[[Process], WatchedReceiver | None],
+) -> _Dialled:
+    """Begin to connect to the process that is meant; ``accept`` asks it for its end, in its own turn."""
+    dialled = _Dialled()
+
+    def refuse(reason: str) -> None:
+        def tell() -> None:
+            if not dialled.is_given_up:
+                receiver.lost(reason)
+
+        cluster.scheduler.after(cluster.delay_ms(), lambda: source.hear(tell))
+
+    def arrive() -> None:
+        target = cluster.nodes_by_address.get(address)
+        if dialled.is_given_up or source.is_dead:
+            return
+        if target is None or target.boot != boot or cluster.is_cut(source, target):
+            refuse("nobody listens")
+            return
+
+        def take() -> None:
+            end = accept(target)
+            if end is None or source.is_dead:
+                refuse("nobody takes it")
+            elif not dialled.is_given_up:
+                dialled.stream = Stream(cluster, source, target)
+                dialled.stream.open(end, receiver)
+
+        target.hear(take)
+
+    cluster.scheduler.after(cluster.delay_ms(), arrive)
+    return dialled

@@ -1,0 +1,116 @@
+"""What a process of a simulated cluster has for a loop, a socket and streams, and the weather that they are in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pixiu.machines.links.sealing import Secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pixiu.testing.cluster.process import Process
+    from pixiu.testing.cluster.world import Cluster, Node
+    from pixiu.testing.scheduler import SimulatedScheduler
+
+__all__ = ["SECRETS", "NodeScheduler", "SimulatedBulk", "SimulatedDatagrams", "Weather"]
+
+SECRETS = Secrets([b"a secret for tests only"])
+
+
+@dataclass(slots=True)
+class Weather:
+    """How the network behaves: chances from 0 to 1, times in ms."""
+
+    loss: float = 0.0
+    repeat: float = 0.0
+    delay_ms_min: float = 0.2
+    delay_ms_max: float = 1.0
+    reorder: float = 0.0
+    watch_loss: float = 0.0
+    late: float = 0.0
+    """The chance that something takes up to ``late_ms_max``."""
+    late_ms_max: float = 5_000.0
+    registry_ms: float = 0.0
+    """The registry's answers take up to this long, some of them fifty times as long."""
+    cuts: set[tuple[str, str]] = field(default_factory=set)
+
+
+class NodeScheduler:
+    """The shared loop as one process has it: nothing runs once it is dead, and what is due while it is frozen waits."""
+
+    def __init__(self, node: Process, scheduler: SimulatedScheduler) -> None:
+        self._node = node
+        self._scheduler = scheduler
+
+    def soon(self, call: Callable[[], object]) -> None:
+        """At the end of this turn, if it lives."""
+        self._scheduler.soon(self._mine(call))
+
+    def after(self, delay_ms: float, call: Callable[[], object]) -> Any:
+        """Later, if it lives by then."""
+        return self._scheduler.after(delay_ms, self._mine(call))
+
+    def offload(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        """Work for another thread."""
+        node = self._node
+
+        def finished(error: BaseException | None) -> None:
+            if not node.is_dead:
+                self.soon(lambda: done(error))
+
+        self._scheduler.offload(work, finished)
+
+    def _mine(self, call: Callable[[], object]) -> Callable[[], object]:
+        node = self._node
+
+        def run() -> None:
+            if node.is_dead:
+                return
+            if node.is_frozen:
+                node.held.append(run)
+            else:
+                call()
+
+        return run
+
+
+class SimulatedDatagrams:
+    """One process's socket."""
+
+    def __init__(self, cluster: Cluster, node: Node) -> None:
+        self.is_full = False
+        self.when_free: Callable[[], object] = lambda: None
+        self._cluster = cluster
+        self._node = node
+
+    def send(self, address: str, data: bytes) -> bool:
+        """One datagram."""
+        self._cluster.carry(self._node, address, data)
+        return True
+
+
+class SimulatedBulk:
+    """Streams that lose nothing while both ends are there and the way is not cut."""
+
+    def __init__(self, cluster: Cluster, node: Node) -> None:
+        self.secrets = SECRETS
+        self.receive: Callable[[int, str, bytes], object] = lambda _boot, _address, _content: None
+        self._cluster = cluster
+        self._node = node
+
+    def send(self, boot: int, address: str, content: bytes) -> bool:
+        """One frame of a stream. False if there is nobody to take it."""
+        target = self._cluster.nodes_by_address.get(address)
+        if target is None or target.boot != boot or self._cluster.is_cut(self._node, target):
+            return False
+        source = self._node
+        bulk = getattr(target, "bulk", None)
+        if not isinstance(bulk, SimulatedBulk):
+            return False
+        self._cluster.scheduler.after(
+            self._cluster.delay_ms() * 3,
+            lambda: None if target.is_dead else target.hear(lambda: bulk.receive(source.boot, "", content)),
+        )
+        return True

@@ -1,0 +1,1 @@
+"""A replicated journal in one thread: nodes, disks, network, registry and blows."""

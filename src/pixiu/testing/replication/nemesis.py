@@ -1,0 +1,166 @@
+"""What goes wrong in a world of replicated journals, and how it all heals.
+
+Single blows (a crash, a freeze, a cut link) and a few compound ones, named for the race they provoke: chance
+alone would need thousands of seeds to line those up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pixiu.machines.replication import State
+from pixiu.testing.replication.weather import SESSION_TIMEOUT_MS, TAKEOVER_MS
+from pixiu.testing.simulated_registry import REGISTRY
+
+if TYPE_CHECKING:
+    from pixiu.testing.replication.node import SimulatedNode
+    from pixiu.testing.replication.weather import Blow
+    from pixiu.testing.replication.world import World
+
+__all__ = ["Nemesis"]
+
+
+class Nemesis:
+    """Strikes a world as its script says."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._is_healing = False
+
+    def strike(self, blow: Blow) -> None:
+        """One blow of the script."""
+        names = list(self._world.nodes)
+        hit = [names[index] for index in blow.nodes]
+        node = self._world.nodes[hit[0]]
+        self._world.note("blow", blow.kind, *hit)
+        match blow.kind:
+            case "crash":
+                self.crash(node, blow.for_ms)
+            case "crash-all":
+                for each in self._world.nodes.values():
+                    self.crash(each, blow.for_ms * self._world.rng.random())
+            case "freeze":
+                if node.is_up and not node.is_frozen:
+                    node.freeze()
+                    self._world.simulation.after(blow.for_ms, node.thaw)
+            case "split":
+                self._split(hit, [name for name in names if name not in hit], blow.for_ms, both_ways=True)
+            case "deafen":
+                self._split(hit, [name for name in names if name not in hit], blow.for_ms, both_ways=False)
+            case "exile":
+                self._split(hit, [REGISTRY], blow.for_ms, both_ways=self._world.rng.random() < 0.7)
+            case "outage":
+                self._split(names, [REGISTRY], blow.for_ms, both_ways=True)
+            case "slow":
+                node.slow_ms = self._world.rng.choice((100.0, 2_000.0))
+                self._world.simulation.after(blow.for_ms, self._set, node, "slow_ms", 0.0)
+            case "disk":
+                node.flush_factor = 15.0
+                self._world.simulation.after(blow.for_ms, self._set, node, "flush_factor", 1.0)
+            case "trim":
+                self._trim_all()
+            case "reset":
+                self._reset_streams()
+            case "orphan":
+                # One follower falls behind, and then the leader is gone.
+                self._split(hit, [name for name in names if name not in hit], blow.for_ms, both_ways=True)
+                self._world.simulation.after(blow.for_ms * 0.9, self._crash_leaders, blow.for_ms)
+            case "strand":
+                # One follower is away for so long that retention removes what it needs.
+                self._split(hit, [name for name in names if name not in hit], 900 + blow.for_ms, both_ways=True)
+                self._world.simulation.after(890 + blow.for_ms, self._trim_all)
+            case "failover":
+                self._world.operator.fail_over(blow.for_ms)
+            case _:
+                self._strike_leaders(blow)
+
+    def _strike_leaders(self, blow: Blow) -> None:
+        """Blows against whoever leads at that moment."""
+        after, leaders = self._world.simulation.after, self._leaders()
+        match blow.kind:
+            case "bounce":
+                for each in leaders:
+                    self.crash(each, 5 + blow.for_ms * 0.03)
+            case "dethrone":
+                # A leader that serves on and does not know that the registry has given it up.
+                names = [each.name for each in leaders]
+                self._split(names, [REGISTRY], SESSION_TIMEOUT_MS + blow.for_ms, both_ways=True)
+            case "doze":
+                # A leader that stands still while another takes over, and goes on with all that was on its way to it.
+                for each in leaders:
+                    if not each.is_frozen:
+                        each.freeze()
+                        after(2 * TAKEOVER_MS + blow.for_ms, each.thaw)
+            case "stumble":
+                # The leader's disk is slow, and its followers connect anew while it is behind its own stream.
+                for each in leaders:
+                    each.flush_factor = 15.0
+                    after(blow.for_ms, self._set, each, "flush_factor", 1.0)
+                for moment in range(20, blow.for_ms, 60):
+                    after(moment, self._reset_streams)
+            case "leave":
+                # The leader hands over in order, and comes back later.
+                for each in leaders:
+                    each.leave()
+                    after(300, self._end_left, each, each.incarnation, blow.for_ms)
+            case _:
+                raise AssertionError(blow.kind)
+
+    def _leaders(self) -> list[SimulatedNode]:
+        return [node for node in self._world.nodes.values() if node.is_up and node.replica.state is State.LEADING]
+
+    def _crash_leaders(self, for_ms: int) -> None:
+        if not self._is_healing:
+            for node in self._leaders():
+                self.crash(node, for_ms)
+
+    def _trim_all(self) -> None:
+        for node in self._world.nodes.values():
+            node.trim()
+
+    def _reset_streams(self) -> None:
+        for node in self._world.nodes.values():
+            if node.is_up:
+                node.reset_streams()
+
+    def _set(self, node: SimulatedNode, attribute: str, value: float) -> None:
+        setattr(node, attribute, value)
+
+    def crash(self, node: SimulatedNode, for_ms: float) -> None:
+        """Crash a node that is up, and start it again later."""
+        if node.is_up:
+            node.crash()
+            self._world.simulation.after(for_ms, self._restart, node)
+
+    def _end_left(self, node: SimulatedNode, incarnation: int, for_ms: float) -> None:
+        """A process that has left ends; in a healed world it is started again at once."""
+        if node.incarnation == incarnation:
+            self.crash(node, 1 if self._is_healing else for_ms)
+
+    def _restart(self, node: SimulatedNode) -> None:
+        if not node.is_up:
+            node.start()
+
+    def _split(self, left: list[str], right: list[str], for_ms: float, *, both_ways: bool) -> None:
+        pairs = [(a, b) for a in left for b in right]
+        if both_ways:
+            pairs += [(b, a) for a, b in pairs]
+        else:
+            pairs = [(b, a) for a, b in pairs] if self._world.rng.random() < 0.5 else pairs
+        for source, target in pairs:
+            self._world.network.cut(source, target)
+            self._world.simulation.after(for_ms, self._world.network.mend, source, target)
+
+    def heal(self) -> None:
+        """Everything behaves from now on. What is down comes back; what is up stays up, or a stall would be hidden."""
+        self._world.note("heal")
+        self._is_healing = True
+        self._world.weather.calm()
+        self._world.registry.watch_loss = self._world.registry.stale_ms = 0.0
+        self._world.network.cuts.clear()
+        for node in self._world.nodes.values():
+            node.slow_ms, node.flush_factor = 0.0, 1.0
+            if not node.is_up:
+                node.start()
+            elif node.is_frozen:
+                node.thaw()
