@@ -128,6 +128,10 @@ def test_chinese_is_complete_and_remembered(world: BrowserWorld) -> None:
     expect(page.get_by_role("button", name="新会话").first).to_be_visible()
     page.locator("[data-key='u:bo']").click()
     expect(page.get_by_label("写消息")).to_be_visible()
+    refused = "import('/i18n.js').then((words) => words.why({ code: 'forbidden', message: 'only the owner may' }))"
+    assert page.evaluate(refused) == "没有权限（only the owner may）", (
+        "the kind of a refusal is told in the reader's language"
+    )
     page.get_by_role("button", name="切换到英文").click()
     expect(page.get_by_role("heading", name="Chats")).to_be_visible()
     chinese = world.tab(world.context(locale="zh-CN"))

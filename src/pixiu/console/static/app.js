@@ -1,6 +1,6 @@
 /** The console: who you are, the list of pages, and the page that is open. */
 import '/words.js';
-import { language, setLanguage, t, whenLanguageChanges } from '/i18n.js';
+import { language, setLanguage, t, whenLanguageChanges, why } from '/i18n.js';
 import { go, linkTo, useRoute } from '/router.js';
 import { dataHint, isCluster, isDev, logInAs, logInWith, logOut, resume } from '/session.js';
 import { setTheme, theme, whenThemeChanges } from '/theme.js';
@@ -60,7 +60,7 @@ function LogIn({ onClient }) {
     try {
       onClient(await (byName ? logInAs(given) : logInWith(given)));
     } catch (error) {
-      setProblem(error.code === 'unauthenticated' ? t('login.bad') : error.message);
+      setProblem(error.code === 'unauthenticated' ? t('login.bad') : why(error));
       setBusy(false);
     }
   };

@@ -60,6 +60,13 @@ export function t(key, values = {}) {
   return text.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole));
 }
 
+/** Why something was refused, in the reader's language: what kind of refusal it is, and the server's own words, which are English. */
+export function why(error) {
+  const key = `refused.${error.code}`;
+  if (current === 'en' || !(key in words[current])) return error.message;
+  return t('refused.with', { what: t(key), message: error.message });
+}
+
 /** Keys that one language has and the other lacks. For the tests. */
 export function untranslated() {
   const keys = new Set([...Object.keys(words.en), ...Object.keys(words.zh)]);

@@ -6,7 +6,7 @@
 import { Fragment, h, render } from 'preact';
 import { useCallback, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from 'preact/hooks';
 import htm from 'htm';
-import { t } from '/i18n.js';
+import { t, why } from '/i18n.js';
 import { dataHint, isCluster } from '/session.js';
 
 export { Fragment, h, render, useCallback, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState };
@@ -202,7 +202,7 @@ export function ErrorBox({ error, onRetry }) {
   if (error.code === 'forbidden' || error.code === 'unauthenticated') {
     return html`<${Empty} icon="lock" title=${t('admin.needed')} text=${t('admin.how')}><pre class="mono">pixiu token NAME --admin --data ${dataHint}</pre><//>`;
   }
-  return html`<div class="notice" role="alert"><${Icon} name="alert" /><span class="grow">${error.message}</span>
+  return html`<div class="notice" role="alert"><${Icon} name="alert" /><span class="grow">${why(error)}</span>
     ${onRetry && html`<${Button} small onClick=${onRetry}>${t('retry')}<//>`}</div>`;
 }
 

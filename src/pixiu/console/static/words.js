@@ -18,6 +18,8 @@ addWords({
     'elsewhere.title': 'This server is part of a cluster', 'elsewhere.map': 'Open the map', 'page.away': 'The server cannot be reached. It may be starting again.', 'page.failed': 'This page could not be shown', 'soon.title': 'Nothing to see here yet',
     'state.connecting': 'Connecting …', 'state.waiting': 'No connection. Trying again in {s} s.', 'state.now': 'Try now', 'state.offline': 'This device is offline.',
     'state.kicked': 'You were logged out by the server: {reason}.', 'state.elsewhere': 'You are logged in in another window, so this one is paused.', 'state.here': 'Use it here', 'state.unauthenticated': 'Your token is not valid, or not any more.', 'state.again': 'Log in again',
+    'refused.bad_request': 'That cannot be done', 'refused.unauthenticated': 'You are not logged in', 'refused.forbidden': 'You may not do that', 'refused.not_found': 'Not found', 'refused.conflict': 'That does not go with what is there',
+    'refused.too_large': 'Too large', 'refused.rate_limited': 'Too much at once; try again later', 'refused.busy': 'The server is busy; try again later', 'refused.unavailable': 'Not available now; try again later', 'refused.internal': 'Something went wrong in the server', 'refused.with': '{what}: {message}',
   },
   zh: {
     'nav.pages': '页面', 'nav.chat': '聊天', 'nav.topics': '主题', 'nav.dead-letters': '死信', 'nav.sessions': '会话',
@@ -35,5 +37,7 @@ addWords({
     'elsewhere.title': '此服务器属于一个集群', 'elsewhere.map': '打开地图', 'page.away': '无法连接服务器，它可能正在重启。', 'page.failed': '无法显示此页面', 'soon.title': '这里暂时没有内容',
     'state.connecting': '正在连接……', 'state.waiting': '连接已断开，{s} 秒后重试。', 'state.now': '立即重试', 'state.offline': '此设备处于离线状态。',
     'state.kicked': '服务器已让你退出：{reason}。', 'state.elsewhere': '你已在另一个窗口登录，此窗口已暂停。', 'state.here': '在此使用', 'state.unauthenticated': '你的令牌无效，或已失效。', 'state.again': '重新登录',
+    'refused.bad_request': '无法执行', 'refused.unauthenticated': '尚未登录', 'refused.forbidden': '没有权限', 'refused.not_found': '找不到', 'refused.conflict': '与现有内容冲突',
+    'refused.too_large': '内容过大', 'refused.rate_limited': '操作过于频繁，请稍后再试', 'refused.busy': '服务器繁忙，请稍后再试', 'refused.unavailable': '暂时不可用，请稍后再试', 'refused.internal': '服务器内部错误', 'refused.with': '{what}（{message}）',
   },
 });

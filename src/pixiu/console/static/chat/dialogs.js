@@ -1,5 +1,5 @@
 /** New conversations, details of one, and messages for later. */
-import { t } from '/i18n.js';
+import { t, why } from '/i18n.js';
 import { day, moment } from '/format.js';
 import { Avatar, Badge, Button, Dialog, ErrorBox, Field, Tabs, html, toast, useLoad, useState } from '/ui.js';
 import { Face } from '/chat/list.js';
@@ -24,7 +24,7 @@ function useDeed() {
   return { busy, error, run };
 }
 
-const Problem = ({ error }) => error && html`<div class="notice" role="alert">${error.message}</div>`;
+const Problem = ({ error }) => error && html`<div class="notice" role="alert">${why(error)}</div>`;
 const namesIn = (text) => [...new Set(text.split(/[,，、;\n]/).map((each) => each.trim()).filter(Boolean))];
 
 export function NewDialog({ chat, onOpen, onClose }) {

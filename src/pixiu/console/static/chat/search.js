@@ -1,5 +1,5 @@
 /** What the server finds in messages: a few beside the list of conversations, and a page of them. */
-import { t } from '/i18n.js';
+import { t, why } from '/i18n.js';
 import { when } from '/format.js';
 import { go, linkTo } from '/router.js';
 import { Avatar, Button, Empty, ErrorBox, Icon, html, useEffect, useRef, useState } from '/ui.js';
@@ -36,7 +36,7 @@ function Hit({ message, chat, isShort }) {
 }
 
 /** What went wrong, for people: no index yet, or the server's own words. */
-const troubleOf = (error) => (error.code === 'unavailable' ? t('chat.search.off') : error.message);
+const troubleOf = (error) => (error.code === 'unavailable' ? t('chat.search.off') : why(error));
 
 /** A few messages below the conversations; where the server cannot search, that is said. */
 export function Found({ chat, query }) {

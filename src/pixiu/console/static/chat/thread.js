@@ -1,5 +1,5 @@
 /** One conversation: what was said, and the place to say more. */
-import { t } from '/i18n.js';
+import { t, why } from '/i18n.js';
 import { clock, day, sameDay } from '/format.js';
 import { Avatar, Button, Empty, ErrorBox, Icon, html, toast, useEffect, useLayoutEffect, useRef, useState } from '/ui.js';
 import { Face } from '/chat/list.js';
@@ -125,7 +125,7 @@ function Messages({ chat, thread, onReply, onDone, onBack }) {
     place.current = { isAtEnd, anchor: shown && { id: shown.dataset.id, top: shown.getBoundingClientRect().top - top } };
     if (isAtEnd && missed) setMissed(0);
     setAway(pane.scrollHeight - pane.scrollTop - pane.clientHeight > 400);
-    if (pane.scrollTop < NEAR_PX) chat.loadOlder().catch((error) => toast(error.message, 'bad'));
+    if (pane.scrollTop < NEAR_PX) chat.loadOlder().catch((error) => toast(why(error), 'bad'));
   };
   const jump = () => {
     place.current.isAtEnd = true;
@@ -153,7 +153,7 @@ function Messages({ chat, thread, onReply, onDone, onBack }) {
   return html`<div class="messages" ref=${scroller} onScroll=${scrolled} onKeyDown=${keys} role="log" aria-label=${t('chat.messages')} tabindex="-1">
     ${empty && html`<${Empty} icon=${isRoom ? 'room' : 'chat'} title=${t(isRoom ? 'chat.room.empty' : 'chat.empty')} text=${isRoom ? t('chat.room.how') : t('chat.empty.how', { name: thread.row.name })} />`}
     ${problem && (thread.isMissing
-      ? html`<${Empty} icon="lock" title=${t('chat.missing')} text=${problem.message}><${Button} onClick=${onBack}>${t('chat.back')}<//><//>`
+      ? html`<${Empty} icon="lock" title=${t('chat.missing')} text=${why(problem)}><${Button} onClick=${onBack}>${t('chat.back')}<//><//>`
       : html`<${ErrorBox} error=${problem} onRetry=${() => chat.openAgain()} />`)}
     ${thread.isLoading && !items.length && !problem && html`<div class="empty"><span class="spinner" role="status" aria-label=${t('loading')} /></div>`}
     <ol>
@@ -179,7 +179,7 @@ function Item({ item, chat, thread, onReply }) {
 }
 
 function GapLine({ gap, isFirst, chat, thread }) {
-  const load = () => chat.loadGap(gap).catch((error) => toast(error.message, 'bad'));
+  const load = () => chat.loadGap(gap).catch((error) => toast(why(error), 'bad'));
   if (gap.trimmed) return html`<li class="gap"><span>${t('chat.gap.trimmed')}</span></li>`;
   const text = isFirst ? t('chat.older') : t('chat.gap.load');
   return html`<li class="gap ${isFirst ? 'first' : ''}">${!isFirst && html`<span>${t('chat.gap')}</span>`}<${Button} small busy=${thread.busy.has(gap.before)} onClick=${load}>${text}<//></li>`;
@@ -205,7 +205,7 @@ function Said({ item, chat, thread, onReply }) {
   const showsFace = !isMine && thread.row.place.with === undefined;
   const isStored = thread.row.place.room === undefined;
   const name = nameOf(message.from, chat);
-  const recall = () => chat.client.recall({ message_id: message.message_id }).catch((error) => toast(error.message, 'bad'));
+  const recall = () => chat.client.recall({ message_id: message.message_id }).catch((error) => toast(why(error), 'bad'));
   const copy = () => navigator.clipboard.writeText(message.text ?? '').then(() => toast(t('chat.copied')), () => {});
   const keys = (event) => {
     if (event.target !== event.currentTarget || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -237,7 +237,7 @@ function Pending({ each, chat }) {
       <${Words} text=${each.text} />
       <span class="meta number">${clock(each.at)}<span class="ticks" role="img" aria-label=${t('chat.pending')}><${Icon} name=${each.error ? 'alert' : 'clock'} size=${14} /></span></span>
     </div>
-    ${each.error && html`<div class="trouble" role="alert"><span>${t('chat.failed', { why: each.error.message })}</span>
+    ${each.error && html`<div class="trouble" role="alert"><span>${t('chat.failed', { why: why(each.error) })}</span>
       <${Button} small onClick=${() => chat.again(each)}>${t('chat.again')}<//><${Button} small kind="quiet" onClick=${() => chat.discard(each)}>${t('chat.discard')}<//></div>`}
   </li>`;
 }
@@ -265,7 +265,7 @@ function Composer({ chat, thread, box, reply, onReplied, onLater }) {
     if (!said) return;
     write('');
     onReplied();
-    chat.say(said, { ref: reply?.message_id }).catch((error) => toast(error.message, 'bad'));
+    chat.say(said, { ref: reply?.message_id }).catch((error) => toast(why(error), 'bad'));
   };
   const keys = (event) => {
     if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {

@@ -1,5 +1,6 @@
 /** The chat: a list of conversations, and the one that is open. */
 import '/chat/words.js';
+import { why } from '/i18n.js';
 import { go } from '/router.js';
 import { Empty, html, toast, useEffect, useReducer, useState } from '/ui.js';
 import { Chat } from '/chat/model.js';
@@ -28,7 +29,7 @@ export default function Page({ client, t, parts }) {
     return () => made.close();
   }, [client]);
   useEffect(() => {
-    chat?.open(current, at).catch((error) => toast(error.code === 'not_found' ? t('chat.gone') : error.message, 'bad'));
+    chat?.open(current, at).catch((error) => toast(error.code === 'not_found' ? t('chat.gone') : why(error), 'bad'));
     setDialog(null);
   }, [chat, current, at]);
   const unread = chat?.unread() ?? 0;

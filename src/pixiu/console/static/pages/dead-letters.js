@@ -1,6 +1,6 @@
 /** What was given up on: why, and giving it back. */
 import { moment, number } from '/format.js';
-import { addWords } from '/i18n.js';
+import { addWords, why } from '/i18n.js';
 import { Badge, Button, Card, Dialog, Empty, Loaded, PageFrame, Table, html, toast, useLoad, useState } from '/ui.js';
 
 addWords({
@@ -45,7 +45,7 @@ function Confirm({ letters, t, onClose, onDone, client }) {
       }
       toast(t('dead-letters.done', { n: number(count) }));
     } catch (error) {
-      toast(t('dead-letters.partly', { n: number(count), reason: error.message }), 'bad');
+      toast(t('dead-letters.partly', { n: number(count), reason: why(error) }), 'bad');
     }
     onDone();
   };

@@ -1,6 +1,6 @@
 /** Who is connected, and closing sessions. */
 import { number } from '/format.js';
-import { addWords } from '/i18n.js';
+import { addWords, why } from '/i18n.js';
 import { go } from '/router.js';
 import { Avatar, Badge, Button, Card, Dialog, Empty, Field, Loaded, PageFrame, Table, html, toast, useEffect, useLoad, useState } from '/ui.js';
 
@@ -32,7 +32,7 @@ function Kick({ client, target, t, onClose, onDone }) {
       const { kicked } = await client.http('/v1/admin/kick', { method: 'POST', body });
       toast(t('sessions.done', { n: number(kicked) }));
     } catch (error) {
-      toast(error.message, 'bad');
+      toast(why(error), 'bad');
     }
     onDone();
   };
