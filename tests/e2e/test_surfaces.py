@@ -41,7 +41,7 @@ class Served:
         command += [*options, *self.more]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
-        wait_for(self.is_ready, what="the server to be ready", timeout_s=20)
+        wait_for(self.is_ready, what="the server to be ready", timeout_s=60)
 
     def is_ready(self) -> bool:
         try:

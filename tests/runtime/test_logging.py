@@ -50,7 +50,7 @@ def test_on_a_terminal_a_line_is_for_people(monkeypatch: pytest.MonkeyPatch) -> 
     log.info("segment rolled", extra={"bytes": 5})
     log.warning("disk slow", extra={"why": "it is full"})
     first, second = stream.getvalue().splitlines()
-    assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3} info     queue\.journal  segment rolled  bytes=5", first)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3} info     queue\.storage\.journal  segment rolled  bytes=5", first)
     assert second.startswith("\x1b[33m")
     assert 'disk slow  why="it is full"' in second
 
