@@ -201,6 +201,28 @@ class TestRequests:
         made.tick(made.due() or 0)
         assert [each["id"] for each in written(made.received(frame(CONTACTS), 200))] == [small]
 
+    def test_what_waits_for_its_next_try_does_not_keep_an_offline_client_busy(self) -> None:
+        made = session()
+        live(made)
+        made.request("send", {"to": "alice", "text": "x", "send_id": "1"}, 60_000, 0)
+        error = {"code": "unavailable", "message": "no leader"}
+        made.received(frame({"id": 1, "error": error}), 0)
+        assert made.due() == 200, "the next try"
+        made.closed(1006, "", 10)
+        made.tick(made.due() or 0)
+        assert made.state is State.CONNECTING
+        assert made.due() == made._since + RULES.open_ms, "without a connection there is nothing to do at 200"
+        again = made.received(frame(CONTACTS), 500)
+        assert [each["action"] for each in written(again)] == ["send"], "and with one it goes at once"
+
+    def test_requests_that_nobody_waits_for_take_no_room_while_offline(self) -> None:
+        made = session()
+        for number in range(5 * REQUESTS_MAX):
+            asked, _ = made.request("send", {"to": "alice", "send_id": str(number)}, number + 10, number)
+            made.tick(number + 10)
+            made.give_up(asked)
+        assert made.waiting == 0 and len(made._requests._queue) <= 2 * REQUESTS_MAX
+
 
 class TestArriving:
     def test_once_and_in_order_and_acked_when_held(self) -> None:

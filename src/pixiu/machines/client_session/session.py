@@ -179,7 +179,7 @@ class ClientSession:
 
     def due(self) -> int | None:
         """When to call ``tick`` next."""
-        times = [self._requests.due()]
+        times = [self._requests.due(may_write=self.state is State.LIVE)]
         if self.state is State.WAITING:
             times.append(self._wake)
         elif self.state is State.CONNECTING:
