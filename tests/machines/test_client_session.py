@@ -311,6 +311,18 @@ class TestArriving:
         assert shown(commands) == ["100", "101", "105"]
         assert events(commands, GapEvent) == [GapEvent(Gap(Place("group", "crowd"), 101, 105))]
 
+    def test_a_gap_in_an_answer_to_a_sync_is_asked_for_from_before_that_answer(self) -> None:
+        made = session()
+        live(made)
+        made.received(push(1, 101), 0)
+        (asked,) = written(made.received(frame({"push": "resync"}), 0))
+        gap = {"inbox": "web", "after": "1", "before": "5", "trimmed": True}
+        result = {"messages": [message(150)], "gaps": [gap], "has_more": False, "cursor": "5"}
+        commands = made.received(frame({"id": asked["id"], "result": result}), 0)
+        assert shown(commands) == ["150"] and len(events(commands, GapEvent)) == 1
+        assert made.take_missed() == 101, "not 150, which lies behind the gap"
+        assert made.take_missed() is None
+
     def test_rooms_and_watches_come_back_with_a_connection(self) -> None:
         made = session()
         live(made)
