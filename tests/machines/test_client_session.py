@@ -201,6 +201,28 @@ class TestRequests:
         made.tick(made.due() or 0)
         assert [each["id"] for each in written(made.received(frame(CONTACTS), 200))] == [small]
 
+    def test_what_waits_for_its_next_try_does_not_keep_an_offline_client_busy(self) -> None:
+        made = session()
+        live(made)
+        made.request("send", {"to": "alice", "text": "x", "send_id": "1"}, 60_000, 0)
+        error = {"code": "unavailable", "message": "no leader"}
+        made.received(frame({"id": 1, "error": error}), 0)
+        assert made.due() == 200, "the next try"
+        made.closed(1006, "", 10)
+        made.tick(made.due() or 0)
+        assert made.state is State.CONNECTING
+        assert made.due() == made._since + RULES.open_ms, "without a connection there is nothing to do at 200"
+        again = made.received(frame(CONTACTS), 500)
+        assert [each["action"] for each in written(again)] == ["send"], "and with one it goes at once"
+
+    def test_requests_that_nobody_waits_for_take_no_room_while_offline(self) -> None:
+        made = session()
+        for number in range(5 * REQUESTS_MAX):
+            asked, _ = made.request("send", {"to": "alice", "send_id": str(number)}, number + 10, number)
+            made.tick(number + 10)
+            made.give_up(asked)
+        assert made.waiting == 0 and len(made._requests._queue) <= 2 * REQUESTS_MAX
+
 
 class TestArriving:
     def test_once_and_in_order_and_acked_when_held(self) -> None:
@@ -288,6 +310,18 @@ class TestArriving:
         commands = [command for each in large for command in made.received(each, 0)]
         assert shown(commands) == ["100", "101", "105"]
         assert events(commands, GapEvent) == [GapEvent(Gap(Place("group", "crowd"), 101, 105))]
+
+    def test_a_gap_in_an_answer_to_a_sync_is_asked_for_from_before_that_answer(self) -> None:
+        made = session()
+        live(made)
+        made.received(push(1, 101), 0)
+        (asked,) = written(made.received(frame({"push": "resync"}), 0))
+        gap = {"inbox": "web", "after": "1", "before": "5", "trimmed": True}
+        result = {"messages": [message(150)], "gaps": [gap], "has_more": False, "cursor": "5"}
+        commands = made.received(frame({"id": asked["id"], "result": result}), 0)
+        assert shown(commands) == ["150"] and len(events(commands, GapEvent)) == 1
+        assert made.take_missed() == 101, "not 150, which lies behind the gap"
+        assert made.take_missed() is None
 
     def test_rooms_and_watches_come_back_with_a_connection(self) -> None:
         made = session()

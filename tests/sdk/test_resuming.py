@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -265,3 +265,27 @@ async def test_a_silent_server_is_asked_for_a_sign_of_life(tmp_path: Path) -> No
         before = world.gateway.counters.requests
         await eventually(lambda: world.gateway.counters.requests >= before + 3)
         assert bob.is_online, "it answers, so it lives"
+
+
+@pytest.mark.parametrize("patience", [5.0, None])
+async def test_a_server_that_cannot_say_yet_whose_token_it_is_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: float | None
+) -> None:
+    """As while a user's carrier changes: the connection stands, and nothing would be shown over it."""
+    monkeypatch.setattr("pixiu.sdk.client.NAME_SECONDS", 0.01)
+    async with world_at(tmp_path) as world, world.connect("alice") as alice:
+        bob = world.connect("bob", patience_seconds=patience)
+        real = bob.act
+        refusals: list[str] = []
+
+        async def act(action: str, **params: Any) -> dict[str, Any]:
+            if action == "user" and len(refusals) < 2:
+                refusals.append(action)
+                raise Unavailable("no carrier serves this user")
+            return await real(action, **params)
+
+        monkeypatch.setattr(bob, "act", act)
+        async with bob:
+            await alice.send("bob", "hello")
+            assert [message.text for message in await take(bob, 1)] == ["hello"] and bob.name == "bob"
+        assert len(refusals) == 2

@@ -103,6 +103,43 @@ async def test_b15_a_short_private_gap_is_closed_forward_after_a_restart(
             assert [message.message_id for message in await take(bob, 1)] == after
 
 
+async def test_a_gap_that_cannot_be_closed_now_is_closed_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server is busy while a client catches up; it asks again, also after a restart with its store."""
+    monkeypatch.setattr(catching_up, "AGAIN_SECONDS", 0.05)
+    store = tmp_path / "bob.db"
+    real = Client.act
+    refusals: list[str] = []
+
+    async def busy(self: Client, action: str, **params: Any) -> dict[str, Any]:
+        if action == "history" and self.name == "bob" and len(refusals) < 2:
+            refusals.append(action)
+            raise Unavailable("the stores are behind the log")
+        return await real(self, action, **params)
+
+    async def never(self: Client, action: str, **params: Any) -> dict[str, Any]:
+        if action == "history" and self.name == "bob":
+            refusals.append(action)
+            raise Unavailable("the stores are behind the log")
+        return await real(self, action, **params)
+
+    async with world_at(tmp_path) as world, world.connect("alice") as alice:
+        await say(alice, 0, 3)
+        async with world.connect("bob", device="one", store=store) as bob:
+            await take(bob, 3)
+        missed = await lose(world, alice, store, count=5)
+        monkeypatch.setattr(Client, "act", never)
+        async with world.connect("bob", device="one", store=store) as bob:
+            after = await say(alice, 0, 1)
+            assert [message.message_id for message in await take(bob, 1)] == after, "the cursor goes on"
+            await eventually(lambda: refusals)
+        refusals.clear()
+        monkeypatch.setattr(Client, "act", busy)
+        async with world.connect("bob", device="one", store=store) as bob:
+            late = await take(bob, 5)
+            assert [message.message_id for message in late] == missed and len(refusals) == 2
+            await eventually(lambda: bob.local.owed is None)
+
+
 @pytest.mark.feature("B16")
 async def test_b16_a_long_private_gap_is_closed_backward_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -7,12 +7,13 @@ that missed much, or is new here, begins with the newest page, and a gap below i
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import TYPE_CHECKING, Any
 
 from pixiu.machines.client_session import INBOX
 from pixiu.machines.client_session.values import Contacts, Gap, Message, Page, Place, number
-from pixiu.model.errors import RequestError
+from pixiu.model.errors import PixiuError, RequestError, Unavailable
 from pixiu.model.ids import snowflake_time_ms
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CatchingUp"]
 
+log = logging.getLogger(__name__)
+
 GAPS_MAX = 1_000
 """Gaps that are kept without a store; the oldest are forgotten, and ``catch_up`` finds them again."""
 PLACES = 10
@@ -33,6 +36,9 @@ PAGES = 10
 """Pages of all private messages that are read at once after a short absence, or looked through after a long one."""
 PLACES_MAX = 1_000
 """Conversations that are known without a store and without being on a list; the oldest are forgotten."""
+AGAIN_SECONDS = 2.0
+AGAIN_SECONDS_MAX = 60.0
+"""What an inbox has lost is asked for again after this, then after twice as long, up to the bound."""
 FORWARD_MS = 86_400_000
 """Whoever was away for less than this reads on from where it was; others begin with the newest."""
 
@@ -46,6 +52,9 @@ class CatchingUp:
         self._shelf = shelf
         self._gaps: dict[tuple[Place, int], Gap] = {}
         self._places: dict[Place, None] = {}
+        self._owed: int | None = None
+        self._is_more_owed = False
+        self._paying: asyncio.Lock = asyncio.Lock()
         self._catching: asyncio.Lock = asyncio.Lock()
         self._closing: asyncio.Lock = asyncio.Lock()
 
@@ -66,6 +75,49 @@ class CatchingUp:
             if len(self._gaps) > GAPS_MAX:
                 del self._gaps[next(iter(self._gaps))]
         return True
+
+    def owe(self, after: int) -> None:
+        """The inbox has lost something behind the message ``after``: it stays owed until it was asked for."""
+        self._owed = after if self._owed is None else min(after, self._owed)
+        self._is_more_owed = True
+        self.keep_owed()
+
+    def keep_owed(self) -> None:
+        """Write down what is owed, once the store is known to be this user's; it may know of more from before."""
+        if self._store is None or not self._client.is_known:
+            return
+        if self._owed is None or (self._store.owed is not None and self._store.owed < self._owed):
+            self._owed = self._store.owed
+        if self._owed != self._store.owed:
+            self._store.owe(self._owed)
+
+    @property
+    def is_owed(self) -> bool:
+        """Is there something to ask for?"""
+        return self._owed is not None
+
+    async def pay(self) -> None:
+        """Ask for what is owed, until it is here: a server that is busy, or away, is asked again later."""
+        wait = AGAIN_SECONDS
+        async with self._paying:
+            while self._owed is not None:
+                self._is_more_owed = False
+                try:
+                    await self.catch_up(self._owed)
+                except Unavailable as error:
+                    if self._client.is_over:
+                        return
+                    log.warning("catching up failed", extra={"reason": str(error), "again_seconds": wait})
+                    await asyncio.sleep(wait)
+                    wait = min(wait * 2, AGAIN_SECONDS_MAX)
+                    continue
+                except PixiuError as error:
+                    log.warning("catching up failed", extra={"reason": str(error)})
+                    return  # it stays owed, and the next session tries again
+                if not self._is_more_owed:
+                    self._owed = None
+                    if self._store is not None:
+                        self._store.owe(None)
 
     async def close(self, *, with_: str | None = None, group: str | None = None) -> AsyncIterator[Page]:
         """Pages of what is missing; a gap shrinks with each of them, and is gone with the last."""

@@ -49,6 +49,8 @@ __all__ = ["EVENTS_MAX", "Client"]
 
 log = logging.getLogger(__name__)
 
+NAME_SECONDS = 0.5
+"""How long to wait before a server that could not say whose token it is is asked again."""
 EVENTS_MAX = 1_000
 """Events that wait for a program that takes none; the oldest go."""
 
@@ -101,7 +103,7 @@ class Client(Driver, Actions):
         self._catching_up = CatchingUp(self, self._local, self._shelf)
         if self._local is not None and self._local.user:
             self.name = self._session.user = self._local.user
-        self._is_known = self._is_closed = False
+        self.is_known = self._is_closed = self._is_learning = False
         self._early: list[Incoming] = []
         self._prefix = secrets.token_hex(8)
         self._sends = 0
@@ -140,26 +142,49 @@ class Client(Driver, Actions):
             if self._failure is not None and left <= 0 and not self._session.is_refused:
                 raise self._failure
             await self._change(left if left > 0 else None)
-        await self._learn_name()
+        await self._learn_name(deadline)
 
-    async def _learn_name(self) -> None:
-        """Whose token it is. Until that is known nothing is written to a store: it may be someone else's."""
-        profile = await self.user()
+    async def _learn_name(self, deadline: float | None) -> None:
+        """Whose token it is. Until that is known nothing is written to a store: it may be someone else's.
+
+        A server that cannot say so now is asked again, until the deadline.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                profile = await self.user()
+                break
+            except Unavailable as error:
+                wait = max(error.retry_after_ms / 1000, NAME_SECONDS)
+                if self.is_over or (deadline is not None and loop.time() + wait > deadline):
+                    raise
+                await asyncio.sleep(wait)
         if self._local is not None:
             self._local.claim(profile.user)
         self.name = self._session.user = profile.user
-        self._is_known = True
+        self.is_known = True
         early, self._early = self._early, []
+        self._catching_up.keep_owed()
         self._put(early)
+        if self._catching_up.is_owed:
+            self._spawn(self._catching_up.pay())
         self._wake()
 
     async def _learn_name_or_end(self) -> None:
+        self._is_learning = True
         try:
-            await self._learn_name()
+            await self._learn_name(None)
         except Conflict as error:
             self._do(self._session.leave(now_ms()))
             self._ended = (error,)
             self._wake()
+        finally:
+            self._is_learning = False
+
+    @property
+    def is_over(self) -> bool:
+        """Was it closed, or ended by the server?"""
+        return self._is_closed or self._ended is not None
 
     async def close(self) -> None:
         """End the session and every task; what was not acked comes again next time."""
@@ -310,7 +335,7 @@ class Client(Driver, Actions):
 
     def _arrive(self, items: list[Incoming]) -> bool:
         """Put what has arrived on the shelf, once it is known whose it is."""
-        if not self._is_known:
+        if not self.is_known:
             self._early += items
             return True
         return self._put(items)
@@ -337,7 +362,7 @@ class Client(Driver, Actions):
             case Online():
                 self.is_online = True
                 self._failure = None
-                if self._patience is None and not self._is_known:
+                if self._patience is None and not self.is_known and not self._is_learning:
                     self._spawn(self._learn_name_or_end())
             case Closed(reason):
                 self.is_online = False
@@ -347,7 +372,11 @@ class Client(Driver, Actions):
                 self.known = contacts
             case GapEvent(gap):
                 if not self._catching_up.found(gap):
-                    self._spawn(self._catching_up.catch_up(self._session.last_id))
+                    missed = self._session.take_missed()
+                    if missed is not None:
+                        self._catching_up.owe(missed)
+                        if self.is_known:
+                            self._spawn(self._catching_up.pay())
                     return
                 if self._closes_gaps and not gap.is_trimmed:
                     self._spawn(self._catching_up.close_and_show())

@@ -74,6 +74,9 @@ class Store:
         """The program has read everything through this arrival."""
         self.last_id = int(self._fact("last_id") or 0)
         """The newest message that came through the inbox."""
+        owed = self._fact("owed")
+        self.owed = int(owed) if owed else None
+        """The inbox has lost something behind this message, and nobody has asked for it yet."""
         row = self._db.execute("SELECT max(arrival) FROM messages").fetchone()
         self._arrival = max(row[0] or 0, self.taken)
         self._since_trim = 0
@@ -172,6 +175,11 @@ class Store:
         if arrival > self.taken:
             self.taken = arrival
             self._set("taken", arrival)
+
+    def owe(self, after: int | None) -> None:
+        """Something is missing behind this message, wherever it is; None: no more."""
+        self.owed = after
+        self._set("owed", "" if after is None else after)
 
     def put_gap(self, gap: Gap) -> None:
         """Something is missing."""

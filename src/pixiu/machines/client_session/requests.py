@@ -76,6 +76,8 @@ class Requests:
         payload = _encode({"id": self._number, "action": action, "params": params})
         request = _Request(self._number, action, payload, deadline, then, repeats=repeats)
         self._all[request.number] = request
+        if len(self._queue) >= 2 * REQUESTS_MAX:  # most of them ended while there was no connection
+            self._queue = deque(each for each in self._queue if each.number in self._all)
         if is_first:
             self._queue.appendleft(request)
         else:
@@ -149,10 +151,11 @@ class Requests:
         self._queue.clear()
         self._flying.clear()
 
-    def due(self) -> int | None:
-        """When ``expire`` or ``pump`` has to be called."""
+    def due(self, *, may_write: bool) -> int | None:
+        """When ``expire`` has to be called, or, where something may be written, ``pump``."""
         times = [request.deadline for request in self._all.values()]
-        times += [request.starts for request in self._queue if request.starts]
+        if may_write and len(self._flying) < WINDOW:
+            times += [request.starts for request in self._queue if request.starts and request.number in self._all]
         return min(times, default=None)
 
     def _end(self, request: _Request, answer: dict[str, Any] | PixiuError, now: int) -> None:

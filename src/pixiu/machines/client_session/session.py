@@ -97,6 +97,7 @@ class ClientSession:
         self._seen: dict[int, None] = {}
         self._own: dict[str, None] = {}
         self._lasts: dict[str, int] = {}
+        self._missed: int | None = None
         self._out: list[Command] = []
         self._requests = Requests(self._write, self._answered)
         self._attempts = 0
@@ -179,7 +180,7 @@ class ClientSession:
 
     def due(self) -> int | None:
         """When to call ``tick`` next."""
-        times = [self._requests.due()]
+        times = [self._requests.due(may_write=self.state is State.LIVE)]
         if self.state is State.WAITING:
             times.append(self._wake)
         elif self.state is State.CONNECTING:
@@ -344,6 +345,11 @@ class ClientSession:
         if items:
             self._out.append(Arrived(items))
 
+    def take_missed(self) -> int | None:
+        """The last message before what the inbox has lost: where to catch up from. Asked once."""
+        missed, self._missed = self._missed, None
+        return missed
+
     def is_news(self, message: dict[str, Any]) -> bool:
         """Was this neither shown nor sent here? From now on it was."""
         return self._is_new(message) and not self._is_own(message)
@@ -363,6 +369,7 @@ class ClientSession:
     def _inbox_gap(self, after: int, before: int) -> None:
         """The inbox has lost what lies between; unless it is here already, waiting to be held."""
         if before - 1 > self._received:
+            self._missed = self.last_id if self._missed is None else self._missed
             self._out.append(
                 Tell(GapEvent(Gap(Place("with", INBOX), max(after, self._received), before, is_trimmed=True)))
             )
