@@ -90,6 +90,41 @@
       same((await second.local({ with: ann })).gaps.filter((gap) => gap.after !== '0'), [], 'gaps');
     },
 
+    async what_was_missed_is_asked_for_until_it_is_answered() {
+      const [ann, ben] = [unique('ann'), unique('ben')];
+      const a = await clientOf(ann);
+      const first = await clientOf(ben, { store: storeOf(ben) });
+      await a.send({ to: ben, text: 'one' });
+      await until(() => first.heard.length === 1, 'the first');
+      await sleep(100);
+      first.close();
+      for (const text of range('missed', 60)) await a.send({ to: ben, text });
+      let unanswered = 0;
+      class Mute extends WebSocket {
+        send(frame) {
+          if (JSON.parse(frame).action === 'sync') unanswered += 1;
+          else super.send(frame);
+        }
+      }
+      const second = await clientOf(ben, { store: storeOf(ben), WebSocket: Mute });
+      await until(() => unanswered === 1 && second.heard.includes('missed 59'), 'the question');
+      await sleep(100); // its cursor is behind everything now
+      second.close();
+      let refused = 0;
+      class Busy extends WebSocket {
+        send(frame) {
+          const { id, action } = JSON.parse(frame);
+          if (action !== 'sync' || refused++) super.send(frame);
+          else this.onmessage({ data: JSON.stringify({ id, error: { code: 'busy', message: 'not now' } }) });
+        }
+      }
+      const third = await clientOf(ben, { store: storeOf(ben), WebSocket: Busy });
+      await until(async () => (await texts(third, { with: ann })).length === 61, 'what was missed');
+      same(await texts(third, { with: ann }), ['one', ...range('missed', 60)], 'kept');
+      await until(async () => Object.keys(await third._store.owed()).length === 0, 'nothing more is owed');
+      check(refused > 1, 'it was asked again');
+    },
+
     async a_new_device_gets_the_newest_page_and_a_gap() {
       const [ann, ben] = [unique('ann'), unique('ben')];
       const a = await clientOf(ann);

@@ -34,6 +34,7 @@ const KEPT_MAX = 5_000; // messages of one conversation in a memory store; the o
 const PAGE = 50;
 const SILENCE_MS = 30_000; // after so long without a word the server is asked for one
 const BACKOFF_MS = [400, 30_000];
+const AGAIN_MS = [2_000, 60_000]; // until what may be missing is asked for again
 
 const READS = new Set(['history', 'sync', 'user', 'group', 'contacts', 'scheduled', 'search', 'presence']);
 const SENDS = new Set(['send', 'gsend', 'schedule']);
@@ -142,6 +143,7 @@ export class MemoryStore {
     this._gaps = new Map(); // place → gaps
     this._outbox = new Map();
     this._cursor = null;
+    this._owed = {};
   }
 
   async open() {}
@@ -150,6 +152,15 @@ export class MemoryStore {
 
   async cursor() {
     return this._cursor;
+  }
+
+  /** Places that may lack something, with the last message before it. */
+  async owed() {
+    return this._owed;
+  }
+
+  async owe(lasts) {
+    this._owed = lasts;
   }
 
   /** Stores rows and the cursor in one step. Gives the rows that are new, and the places that are. */
@@ -281,6 +292,14 @@ export class IndexedStore {
 
   async cursor() {
     return (await this._run(['state'], 'readonly', (tx, ask) => ask(tx.objectStore('state').get('cursor')))) ?? null;
+  }
+
+  async owed() {
+    return (await this._run(['state'], 'readonly', (tx, ask) => ask(tx.objectStore('state').get('owed')))) ?? {};
+  }
+
+  async owe(lasts) {
+    return this._run(['state'], 'readwrite', (tx) => void tx.objectStore('state').put(lasts, 'owed'));
   }
 
   async save(rows, cursor) {
@@ -426,6 +445,8 @@ export class Client {
     this._watch = 0;
     this._iterators = new Set();
     this._loading = new Map(); // gaps that are being closed
+    this._isMoreOwed = false; // something may be missing that was not asked for yet
+    this._isPaying = this._isResyncing = false;
     this._wentOnline = () => this.state.name === 'waiting' && this.reconnect();
     globalThis.addEventListener?.('online', this._wentOnline);
   }
@@ -772,6 +793,8 @@ export class Client {
       this._setState({ name: 'open' });
       for (const [room, more] of this._rooms) this.act('enter', { room, ...more }).catch((error) => LATER.has(error.code) || this._rooms.delete(room));
       this._pump();
+      this._isMoreOwed = true; // a program that ended, or a request that failed, may have left something
+      this._pay();
     }
     this._emit('contacts', contacts);
   }
@@ -896,19 +919,49 @@ export class Client {
     this._emit('gap', gap);
   }
 
-  /** What is here may lack something: ask for every conversation what came behind its last message. */
+  /**
+   * What is here may lack something: every conversation is asked for what came behind its last message. That is owed,
+   * across restarts, until it was answered.
+   */
   async _resync({ keepsCursor = false } = {}) {
-    const known = await this._store.conversations(); // before anything newer is stored
+    const owed = { ...(await this._store.owed()) }; // before anything newer is stored
+    for (const { place, last } of await this._store.conversations()) if (place[0] !== 'r') owed[place] ??= last.message_id;
+    await this._store.owe(owed);
     if (!keepsCursor) {
       await this._store.save([], this._cursorSeen);
       if (this._cursorSeen) this._ack(this._cursorSeen);
     }
-    this._catchUpAll(known).then(() => this._emit('resync', {}), () => {});
+    this._isMoreOwed = this._isResyncing = true;
+    this._pay();
   }
 
-  async _catchUpAll(known) {
-    const lasts = known.filter(({ place }) => place[0] !== 'r').map(({ place, last }) => [placeOf(place), last.message_id]);
-    for (let at = 0; at < lasts.length; at += PAGE) await this._sync(lasts.slice(at, at + PAGE));
+  /** Asks for what is owed. A server that is busy, or away, is asked again later; anything else waits for the next connection. */
+  async _pay() {
+    if (this._isPaying) return;
+    this._isPaying = true;
+    let waitMs = AGAIN_MS[0];
+    try {
+      while (this._isMoreOwed && this.state.name !== 'closed') {
+        this._isMoreOwed = false;
+        try {
+          const owed = Object.entries(await this._store.owed());
+          for (let at = 0; at < owed.length; at += PAGE) await this._sync(owed.slice(at, at + PAGE).map(([place, last]) => [placeOf(place), last]));
+          if (this._isMoreOwed) continue;
+          if (owed.length) await this._store.owe({});
+          if (owed.length || this._isResyncing) this._emit('resync', {});
+          this._isResyncing = false;
+        } catch (error) {
+          if (!LATER.has(error.code)) throw error;
+          this._isMoreOwed = true;
+          await sleep(waitMs);
+          waitMs = Math.min(waitMs * 2, AGAIN_MS[1]);
+        }
+      }
+    } catch (error) {
+      if (this.state.name !== 'closed') console.warn('pixiu: what may be missing could not be asked for; the next connection does', error);
+    } finally {
+      this._isPaying = false;
+    }
   }
 
   async _sync(lasts) {
