@@ -33,6 +33,7 @@ const SEEN_MAX = 2_000; // ids of live messages, which are in no store
 const KEPT_MAX = 5_000; // messages of one conversation in a memory store; the oldest go, and become a gap
 const PAGE = 50;
 const SILENCE_MS = 30_000; // after so long without a word the server is asked for one
+const AGAIN_MS = [1_000, 60_000]; // what was missed and cannot be asked for now is asked for later
 const BACKOFF_MS = [400, 30_000];
 
 const READS = new Set(['history', 'sync', 'user', 'group', 'contacts', 'scheduled', 'search', 'presence']);
@@ -426,6 +427,8 @@ export class Client {
     this._watch = 0;
     this._iterators = new Set();
     this._loading = new Map(); // gaps that are being closed
+    this._owed = null; // place → the last message before something was missed; asked for until it is here
+    this._isPaying = false;
     this._wentOnline = () => this.state.name === 'waiting' && this.reconnect();
     globalThis.addEventListener?.('online', this._wentOnline);
   }
@@ -558,14 +561,26 @@ export class Client {
       console.warn('pixiu: no local store, so nothing is kept', error);
       this._store = new MemoryStore();
     }
-    for (const each of await this._store.unsent()) this._enqueue({ ...each, isKept: true, since: Date.now(), resolve: () => {}, reject: () => {} });
+    const unsent = await this._kept((store) => store.unsent());
+    for (const each of unsent) this._enqueue({ ...each, isKept: true, since: Date.now(), resolve: () => {}, reject: () => {} });
+  }
+
+  /** Asks the store; one that fails (a full disk, a connection that the browser has ended) is forsaken. */
+  async _kept(ask) {
+    const store = this._store;
+    try {
+      return await ask(store);
+    } catch (error) {
+      if (store === this._store) this._forsake(error);
+      return ask(this._store);
+    }
   }
 
   async _open(epoch) {
     this._setState({ name: 'connecting' });
     this._isLoaded ??= this._load();
     await this._isLoaded;
-    const cursor = await this._store.cursor();
+    const cursor = await this._kept((store) => store.cursor());
     if (epoch !== this._epoch) return;
     const base = (this.url || globalThis.location?.origin || '').replace(/^http/, 'ws');
     const resume = cursor ? `&cursor=${cursor}` : '';
@@ -662,7 +677,7 @@ export class Client {
     if (this.state.name === 'closed') throw this._isOver(); // meanwhile
     if (action === 'send' || action === 'gsend') {
       each.isKept = true;
-      await this._store.putUnsent({ send_id: each.send_id, action, params: each.params });
+      await this._kept((store) => store.putUnsent({ send_id: each.send_id, action, params: each.params }));
     }
     return new Promise((resolve, reject) => this._enqueue({ ...each, resolve, reject }));
   }
@@ -903,12 +918,55 @@ export class Client {
       await this._store.save([], this._cursorSeen);
       if (this._cursorSeen) this._ack(this._cursorSeen);
     }
-    this._catchUpAll(known).then(() => this._emit('resync', {}), () => {});
+    const lasts = known.filter(({ place }) => place[0] !== 'r').map(({ place, last }) => [place, last.message_id]);
+    this._owed = new Map([...lasts, ...(this._owed ?? [])]); // what is owed from before lies further back
+    this._pay().catch((error) => console.error('pixiu: what was missed could not be stored', error));
   }
 
-  async _catchUpAll(known) {
-    const lasts = known.filter(({ place }) => place[0] !== 'r').map(({ place, last }) => [placeOf(place), last.message_id]);
-    for (let at = 0; at < lasts.length; at += PAGE) await this._sync(lasts.slice(at, at + PAGE));
+  /** Asks for what is owed; where the server cannot answer now, again later. */
+  async _pay() {
+    if (this._isPaying) return;
+    this._isPaying = true;
+    try {
+      for (let tries = 0; this._owed && this.state.name !== 'closed'; tries += 1) {
+        const owed = this._owed;
+        try {
+          await this._catchUpAll(await this._withStrangers(owed));
+          if (this._owed === owed) this._owed = null;
+        } catch (error) {
+          if (!LATER.has(error.code)) throw error;
+          await sleep(Math.min(AGAIN_MS[1], AGAIN_MS[0] * 2 ** tries));
+        }
+      }
+    } finally {
+      this._isPaying = false;
+    }
+    if (!this._owed) this._emit('resync', {});
+  }
+
+  /** With those who have said something unread, and of whom nothing is here. */
+  async _withStrangers(owed) {
+    const { contacts, others } = await this.act('contacts', {});
+    const unread = [...contacts, ...others].filter((each) => each.unread).map((each) => placeKey(each.group !== undefined ? each : { with: each.user }));
+    return new Map([...unread.map((place) => [place, '0']), ...owed]);
+  }
+
+  async _catchUpAll(owed) {
+    const lasts = [...owed].map(([place, last]) => [placeOf(place), last]);
+    for (let at = 0; at < lasts.length; at += PAGE) {
+      const some = lasts.slice(at, at + PAGE);
+      try {
+        await this._sync(some);
+      } catch (error) {
+        if (!(error instanceof PixiuError) || LATER.has(error.code)) throw error;
+        for (const each of some) await this._sync([each]).catch((reason) => this._mayNot(reason));
+      }
+    }
+  }
+
+  /** No member any more, or no such user: nothing to catch up with. */
+  _mayNot(error) {
+    if (!(error instanceof PixiuError) || LATER.has(error.code)) throw error;
   }
 
   async _sync(lasts) {
