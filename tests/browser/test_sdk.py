@@ -33,7 +33,7 @@ def test_in_a_browser(shared: BrowserWorld) -> None:
     page.goto(shared.url)
     answer = page.evaluate(IN_PAGE % CASES)
     assert answer["wrong"] == {}, "\n".join(answer["wrong"].values())
-    assert answer["ran"] == 16
+    assert answer["ran"] == 19
     # Connections that are refused, on purpose, are errors to the browser.
     shared.forgiven = ("WebSocket", "ERR_CONNECTION_REFUSED", "400", "connect-src")
     shared.close_windows()
@@ -54,4 +54,4 @@ def test_in_node(shared: BrowserWorld) -> None:
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout.splitlines()[-1])
     assert answer["wrong"] == {}, "\n".join(answer["wrong"].values())
-    assert answer["ran"] == 16
+    assert answer["ran"] == 19

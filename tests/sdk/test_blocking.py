@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 import pixiu
 from pixiu.model.errors import NotFound, Unavailable
+from pixiu.queue.client.loop_thread import LoopThread as QueueThread
 from pixiu.sdk import BlockingClient
 from pixiu.sdk.actions import Actions
+from pixiu.sdk.loop_thread import LoopThread as SdkThread
 from tests.sdk.world import take, world_at
 from tests.servers import free_port
 
@@ -73,3 +76,47 @@ async def test_every_action_is_there_and_errors_come_through(tmp_path: Path) -> 
         await asyncio.to_thread(work)
     with pytest.raises(Unavailable), pixiu.connect_blocking(f"ws://127.0.0.1:{free_port()}", "x"):
         pass
+
+
+@pytest.mark.parametrize("made", [SdkThread, QueueThread])
+def test_whoever_waits_on_a_loop_that_ends_is_told(made: type[SdkThread]) -> None:
+    """Threads that share a client ask all the time while another one closes it: none of them waits for ever."""
+    for _ in range(30):
+        loop = made("test")
+        told: list[str] = []
+        begun = threading.Barrier(5)
+
+        def ask(loop: SdkThread = loop, told: list[str] = told, begun: threading.Barrier = begun) -> None:
+            begun.wait()
+            try:
+                while True:
+                    loop.run(asyncio.sleep(0.0001))
+            except Unavailable as error:
+                told.append(str(error))
+
+        threads = [threading.Thread(target=ask, daemon=True) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        begun.wait()
+        loop.stop()
+        for thread in threads:
+            thread.join(10)
+        assert told == ["this client is closed"] * 4
+        loop.stop()
+
+
+def test_what_takes_for_ever_ends_with_the_loop() -> None:
+    loop = SdkThread("test")
+    begun = threading.Event()
+
+    async def wait() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    def stop() -> None:
+        begun.wait()
+        loop.stop()
+
+    threading.Thread(target=stop, daemon=True).start()
+    with pytest.raises(Unavailable, match="closed"):
+        loop.run(wait())

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
@@ -30,6 +30,7 @@ from pixiu.machines.scheduling import Priority
 from pixiu.model.errors import RequestError, TooLarge, Unavailable
 from pixiu.model.names import check_public_id
 from pixiu.node.processes.cluster_end import ClusterEnd, secrets_of
+from pixiu.sdk.loop_thread import LoopThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -181,15 +182,14 @@ class BlockingPublisher:
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="pixiu-publisher", daemon=True)
+        self._thread: LoopThread | None = None
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._thread = LoopThread("pixiu-publisher", what="publisher")
         try:
             self._run(self._publisher.open())
         except BaseException:
-            self._end()
+            self._thread.stop()
             raise
         return self
 
@@ -214,16 +214,16 @@ class BlockingPublisher:
 
     def close(self) -> None:
         """Leave."""
-        self._run(self._publisher.close())
-        self._end()
+        if self._thread is not None:
+            with suppress(Unavailable):  # it is closed already
+                self._run(self._publisher.close())
+            self._thread.stop()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        if self._thread is None:
+            work.close()
+            raise Unavailable("this publisher is not open: with publisher.blocking() as …")
+        return self._thread.run(work)
 
 
 def _pick(count: int) -> int:

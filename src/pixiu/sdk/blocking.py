@@ -13,11 +13,10 @@ It runs the asynchronous client on a loop in a thread of its own, so both behave
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
-from pixiu.model.errors import Unavailable
 from pixiu.sdk.client import Client
+from pixiu.sdk.loop_thread import LoopThread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -54,9 +53,7 @@ class BlockingClient:
     client: Client
 
     def __init__(self, url: str, token: TokenSource, **options: Unpack[Options]) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="pixiu-client", daemon=True)
-        self._thread.start()
+        self._thread = LoopThread("pixiu-client")
 
         async def make() -> Client:
             return Client(url, token, **options)
@@ -64,14 +61,14 @@ class BlockingClient:
         try:
             self.client = self.run(make())
         except BaseException:
-            self._stop()
+            self._thread.stop()
             raise
 
     def __enter__(self) -> Self:
         try:
             self.run(self.client.__aenter__())
         except BaseException:
-            self._stop()
+            self._thread.stop()
             raise
         return self
 
@@ -81,31 +78,11 @@ class BlockingClient:
         try:
             self.run(self.client.__aexit__(kind, error, trace))
         finally:
-            self._stop()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_forever()
-        finally:
-            self._loop.close()
-
-    def _stop(self) -> None:
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+            self._thread.stop()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on this client's loop and wait for it."""
-        if not self._thread.is_alive():
-            work.close()
-            raise Unavailable("this client is closed")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        return self._thread.run(work)
 
     # What arrives.
 

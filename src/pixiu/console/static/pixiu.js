@@ -33,8 +33,8 @@ const SEEN_MAX = 2_000; // ids of live messages, which are in no store
 const KEPT_MAX = 5_000; // messages of one conversation in a memory store; the oldest go, and become a gap
 const PAGE = 50;
 const SILENCE_MS = 30_000; // after so long without a word the server is asked for one
+const AGAIN_MS = [1_000, 60_000]; // what was missed and cannot be asked for now is asked for later
 const BACKOFF_MS = [400, 30_000];
-const AGAIN_MS = [2_000, 60_000]; // until what may be missing is asked for again
 
 const READS = new Set(['history', 'sync', 'user', 'group', 'contacts', 'scheduled', 'search', 'presence']);
 const SENDS = new Set(['send', 'gsend', 'schedule']);
@@ -143,7 +143,7 @@ export class MemoryStore {
     this._gaps = new Map(); // place → gaps
     this._outbox = new Map();
     this._cursor = null;
-    this._owed = {};
+    this._owed = null;
   }
 
   async open() {}
@@ -154,7 +154,7 @@ export class MemoryStore {
     return this._cursor;
   }
 
-  /** Places that may lack something, with the last message before it. */
+  /** Places that may lack something, with the last message before it; null: nothing is owed. */
   async owed() {
     return this._owed;
   }
@@ -295,7 +295,7 @@ export class IndexedStore {
   }
 
   async owed() {
-    return (await this._run(['state'], 'readonly', (tx, ask) => ask(tx.objectStore('state').get('owed')))) ?? {};
+    return (await this._run(['state'], 'readonly', (tx, ask) => ask(tx.objectStore('state').get('owed')))) ?? null;
   }
 
   async owe(lasts) {
@@ -445,8 +445,8 @@ export class Client {
     this._watch = 0;
     this._iterators = new Set();
     this._loading = new Map(); // gaps that are being closed
-    this._isMoreOwed = false; // something may be missing that was not asked for yet
-    this._isPaying = this._isResyncing = false;
+    this._isPaying = false; // what is owed is being asked for
+    this._mustPay = false;
     this._wentOnline = () => this.state.name === 'waiting' && this.reconnect();
     globalThis.addEventListener?.('online', this._wentOnline);
   }
@@ -579,14 +579,26 @@ export class Client {
       console.warn('pixiu: no local store, so nothing is kept', error);
       this._store = new MemoryStore();
     }
-    for (const each of await this._store.unsent()) this._enqueue({ ...each, isKept: true, since: Date.now(), resolve: () => {}, reject: () => {} });
+    const unsent = await this._kept((store) => store.unsent());
+    for (const each of unsent) this._enqueue({ ...each, isKept: true, since: Date.now(), resolve: () => {}, reject: () => {} });
+  }
+
+  /** Asks the store; one that fails (a full disk, a connection that the browser has ended) is forsaken. */
+  async _kept(ask) {
+    const store = this._store;
+    try {
+      return await ask(store);
+    } catch (error) {
+      if (store === this._store) this._forsake(error);
+      return ask(this._store);
+    }
   }
 
   async _open(epoch) {
     this._setState({ name: 'connecting' });
     this._isLoaded ??= this._load();
     await this._isLoaded;
-    const cursor = await this._store.cursor();
+    const cursor = await this._kept((store) => store.cursor());
     if (epoch !== this._epoch) return;
     const base = (this.url || globalThis.location?.origin || '').replace(/^http/, 'ws');
     const resume = cursor ? `&cursor=${cursor}` : '';
@@ -683,7 +695,7 @@ export class Client {
     if (this.state.name === 'closed') throw this._isOver(); // meanwhile
     if (action === 'send' || action === 'gsend') {
       each.isKept = true;
-      await this._store.putUnsent({ send_id: each.send_id, action, params: each.params });
+      await this._kept((store) => store.putUnsent({ send_id: each.send_id, action, params: each.params }));
     }
     return new Promise((resolve, reject) => this._enqueue({ ...each, resolve, reject }));
   }
@@ -793,8 +805,7 @@ export class Client {
       this._setState({ name: 'open' });
       for (const [room, more] of this._rooms) this.act('enter', { room, ...more }).catch((error) => LATER.has(error.code) || this._rooms.delete(room));
       this._pump();
-      this._isMoreOwed = true; // a program that ended, or a request that failed, may have left something
-      this._pay();
+      this._pay(); // what an earlier program or connection has left
     }
     this._emit('contacts', contacts);
   }
@@ -931,30 +942,28 @@ export class Client {
       await this._store.save([], this._cursorSeen);
       if (this._cursorSeen) this._ack(this._cursorSeen);
     }
-    this._isMoreOwed = this._isResyncing = true;
     this._pay();
   }
 
   /** Asks for what is owed. A server that is busy, or away, is asked again later; anything else waits for the next connection. */
   async _pay() {
+    this._mustPay = true;
     if (this._isPaying) return;
     this._isPaying = true;
-    let waitMs = AGAIN_MS[0];
     try {
-      while (this._isMoreOwed && this.state.name !== 'closed') {
-        this._isMoreOwed = false;
+      for (let tries = 0; this._mustPay && this.state.name !== 'closed'; ) {
+        this._mustPay = false;
+        const owed = await this._store.owed();
+        if (!owed) continue;
         try {
-          const owed = Object.entries(await this._store.owed());
-          for (let at = 0; at < owed.length; at += PAGE) await this._sync(owed.slice(at, at + PAGE).map(([place, last]) => [placeOf(place), last]));
-          if (this._isMoreOwed) continue;
-          if (owed.length) await this._store.owe({});
-          if (owed.length || this._isResyncing) this._emit('resync', {});
-          this._isResyncing = false;
+          await this._catchUpAll(await this._withStrangers(owed));
+          if (this._mustPay) continue; // meanwhile more is owed
+          await this._store.owe(null);
+          this._emit('resync', {});
         } catch (error) {
           if (!LATER.has(error.code)) throw error;
-          this._isMoreOwed = true;
-          await sleep(waitMs);
-          waitMs = Math.min(waitMs * 2, AGAIN_MS[1]);
+          this._mustPay = true;
+          await sleep(Math.min(AGAIN_MS[1], AGAIN_MS[0] * 2 ** tries++));
         }
       }
     } catch (error) {
@@ -962,6 +971,31 @@ export class Client {
     } finally {
       this._isPaying = false;
     }
+  }
+
+  /** With those who have said something unread, and of whom nothing is here. */
+  async _withStrangers(owed) {
+    const { contacts, others } = await this.act('contacts', {});
+    const unread = [...contacts, ...others].filter((each) => each.unread).map((each) => placeKey(each.group !== undefined ? each : { with: each.user }));
+    return { ...Object.fromEntries(unread.map((place) => [place, '0'])), ...owed };
+  }
+
+  async _catchUpAll(owed) {
+    const lasts = Object.entries(owed).map(([place, last]) => [placeOf(place), last]);
+    for (let at = 0; at < lasts.length; at += PAGE) {
+      const some = lasts.slice(at, at + PAGE);
+      try {
+        await this._sync(some);
+      } catch (error) {
+        if (!(error instanceof PixiuError) || LATER.has(error.code)) throw error;
+        for (const each of some) await this._sync([each]).catch((reason) => this._mayNot(reason));
+      }
+    }
+  }
+
+  /** No member any more, or no such user: nothing to catch up with. */
+  _mayNot(error) {
+    if (!(error instanceof PixiuError) || LATER.has(error.code)) throw error;
   }
 
   async _sync(lasts) {

@@ -11,9 +11,8 @@ It runs the asynchronous client on a loop in a thread of its own, so both behave
 rules for retries, one reconnect. It may be shared by threads; their requests are pipelined.
 """
 
-import asyncio
-import threading
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -22,6 +21,7 @@ from pixiu.model.errors import Unavailable
 from pixiu.queue.client.answers import Appended, DelayedMessage, Hello, Position, Topic
 from pixiu.queue.client.asynchronous import Body, Client, ClientOptions, Duration, Headers, SubscribeOptions
 from pixiu.queue.client.delivery import Delivery
+from pixiu.queue.client.loop_thread import LoopThread
 from pixiu.queue.client.subscription import Subscription
 
 __all__ = ["BlockingClient", "BlockingSubscription"]
@@ -34,9 +34,7 @@ class BlockingClient:
 
     def __init__(self, addresses: str | Sequence[str] = "127.0.0.1:12301", **options: Unpack[ClientOptions]) -> None:
         self._client = Client(addresses, **options)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="pixiu-queue-client", daemon=True)
-        self._thread.start()
+        self._thread = LoopThread("pixiu-queue-client")
 
     def __enter__(self) -> Self:
         return self
@@ -46,24 +44,9 @@ class BlockingClient:
     ) -> None:
         self.close()
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_forever()
-        finally:
-            self._loop.close()
-
     def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         """Run a coroutine on this client's loop and wait for it."""
-        if self._loop.is_closed() or not self._thread.is_alive():
-            work.close()
-            raise Unavailable("this client is closed")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        return self._thread.run(work)
 
     @property
     def address(self) -> str:
@@ -72,10 +55,9 @@ class BlockingClient:
 
     def close(self) -> None:
         """Close every connection and end the thread. Whatever is outstanding fails."""
-        if self._thread.is_alive():
+        with suppress(Unavailable):  # it is closed already
             self.run(self._client.close())
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+        self._thread.stop()
 
     # Messages.
 
