@@ -12,6 +12,7 @@ from pixiu.machines.queue_wire.messages import Message
 from pixiu.queue.engine import Engine
 from pixiu.queue.server.commands import HANDLERS
 from pixiu.queue.server.server import QueueServer
+from pixiu.queue.writer import UNCOMMITTED_BATCHES_MAX
 from pixiu.testing.disk import SimulatedDisk
 from pixiu.testing.keyvalue import SimulatedKeyValue, StoreContent
 from pixiu.testing.queue.clients import Publisher, Request, Wire
@@ -170,6 +171,70 @@ def test_a_refusal_never_overtakes_an_answer_that_waits_for_followers(queue: Que
     queue.engine.writer.committed(committed[0])
     client.take_answers()
     assert (first.outcome, second.outcome) == ("ok", "refused")
+
+
+@pytest.fixture
+def followed(queue: Queue) -> Queue:
+    """The same queue, with followers that have nothing of what comes from now on."""
+    through = queue.engine.commit_event_id
+    queue.engine.flushed_hook = lambda _: through
+    return queue
+
+
+def test_what_comes_while_two_batches_wait_for_followers_becomes_one_batch(followed: Queue) -> None:
+    counters, journal, writer = followed.engine.counters, followed.engine.journal, followed.engine.writer
+    before = counters.batches
+    clients = [followed.client() for _ in range(6)]
+    requests = [followed.publish(client, b"%d" % number) for number, client in enumerate(clients)]
+    assert counters.batches == before + UNCOMMITTED_BATCHES_MAX, "the others wait for one of these"
+    first_of_them = journal.last_event_id - UNCOMMITTED_BATCHES_MAX + 1
+    writer.committed(first_of_them)
+    followed.scheduler.run_for(5)
+    assert counters.batches == before + UNCOMMITTED_BATCHES_MAX + 1
+    assert journal.last_event_id == first_of_them + len(clients) - 1
+    writer.committed(journal.last_event_id)
+    for client in clients:
+        client.take_answers()
+    assert [request.outcome for request in requests] == ["ok"] * 6
+
+
+def test_what_waits_behind_uncommitted_batches_is_refused_when_this_node_leads_no_more(followed: Queue) -> None:
+    clients = [followed.client() for _ in range(4)]
+    requests = [followed.publish(client, b"%d" % number) for number, client in enumerate(clients)]
+    followed.engine.stop_leading("this node leads no more")
+    followed.scheduler.run_for(5)
+    for client in clients:
+        client.take_answers()
+    assert [request.outcome for request in requests] == ["unknown", "unknown", "refused", "refused"]
+    assert not followed.engine.writer.is_busy
+
+
+def test_what_would_be_refused_does_not_wait_behind_uncommitted_batches(followed: Queue) -> None:
+    clients = [followed.client() for _ in range(4)]
+    requests = [followed.publish(client, b"%d" % number) for number, client in enumerate(clients)]
+    followed.engine.refuse_writes = "not enough followers in sync"
+    late = followed.publish(followed.client(), b"late")
+    for client in clients:
+        client.take_answers()
+    assert [request.outcome for request in requests] == ["open", "open", "refused", "refused"]
+    assert late.outcome == "refused"
+
+
+def test_whoever_sends_too_much_behind_uncommitted_batches_is_read_from_again_when_they_are_committed(
+    followed: Queue,
+) -> None:
+    writer = followed.engine.writer
+    writer._pending_bytes_max = 5 * len(publish(b"00"))
+    clients = [followed.client() for _ in range(10)]
+    requests = [followed.publish(client, b"%02d" % number) for number, client in enumerate(clients)]
+    assert any(client.wire.is_paused for client in clients)
+    while writer.is_busy or writer.committed_through < followed.engine.journal.last_event_id:
+        writer.committed(followed.engine.journal.last_event_id)
+        followed.scheduler.run_for(5)
+    for client in clients:
+        client.take_answers()
+    assert not any(client.wire.is_paused for client in clients)
+    assert [request.outcome for request in requests] == ["ok"] * 10
 
 
 def test_a_delay_behind_publishes_of_the_same_batch_has_its_own_number(queue: Queue) -> None:

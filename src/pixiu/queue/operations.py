@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING
 
+from pixiu.queue.server.answers import OK
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pixiu.queue.batch import Batch
     from pixiu.queue.server.connection import Connection
@@ -77,3 +80,23 @@ Operation = Plain | PlainPublish | Publish | Change | Answer
 
 NOBODYS = Plain(None, 0)
 """Open while no other is: it is no topic's, so nobody adds to it."""
+
+
+def refusals_of(operations: Iterable[Operation], frame: bytes) -> list[tuple[Connection, bytes]]:
+    """The same error for every operation, in the order of the requests; ready answers stay as they are."""
+    replies: list[tuple[Connection, bytes]] = []
+    for operation in operations:
+        if type(operation) is Plain:
+            replies.extend(zip(operation.connections, repeat(frame)))
+        elif type(operation) is tuple:
+            replies.append((operation[0], frame * (len(operation[1]) // len(OK))))
+        elif type(operation) is Publish:
+            replies.append((operation.connection, frame))
+        elif type(operation) is Answer:
+            replies.append((operation.connection, operation.data))
+        elif isinstance(operation, Change):
+            if operation.failed is not None:
+                operation.failed()
+            if operation.connection is not None:
+                replies.append((operation.connection, frame))
+    return replies

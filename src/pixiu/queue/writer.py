@@ -7,6 +7,7 @@ or answered before the journal holds it as durably as the flush level asks::
     parse -> submit -> [ number -> write -> flush, and in-sync followers ] -> topic logs, store, answers, wake-ups
 
 Bounds: what waits is at most ``pending_bytes_max`` bytes; beyond that connections are not read from until it drains.
+At most ``UNCOMMITTED_BATCHES_MAX`` batches wait for followers; what comes meanwhile makes the next one larger.
 After a failed write the batch is cut away and refused, and the next is tried; after a failed *flush* nothing more is
 accepted until a restart, since nobody can know what the disk holds.
 """
@@ -22,7 +23,7 @@ from pixiu.machines.queue_wire.commands import TOPIC_NOT_EXIST
 from pixiu.machines.queue_wire.responses import encode_done, encode_refused
 from pixiu.model.errors import PixiuError
 from pixiu.queue.batch import RUN_COUNT_MAX, Batch
-from pixiu.queue.operations import NOBODYS, Answer, Change, Plain, Publish
+from pixiu.queue.operations import NOBODYS, Answer, Change, Plain, Publish, refusals_of
 from pixiu.queue.server.answers import OK
 from pixiu.queue.storage.record import Kind
 
@@ -41,6 +42,13 @@ log = logging.getLogger(__name__)
 
 INLINE_FLUSH_MS_MAX = 2.0
 """A flush that takes longer than this on average runs beside the loop."""
+
+UNCOMMITTED_BATCHES_MAX = 2
+"""Batches that are written here and not yet on every in-sync follower.
+
+With one, followers would idle while the leader writes. With more than two, requests leave in small batches, each of
+which costs every replica a flush and a wake-up. Who comes meanwhile waits half a round trip to the slowest at most.
+"""
 
 STALL_MS = 1000
 """How soon to try again what the store refused."""
@@ -126,7 +134,7 @@ class Writer:
             connection = operation[0] if isinstance(operation, tuple) else operation.connection
             if connection is not None:
                 self.pause(connection)
-        self._run_soon()
+        self.run_soon()
 
     def submit_plain(self, connection: Connection, topic: Topic, message: bytes, size: int) -> None:
         """Take a request with one small message, and let others add theirs to the same operation."""
@@ -142,7 +150,7 @@ class Writer:
         plain.room -= size
         if plain.room < 0:
             self.pause(connection)
-        self._run_soon()
+        self.run_soon()
 
     def grow(self, size: int) -> None:
         """The last operation has grown by so much. Its owner bounds what it has under way itself."""
@@ -158,16 +166,17 @@ class Writer:
         if connection.pause():
             self._paused.append(connection)
 
-    def _run_soon(self) -> None:
+    def run_soon(self) -> None:
+        """Look at what waits, in the next turn of the loop."""
         if not self._is_scheduled:
             self._is_scheduled = True
             self._scheduler.soon(self._run)
 
     def _run(self) -> None:
         self._is_scheduled = False
-        self._close_plain()
-        if self._is_flushing or self.stalled or not self._operations:
+        if self._is_flushing or self.stalled or not self._operations or self._awaits_followers:
             return
+        self._close_plain()
         operations, self._operations = self._operations, []
         self.last = None
         self._pending_bytes = 0
@@ -202,6 +211,11 @@ class Writer:
             self._release(self.committed_through)
             return
         self._write(operations, batch)
+
+    @property
+    def _awaits_followers(self) -> bool:
+        """Are as many batches under way as may be? What would be refused has nothing to wait for."""
+        return len(self._uncommitted) >= UNCOMMITTED_BATCHES_MAX and not (self.poisoned or self._refusal())
 
     def _resume_paused(self) -> None:
         """Read again from those who had to wait, once there is room for what they send."""
@@ -377,25 +391,9 @@ class Writer:
                 reply[0].answered(reply[1] if reply[1].startswith(_REFUSED) else answer)
 
     def _refuse(self, operations: list[Operation], reason: str) -> None:
-        """Answer every operation with one error, in the order of the requests; ready answers stay as they are."""
-        frame = encode_refused(reason)
-        replies: list[tuple[Connection, bytes]] = []
-        for operation in operations:
-            if type(operation) is Plain:
-                replies.extend(zip(operation.connections, repeat(frame)))
-            elif type(operation) is tuple:
-                replies.append((operation[0], frame * (len(operation[1]) // len(OK))))
-            elif type(operation) is Publish:
-                replies.append((operation.connection, frame))
-            elif type(operation) is Answer:
-                replies.append((operation.connection, operation.data))
-            elif isinstance(operation, Change):
-                if operation.failed is not None:
-                    operation.failed()
-                if operation.connection is not None:
-                    replies.append((operation.connection, frame))
+        """Answer every operation with one error, behind the answers that its connection waits for."""
         waiting = {id(reply[0]) for batch in self._uncommitted for reply in batch.replies}
-        for connection, data in replies:
+        for connection, data in refusals_of(operations, encode_refused(reason)):
             if id(connection) in waiting:
                 self._uncommitted[-1].replies.append((connection, data))
             else:
@@ -422,6 +420,8 @@ class Writer:
             for reply in batch.replies:
                 reply[0].answered(reply[1])
         self._resume_paused()
+        if self._operations:
+            self.run_soon()
 
     def _stall(self, error: PixiuError) -> None:
         """The store takes nothing, most likely for want of space: let everyone wait, and try again."""
@@ -448,6 +448,7 @@ class Writer:
         for batch in reversed(failed):
             batch.changes.undone()
         self._answer_all(failed, reason)
+        self.run_soon()
 
     def open_epoch(self, epoch: int, event_ids: int, payload: bytes) -> None:
         """Append and flush the record that opens an epoch. It takes up ``event_ids`` ids."""
@@ -492,9 +493,8 @@ class Writer:
         call()
 
     def _log_sample(self, batch: Batch) -> None:
-        before = self._counters.requests
+        before, every = self._counters.requests, self._sample_every
         self._counters.requests = after = before + batch.request_count
-        every = self._sample_every
         if every and after // every != before // every:
-            extra = {"requests": after, "last_event_id": batch.last_event_id, "batch": batch.request_count}
-            log.info("written", extra=extra)
+            count, last = batch.request_count, batch.last_event_id
+            log.info("written", extra={"requests": after, "last_event_id": last, "batch": count})

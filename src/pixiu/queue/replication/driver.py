@@ -278,6 +278,7 @@ class Replication:
                 engine.refuse_writes = None
             case machine.RefuseWrites(reason):
                 engine.refuse_writes = reason if reason == LEASE_OVER else f"{NOT_IN_SYNC}: {reason}"
+                engine.writer.run_soon()
                 log.warning("writes refused", extra={"reason": reason})
             case machine.StopLeading(reason):
                 log.warning("leading no more", extra={"reason": reason})
@@ -301,8 +302,7 @@ class Replication:
             connection.answered(answer)
 
     def _log_state(self) -> LogState:
-        engine = self._engine
-        journal = engine.journal
+        engine, journal = self._engine, self._engine.journal
         return LogState(
             oldest_event_id=journal.first_event_id,
             tail_event_id=journal.last_event_id,
