@@ -69,6 +69,10 @@ def write(folder: Path, text: str) -> Path:
         ("roles = 1", "no roles"),
         ("[roles]\nqueue = 3", "must be a table"),
         ("[", "not TOML"),
+        ("[roles.queue]\nport = 9000\nreplicas = 3\n[roles.gateway]\nport = 9002", "port 9002 .*queue .*gateway"),
+        ('[roles.meta]\nreplicas = 2\nsettings = { "links.admin_port" = 9000 }', "port 9000 .*meta .*meta"),
+        ("[roles.carrier]\n[roles.gateway]", "carrier needs a log"),
+        ('[roles.queue]\nreplicas = 1\nsettings = { "replication.min_isr" = 2 }', "min_isr is 2, and there are 1"),
     ],
 )
 def test_a_file_that_is_wrong_is_refused_with_the_key(tmp_path: Path, text: str, complaint: str) -> None:

@@ -99,6 +99,9 @@ def _cluster(content: dict[str, Any]) -> ClusterFile:
     count = nodes + sum(plan.partitions * plan.replicas for plan in plans)
     if count > PROCESSES_MAX:
         raise ConfigError(f"these are {count} processes, at most {PROCESSES_MAX} are started on one machine")
+    _check_ports(plans)
+    if nodes:
+        _check_whole(plans)
     return ClusterFile(name, plans, nodes, registry, root, _text(content, "data", ""), secret)
 
 
@@ -143,6 +146,38 @@ def _role(role: str, table: object) -> RolePlan:
     except ConfigError as error:
         raise ConfigError(f"{where}settings: {error}") from None
     return RolePlan(role, partitions, replicas, port, _text(table, "bind", "127.0.0.1", where), settings)
+
+
+def _check_ports(plans: tuple[RolePlan, ...]) -> None:
+    """Refuse ports that two processes of this machine would want: one of them would never start."""
+    taken: dict[int, str] = {}
+    for plan in plans:
+        count = plan.partitions * plan.replicas
+        admin = plan.settings.get("links.admin_port", 0)
+        wanted = list(range(plan.port, plan.port + count)) if plan.port else []
+        if isinstance(admin, int) and admin:
+            wanted += [admin] * count
+        for port in wanted:
+            if port in taken:
+                raise ConfigError(
+                    f"port {port} is wanted by roles.{taken[port]} and by roles.{plan.role}: "
+                    "each process takes one, counting up from `port`; links.admin_port is that of one process"
+                )
+            taken[port] = plan.role
+
+
+def _check_whole(plans: tuple[RolePlan, ...]) -> None:
+    """With a ZooKeeper of its own a cluster is all that there is: refuse one that could accept nothing."""
+    roles = {plan.role: plan for plan in plans}
+    if "carrier" in roles and not {"queue", NODE_ROLE} & set(roles):
+        raise ConfigError("roles.carrier needs a log, and there is none: write [roles.queue]")
+    queue = roles.get("queue")
+    min_isr = queue.settings.get("replication.min_isr", 1) if queue is not None else 1
+    if queue is not None and isinstance(min_isr, int) and min_isr > queue.replicas:
+        raise ConfigError(
+            f"roles.queue.settings: replication.min_isr is {min_isr}, and there are {queue.replicas} replicas: "
+            "nothing would ever be accepted"
+        )
 
 
 def _only(table: Mapping[str, object], known: set[str], where: str) -> None:

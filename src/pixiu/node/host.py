@@ -327,7 +327,6 @@ def replay_audit(
     """Replay the log up to a cut; yields None between batches, and the report at the end."""
     audit = Audit(MemoryStores(), at_least=at_least, before=before)
     for records in log.scan(cut.event_id, AUDIT_BATCH):
-        for record in records:
-            audit.take(record)
-        yield None
-    yield audit.close(cut)
+        yield from audit.taking(records)
+    yield from audit.closing(cut)
+    yield audit.report

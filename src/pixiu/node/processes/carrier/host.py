@@ -327,10 +327,11 @@ class CarrierHost:
         cut = take_cut(self.stores, self.messaging.carrier.applied(Lane.INBOXES), share)
         audit = Audit(MemoryStores(), at_least=at_least, before=before, owns=share)
         async for records in self._log.scan(cut.event_id):
-            for record in records:
-                audit.take(record)
+            for _ in audit.taking(records):
+                await asyncio.sleep(0)
+        for _ in audit.closing(cut):
             await asyncio.sleep(0)
-        return audit.close(cut)
+        return audit.report
 
 
 def _searches(settings: SearchSettings) -> ThreadedSearches | None:
