@@ -112,8 +112,10 @@ def fires_first_and_forgets_later(patch: pytest.MonkeyPatch) -> None:
 def replays_a_firing_without_ending_its_delay(patch: pytest.MonkeyPatch) -> None:
     original = State._apply_messages
 
-    def apply(self: State, record: Record, topic: Topic | None, changes: Changes) -> tuple[Topic, Window] | None:
-        return original(self, record, topic, Changes())
+    def apply(
+        self: State, record: Record, topic: Topic | None, messages: list[bytes], changes: Changes
+    ) -> tuple[Topic, Window] | None:
+        return original(self, record, topic, messages, Changes())
 
     patch.setattr(State, "_apply_messages", apply)
 

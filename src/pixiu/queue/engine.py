@@ -16,13 +16,14 @@ from pixiu.model.errors import NotAllowed, NotFound, NotLeader, PixiuError
 from pixiu.model.ids import Snowflakes
 from pixiu.queue.background import Background
 from pixiu.queue.metrics import QueueCounters
+from pixiu.queue.replication.copies import Copies, Copy
 from pixiu.queue.server.subscriptions import Subscriptions
 from pixiu.queue.storage.changes import Changes
 from pixiu.queue.storage.filling import Filler
 from pixiu.queue.storage.journal import Journal
 from pixiu.queue.storage.keys import Numbers, RecentKeys
 from pixiu.queue.storage.messages import number_and_key
-from pixiu.queue.storage.record import Kind, decode_block, read_frames
+from pixiu.queue.storage.record import Kind, decode_block
 from pixiu.queue.storage.recovery import find_end
 from pixiu.queue.storage.redact import finish_redaction
 from pixiu.queue.storage.segment import entries_of
@@ -32,7 +33,7 @@ from pixiu.queue.storage.windows import Windows
 from pixiu.queue.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pixiu.config import Settings
     from pixiu.ports.clock import Clock
@@ -101,6 +102,7 @@ class Engine:
         self.commit_event_id = 0
         self.topics.on_ended = self.subscriptions.topic_ended
         self._arriving: dict[bytes, int] = {}
+        self._copies = Copies()
         self.flushed_hook: Callable[[int], int] | None = None
         """Replication: told what is flushed, says what is committed."""
         self.tail: Tail | None = None
@@ -292,24 +294,20 @@ class Engine:
         self.writer.fail_uncommitted(reason)
         self.keys.start(self.journal.last_event_id)
 
-    def append_frames(self, frames: bytes) -> None:
-        """A leader's frames, as they came: to the journal, and to disk as the flush level asks."""
-        position: int | None = None
+    def append_frames(self, frames: bytes, copies: list[Copy]) -> None:
+        """A leader's frames, as they came and taken apart: to the journal, and to disk as the flush level asks."""
+        position = self.journal.begin(copies[0].record.event_id)
         entries: list[bytes] = []
-        last = 0
-        for at, frame in read_frames(frames):
-            record = decode_block(frame.block)
-            if position is None:
-                position = self.journal.begin(record.event_id)
+        for at, frame, record, messages in copies:
             if record.kind == Kind.CREATE:
                 self._arriving[record.topic] = record.event_id
-            entries.append(entries_of(record, frame, position + at, self._topic_number(record.topic)))
+            entries.append(entries_of(record, frame, position + at, self._topic_number(record.topic), messages))
             if frame.epoch > self.state.epoch:
                 changes = Changes()
                 self.state.begin_epoch(frame.epoch, record.event_id, changes)
                 self.state.store.write(changes.puts, changes.deletes)
-            last = frame.last_event_id
-        self.journal.append(frames, b"".join(entries), last)
+        self.journal.append(frames, b"".join(entries), copies[-1].last_event_id)
+        self._copies.add(copies)
         self.counters.bytes_written += len(frames)
         self.writer.copied()
 
@@ -322,14 +320,12 @@ class Engine:
 
     def apply_through(self, event_id: int) -> None:
         """Everything through here is committed: show it."""
-        for _, _, frame in self.journal.scan_after(self.commit_event_id):
-            if frame.last_event_id > event_id:
-                break
-            shown = self.state.apply(decode_block(frame.block), frame)
+        for _, frame, record, messages in self._to_show(event_id):
+            shown = self.state.apply(record, frame, messages)
             if shown is not None:
                 self.subscriptions.published(*shown)
             self.counters.events += frame.count
-            self.commit_event_id = frame.last_event_id
+            self.commit_event_id = record.event_id + frame.count - 1
         self.state.write(Changes(), self.commit_event_id)
         self.writer.committed_through = self.commit_event_id
         self.snowflakes.observe(self.state.last_message_id)
@@ -337,12 +333,25 @@ class Engine:
             self._arriving.clear()
         self.background.written()
 
+    def _to_show(self, through: int) -> Iterable[Copy]:
+        """What is committed and not shown: as it arrived, or read back from the journal."""
+        copies = self._copies.take(self.commit_event_id, through)
+        return copies if copies is not None else self._read_back(through)
+
+    def _read_back(self, through: int) -> Iterator[Copy]:
+        for _, _, frame in self.journal.scan_after(self.commit_event_id):
+            record = decode_block(frame.block)
+            if record.event_id + frame.count - 1 > through:
+                return
+            yield Copy(0, frame, record, [])
+
     def truncate_after(self, event_id: int) -> None:
         """Forget records that the leader does not have; none of them was ever shown."""
         assert event_id >= self.commit_event_id, (event_id, self.commit_event_id)
         self.journal.truncate_after(event_id)
         self.state.cut_epochs(event_id)
         self._arriving.clear()
+        self._copies.clear()
 
     # What requests need.
 

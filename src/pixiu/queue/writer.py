@@ -102,8 +102,8 @@ class Writer:
         self._uncommitted: deque[Batch] = deque()
         self._uncommitted_bytes = 0
         self._paused: list[Connection] = []
-        self.written_hook: Callable[[], object] = lambda: None
-        """Followers: told that the journal has more, before it is flushed here."""
+        self.written_hook: Callable[[int, bytes], object] = lambda after, frames: None
+        """Followers: given what the journal has more, behind which event id, before it is flushed here."""
         self.poisoned: str | None = None
         """Why nothing is accepted any more."""
         self.stalled: str | None = None
@@ -285,7 +285,7 @@ class Writer:
                 replies.append((operation.connection, reply))
 
     def _write(self, operations: list[Operation], batch: Batch) -> None:
-        frames = batch.frames()
+        after, frames = self._journal.last_event_id, batch.frames()
         try:
             self._journal.append(frames, batch.entries(), batch.last_event_id)
         except OSError as error:
@@ -304,7 +304,7 @@ class Writer:
         batch.written()
         self._uncommitted_bytes += batch.size
         self._uncommitted.append(batch)
-        self.written_hook()
+        self.written_hook(after, frames)
         if not self._is_always and batch.changes.is_empty:
             # What changes the store is flushed first at every level: after a power cut the store may hold less than the
             # journal, never more.

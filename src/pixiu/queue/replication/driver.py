@@ -20,8 +20,9 @@ from pixiu.machines.queue_wire.requests import encode_follow, encode_follow_prog
 from pixiu.machines.queue_wire.responses import encode_done, encode_refused
 from pixiu.machines.queue_wire.streams import Refused
 from pixiu.machines.replication import EpochStart, LogState, Replica, State
-from pixiu.model.errors import PixiuError
+from pixiu.model.errors import CorruptData, PixiuError
 from pixiu.queue.replication.control import FileControl
+from pixiu.queue.replication.copies import Copy, read_copies
 from pixiu.queue.replication.follow_stream import FollowStream
 from pixiu.queue.replication.joining import Join, among_others, machine_settings, own_record, why_not_join
 from pixiu.queue.replication.leader_link import CONNECT_TIMEOUT_MS, LeaderLink, Losses, arrival, new_prover
@@ -81,17 +82,15 @@ class Replication:
         )
         self._left: Callable[[], object] | None = None
         self._events: deque[machine.Event] = deque()
-        self._is_busy = False
-        self._is_stopped = False
+        self._is_busy = self._is_telling = self._is_stopped = False
         self._has_followed = follow is not None
         self._lead_from = 0
         self._streams: dict[int, FollowStream] = {}
         self._next_session = 1
         self._link: LeaderLink | None = None
         self._fetch: SnapshotFetch | None = None
-        self._arrived = b""
+        self._arrived: tuple[bytes, list[Copy]] = b"", []
         self._promoting: list[Connection] = []
-        self._is_telling = False
         self._alarm = ""
         self.losses = Losses()
         engine.flushed_hook = self._flushed
@@ -323,10 +322,10 @@ class Replication:
             self._engine.open_epoch(epoch, event_ids, self.name)
         self._events.append(machine.EpochAppended(epoch, first, self._engine.journal.last_event_id))
 
-    def _written(self) -> None:
+    def _written(self, after: int, frames: bytes) -> None:
         """A batch is in the journal, not flushed yet: followers write and flush it while this disk does."""
         for stream in self._streams.values():
-            stream.send_written()
+            stream.send_written(after, frames)
 
     def _flushed(self, through: int) -> int:
         """A group commit is on disk here; is it committed?"""
@@ -437,16 +436,17 @@ class Replication:
 
     def _frames_came(self, session: int, frames: bytes, commit_event_id: int) -> None:
         try:
-            event = arrival(session, frames, commit_event_id, self._engine.state.epoch)
-        except ValueError as error:
+            copies = read_copies(frames)
+            event = arrival(session, copies, commit_event_id, self._engine.state.epoch)
+        except (ValueError, CorruptData) as error:
             # Spoilt on the way: ask again from where this journal really ends.
             if self._link is not None:
                 self._link.close()
             self.leader_lost(session, f"damaged frames: {error}")
             return
-        self._arrived = frames
+        self._arrived = frames, copies
         self._feed(event)
-        self._arrived = b""
+        self._arrived = b"", []
 
     def leader_lost(self, session: int, reason: str) -> None:
         """The stream is over."""
@@ -460,7 +460,7 @@ class Replication:
     def _append(self) -> None:
         """Write what arrived, exactly as it came, and make it durable."""
         try:
-            self._engine.append_frames(self._arrived)
+            self._engine.append_frames(*self._arrived)
         except (OSError, PixiuError) as error:
             log.error("cannot copy from the leader", extra={"reason": str(error)})
             self._events.append(machine.AppendFailed(self._log_state()))

@@ -56,8 +56,10 @@ class FollowStream:
         self._connection.wake_stream = self.send
         self._engine.scheduler.soon(self.send)
 
-    def send_written(self) -> None:
-        """Send what was just written, if this follower has all that came before; errors are left to ``send``.
+    def send_written(self, after: int, frames: bytes) -> None:
+        """Send what was just written behind ``after``, if this follower has all that came before.
+
+        Errors are left to ``send``.
 
         Called in the middle of a batch, so nothing here may change what the leader knows of its followers.
         """
@@ -65,7 +67,8 @@ class FollowStream:
         if reader is None or self._is_closed or not connection.can_write:
             return
         try:
-            data = reader.read(SEND_BYTES, journal.last_event_id)
+            is_next = len(frames) <= SEND_BYTES and reader.pass_by(after)
+            data = frames if is_next else reader.read(SEND_BYTES, journal.last_event_id)
         except (PixiuError, OSError):
             return
         if data:

@@ -12,10 +12,10 @@ from pixiu.machines.queue_wire.proof import NONCE_BYTES, Prover
 from pixiu.machines.queue_wire.streams import Refused
 from pixiu.machines.replication import EpochStart
 from pixiu.model.errors import PixiuError
-from pixiu.queue.storage.record import read_frames
 
 if TYPE_CHECKING:
     from pixiu.ports.transport import Link, Links
+    from pixiu.queue.replication.copies import Copy
     from pixiu.queue.replication.driver import Replication
 
 log = logging.getLogger(__name__)
@@ -103,12 +103,12 @@ def new_prover(key: bytes) -> Prover | None:
     return Prover(key, secrets.token_bytes(NONCE_BYTES)) if key else None
 
 
-def arrival(session: int, frames: bytes, commit_event_id: int, epoch: int) -> machine.FramesArrived:
-    """What the machine has to know of frames that came. Raises ``ValueError`` for bytes that are not whole frames."""
+def arrival(session: int, copies: list[Copy], commit_event_id: int, epoch: int) -> machine.FramesArrived:
+    """What the machine has to know of records that came. Raises ``ValueError`` if one does not follow the other."""
     first = through = 0
     epochs: list[EpochStart] = []
-    for _, frame in read_frames(frames):
-        event_id = frame.event_id
+    for _, frame, record, _ in copies:
+        event_id = record.event_id
         if first == 0:
             first, through = event_id, event_id - 1
         if event_id != through + 1:

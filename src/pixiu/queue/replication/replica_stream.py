@@ -57,6 +57,15 @@ class JournalReader:
             raise Gone(EVENT_ID_FILE_GONE)
         return journal.frame_of(after).last_event_id
 
+    def pass_by(self, after: int) -> bool:
+        """Go to the end, past what was just written behind ``after``; False if the place is another."""
+        if self.event_id != after:
+            return False
+        journal = self._engine.journal
+        self._segment, self._position = journal.tail, journal.tail.size
+        self.event_id = journal.last_event_id
+        return True
+
     def read(self, size_max: int, through: int) -> bytes:
         """Whole frames behind the place, none of them behind ``through``; empty at the end."""
         journal = self._engine.journal

@@ -265,15 +265,21 @@ class Segment:
         self._files.remove(self.index_path)
 
 
-def entries_of(record: Record, frame: Frame, position: int, topic: int) -> bytes:
-    """The index entries of a record read back from the journal at ``position``."""
+def messages_of(record: Record, count: int) -> list[bytes]:
+    """The ``count`` messages of a record that brings messages. Raises ``CorruptData`` if it has others."""
+    messages = split_messages(record.payload[16:] if record.kind == Kind.FIRE else record.payload)
+    if messages is None or len(messages) != count:
+        raise CorruptData(f"event {record.event_id}: its payload is not {count} messages")
+    return messages
+
+
+def entries_of(record: Record, frame: Frame, position: int, topic: int, messages: list[bytes] | None = None) -> bytes:
+    """The index entries of a record of the journal at ``position``; ``messages``, if its own are known already."""
     payload_at = position + frame.size - len(frame.block) + record.payload_offset
     starts, lengths = [payload_at] * frame.count, [len(record.payload)] * frame.count
     if record.kind in MESSAGE_KINDS:
         skip = 16 if record.kind == Kind.FIRE else 0
-        messages = split_messages(record.payload[skip:])
-        if messages is None or len(messages) != frame.count:
-            raise CorruptData(f"event {record.event_id}: its payload is not {frame.count} messages")
+        messages = messages or messages_of(record, frame.count)
         lengths = list(map(len, messages))
         starts = list(accumulate(lengths, initial=payload_at + skip))
         if record.kind == Kind.APPEND:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from pixiu.machines.queue_wire.messages import split_messages
-from pixiu.model.errors import CorruptData
 from pixiu.queue.delays import HEAD, Delayed, Delays
 from pixiu.queue.positions import Positions
 from pixiu.queue.storage.changes import Changes
 from pixiu.queue.storage.messages import number_and_key
 from pixiu.queue.storage.record import MESSAGE_KINDS, Frame, Kind, Record
+from pixiu.queue.storage.segment import messages_of
 from pixiu.queue.storage.topics import dead_key
 
 if TYPE_CHECKING:
@@ -101,8 +100,11 @@ class State:
         self.topics.flushed(ends)
         self.topics.dead.difference_update(removed)
 
-    def apply(self, record: Record, frame: Frame) -> tuple[Topic, Window] | None:
-        """Do what a record says. Returns the topic and its new messages, if it brought any."""
+    def apply(self, record: Record, frame: Frame, messages: list[bytes] | None = None) -> tuple[Topic, Window] | None:
+        """Do what a record says. Returns the topic and its new messages, if it brought any.
+
+        ``messages``: those of the record, if they are known already.
+        """
         changes = Changes()
         shown: tuple[Topic, Window] | None = None
         if frame.epoch > self.epoch:
@@ -112,7 +114,7 @@ class State:
         if topic is not None and topic.create_event_id > record.event_id:
             topic = None
         if record.kind in MESSAGE_KINDS:
-            shown = self._apply_messages(record, topic, changes)
+            shown = self._apply_messages(record, topic, messages or messages_of(record, frame.count), changes)
         elif record.kind == Kind.CREATE:
             if topic is None or topic.create_event_id != record.event_id:
                 (expires_at,) = _I64.unpack(record.payload)
@@ -134,15 +136,12 @@ class State:
         changes.committed()
         return shown
 
-    def _apply_messages(self, record: Record, topic: Topic | None, changes: Changes) -> tuple[Topic, Window] | None:
-        payload = record.payload
+    def _apply_messages(
+        self, record: Record, topic: Topic | None, messages: list[bytes], changes: Changes
+    ) -> tuple[Topic, Window] | None:
         if record.kind == Kind.FIRE:
-            due_ms, event_id = HEAD.unpack_from(payload)
+            due_ms, event_id = HEAD.unpack_from(record.payload)
             self.delays.remove(due_ms, event_id, changes)
-            payload = payload[HEAD.size :]
-        messages = split_messages(payload)
-        if messages is None:
-            raise CorruptData(f"event {record.event_id}: its payload is not messages")
         if record.kind == Kind.APPEND:
             self.last_message_id = max(self.last_message_id, number_and_key(messages[-1])[0])
         if topic is None:
