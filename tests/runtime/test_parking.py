@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import ssl
 import struct
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,8 +18,6 @@ from tests.certificates import Authority
 from tests.roles.gateway.world import eventually, on_the_loop_that_serves, world_at
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.roles.gateway.world import World
 
 HEAD = (
@@ -31,8 +31,22 @@ def soon_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parking, "SILENT_SECONDS", 0.05)
 
 
+def hello(token: str) -> bytes:
+    frame = json.dumps({"token": token}).encode()
+    return len(frame).to_bytes(4) + frame
+
+
 def parked(world: World) -> int:
     return len(world.server.parking)
+
+
+def watched_by_the_loop(world: World) -> set[int]:
+    """What the loop's own epoll has, as the system tells it."""
+    epoll = world.server.parking._loops_own or parking._epoll_that_watches(world.server.parking._epoll.fileno())  # type: ignore[union-attr]
+    if epoll is None:
+        return set()
+    lines = Path(f"/proc/self/fdinfo/{epoll.fileno()}").read_text().splitlines()
+    return {int(line.split()[1]) for line in lines if line.startswith("tfd:")}
 
 
 @on_the_loop_that_serves
@@ -52,13 +66,42 @@ class TestParking:
             assert (await again.ask("ping"))["at"], "whoever has its descriptor now is heard"
             assert (await bob.ask("ping"))["at"]
 
+    @pytest.mark.feature("T3")
+    async def test_so_is_a_client_over_tcp(self, tmp_path: Path) -> None:
+        async with world_at(tmp_path) as world:
+            alice = await world.tcp()
+            alice.send({"token": "alice"})
+            assert (await alice.frame())["push"] == "contacts"
+            for number in range(3):
+                await eventually(lambda: parked(world) == 1)
+                alice.send({"id": number, "action": "ping"})
+                assert (await alice.frame())["id"] == number
+            await eventually(lambda: parked(world) == 1)
+            await world.node.send("bob", to="alice", text="hi")
+            assert (await alice.frame())["push"] == "message", "it is written to while it is parked"
+            await alice.leave()
+            await eventually(lambda: world.gateway.counters.connections == 0 and parked(world) == 0)
+
+    async def test_the_loop_does_not_watch_who_is_parked(self, tmp_path: Path) -> None:
+        """Else libuv would take a crowd that is cut out of its epoll in one turn."""
+        async with world_at(tmp_path) as world:
+            alice = await world.connect("alice")
+            (connection,) = world.server.parking._awake
+            await eventually(lambda: connection.number in watched_by_the_loop(world))
+            await eventually(lambda: parked(world) == 1)
+            assert connection.number not in watched_by_the_loop(world)
+            assert (await alice.ask("ping"))["at"]
+            assert connection.number in watched_by_the_loop(world)
+
     @pytest.mark.feature("T5")
-    async def test_a_crowd_that_is_cut_at_once_goes_a_few_at_a_time(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("is_websocket", [True, False], ids=["websocket", "tcp"])
+    async def test_a_crowd_that_is_cut_at_once_goes_a_few_at_a_time(self, tmp_path: Path, is_websocket: bool) -> None:
         async with world_at(tmp_path, connects_per_user=0) as world:
-            count = 3 * parking.WOKEN_PER_TURN
-            crowd = [socket.create_connection(("127.0.0.1", world.port)) for _ in range(count)]
+            count = 6 * parking.WOKEN_PER_TURN
+            port = world.port if is_websocket else world.tcp_port
+            crowd = [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
             for number, each in enumerate(crowd):
-                each.sendall(HEAD.format(token=f"u{number}").encode())
+                each.sendall(HEAD.format(token=f"u{number}").encode() if is_websocket else hello(f"u{number}"))
             other = await world.connect("other")
             await eventually(lambda: parked(world) == count + 1)
             woken: list[int] = []

@@ -85,10 +85,19 @@ def _welcome(response: WSUpgradeResponseWithListener, _: object) -> WSUpgradeRes
 
 
 class _Socket:
-    """What the gateway asks of either kind of client: a part of ``ports.clients.ClientTransport``."""
+    """What the gateway and the parking ask of either kind of client.
 
-    __slots__ = ()
+    The first is a part of ``ports.clients.ClientTransport``, the second is ``parking.Parkable``.
+    """
+
+    if not TYPE_CHECKING:
+        __slots__ = ()  # picows' listener has room of its own, so the slots are those of the classes below
+    _server: AppServer
     _socket: asyncio.Transport
+    _is_held: bool  # the gateway reads no more
+    _is_parked: bool
+    has_spoken: bool
+    number: int
 
     # The gateway may not know yet that the connection is gone.
 
@@ -103,13 +112,41 @@ class _Socket:
 
     def pause_reading(self) -> None:
         """Take no more."""
-        if not self._socket.is_closing():
+        self._is_held = True
+        if self._is_parked:  # so the loop does not read it either
+            self._is_parked = False
+            self._server.parking.release(self)
+            self._server.parking.came(self)
+        elif not self._socket.is_closing():
             self._socket.pause_reading()
 
     def resume_reading(self) -> None:
         """Go on."""
+        self._is_held = False
+        if not self._is_parked and not self._socket.is_closing():
+            self._socket.resume_reading()
+
+    # What the parking of the silent calls.
+
+    def park(self) -> bool:
+        """Read no more until ``wake``. One that owes us nothing and is owed nothing, or the loop would look for it."""
+        if self._is_held or self._socket.is_closing() or self._socket.get_write_buffer_size():
+            return False
+        self._is_parked = True
+        self._socket.pause_reading()
+        return True
+
+    def wake(self) -> None:
+        """Read again."""
+        self._is_parked = False
         if not self._socket.is_closing():
             self._socket.resume_reading()
+
+    def _may_park(self) -> None:
+        """It has its session: from here on it may be silent. With TLS it is the loop's for good."""
+        if self._socket.get_extra_info("ssl_object") is None:
+            self.number = self._socket.get_extra_info("socket").fileno()
+            self._server.parking.came(self)
 
 
 class WebSocket(WSListener, _Socket):
@@ -142,7 +179,7 @@ class WebSocket(WSListener, _Socket):
         self._parts_are_text = False
         self._said_goodbye = False
         self._timer: asyncio.TimerHandle | None = None
-        self._is_held = False  # the gateway reads no more
+        self._is_held = False
         self._is_parked = False
         self.has_spoken = True
         self.number = -1
@@ -160,9 +197,7 @@ class WebSocket(WSListener, _Socket):
         self._client = self._server.gateway.open(
             self, codec=asked.codec, is_websocket=True, token=asked.token, cursor=asked.cursor, address=self._address
         )
-        if not transport.is_secure:
-            self.number = self._socket.get_extra_info("socket").fileno()
-            self._server.parking.came(self)
+        self._may_park()
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         """One frame, which may be a part of a message."""
@@ -234,39 +269,7 @@ class WebSocket(WSListener, _Socket):
         if self._client is not None:
             self._client.resume_writing()
 
-    # What the parking of the silent calls.
-
-    def park(self) -> bool:
-        """Read no more until ``wake``."""
-        if self._is_held or self._ws is None or self._socket.is_closing():
-            return False
-        self._is_parked = True
-        self._socket.pause_reading()
-        return True
-
-    def wake(self) -> None:
-        """Read again."""
-        self._is_parked = False
-        if not self._socket.is_closing():
-            self._socket.resume_reading()
-
     # What the gateway calls.
-
-    def pause_reading(self) -> None:
-        """Take no more."""
-        self._is_held = True
-        if self._is_parked:  # so the loop does not read it either
-            self._is_parked = False
-            self._server.parking.release(self)
-            self._server.parking.came(self)
-        else:
-            super().pause_reading()
-
-    def resume_reading(self) -> None:
-        """Go on."""
-        self._is_held = False
-        if not self._is_parked:
-            super().resume_reading()
 
     def close(self, code: int, reason: str) -> None:
         """Say why, and hang up when the client has answered; or soon."""
@@ -283,8 +286,8 @@ class TcpSocket(asyncio.Protocol, _Socket):
 
     # fmt: off
     __slots__ = (
-        "_client", "_early", "_frames", "_is_closing", "_is_pending", "_is_text", "_is_waiting", "_loop", "_server",
-        "_socket", "_timer",
+        "_client", "_early", "_frames", "_is_closing", "_is_held", "_is_parked", "_is_pending", "_is_text",
+        "_is_waiting", "_loop", "_server", "_socket", "_timer", "has_spoken", "number",
     )
     # fmt: on
 
@@ -298,6 +301,10 @@ class TcpSocket(asyncio.Protocol, _Socket):
         self._is_text = True
         self._is_closing = False
         self._is_pending = False
+        self._is_held = False
+        self._is_parked = False
+        self.has_spoken = True
+        self.number = -1
         self._timer: asyncio.TimerHandle | None = None
 
     # What the loop calls.
@@ -316,6 +323,7 @@ class TcpSocket(asyncio.Protocol, _Socket):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of frames."""
+        self.has_spoken = True
         if self._is_closing:
             return
         try:
@@ -362,6 +370,7 @@ class TcpSocket(asyncio.Protocol, _Socket):
         """It is gone."""
         self._is_closing = True
         self._said_hello()
+        self._server.parking.left(self)
         self._server.pace.later(partial(self._leave, "quit" if exc is None else "send_error"))
 
     def _leave(self, cause: LogoutCause) -> None:
@@ -396,6 +405,7 @@ class TcpSocket(asyncio.Protocol, _Socket):
             self, codec=hello.codec, is_websocket=False, token=hello.token, cursor=hello.cursor,
             address=address_of(self._socket),
         )  # fmt: skip
+        self._may_park()
 
     def _refuse(self, error: PixiuError) -> None:
         """Nobody knows its codec yet: JSON."""

@@ -20,7 +20,7 @@ __all__ = ["SLICE_SECONDS", "Pace"]
 
 log = logging.getLogger(__name__)
 
-SLICE_SECONDS = 0.003
+SLICE_SECONDS = 0.001
 """Time of one turn of the loop for such work; the last piece may run over."""
 
 
