@@ -24,6 +24,7 @@ from pixiu.roles.carrier.notify import Notifier
 from pixiu.roles.carrier.part import Part
 from pixiu.roles.carrier.reached import Limits
 from pixiu.roles.carrier.tasks import GeneralTasks
+from pixiu.roles.carrier.trimming import Trimming
 from pixiu.roles.horn.horn import Horn
 from pixiu.roles.proxy.service import Proxy
 from pixiu.roles.relay.relay import Relay
@@ -150,6 +151,11 @@ class Messaging:
             holds=self.relay.holds, has_rows_of=self.serves, cursors=self.cursors,
         )  # fmt: skip
 
+        self.trimming = Trimming(
+            stores, queue, clock, scheduler, settings.messaging,
+            is_serving=self._is_serving, serves=self.serves, when_applied=self.carrier.when_applied,
+        )  # fmt: skip
+
     def _is_burst(self) -> bool:
         """Do so many sends wait for the log that the carrier had better let them go first?
 
@@ -165,6 +171,7 @@ class Messaging:
         self._has_started = True
         self.carrier.start()
         self.carrier.when_applied(self.log.committed, lambda: self._note_limits(done))
+        self.trimming.start()
 
     def follow(self) -> None:
         """Begin to apply the log, for whoever may have to serve some day: nobody is told anything yet."""
@@ -175,6 +182,7 @@ class Messaging:
         self.relay.start()
         self._has_started = True
         self.carrier.serve(tasks_after)
+        self.trimming.start()
         self._note_limits(done)
 
     def _may_serve(self) -> bool:
@@ -203,6 +211,7 @@ class Messaging:
         """Close every session, and make the stores durable."""
         self._is_stopped = True
         self.relay.stop()
+        self.trimming.stop()
         self.tracing.stop()
         self.horn.stop()
         self.carrier.stop()
