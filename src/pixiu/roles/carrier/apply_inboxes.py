@@ -15,6 +15,7 @@ from pixiu.model.body import body_of, tombstone
 from pixiu.model.inbox import FIRST, NEED_NOTIFICATION
 from pixiu.model.pixiu_pb2 import LimitsChanged, MemberChanged, Push, Record, Rows
 from pixiu.ports.sendkeys import Sent
+from pixiu.roles.carrier.apply_trim import note_forgotten
 from pixiu.roles.carrier.arrivals import Arrival
 from pixiu.roles.carrier.audience import Audience, group_of
 from pixiu.roles.carrier.flips import CARRIER, Flips, grown
@@ -74,6 +75,7 @@ class InboxApplier:
         self._inboxes = stores.inboxes
         self._bodies = stores.bodies
         self._keys = stores.keys
+        self._stores = stores
         self._reached = reached
         self._notes = stores.notes
         noted = stores.notes.get(LIMITS)
@@ -314,6 +316,7 @@ class InboxApplier:
     def _trimmed(self, _: LogRecord, parsed: Record) -> None:
         """Sends that are too old are known no more; their rows go in the lane of timelines."""
         change = parsed.trimmed
+        note_forgotten(self._stores, change)
         for key in change.keys:
             self._keys.drop(key, change.through)
 

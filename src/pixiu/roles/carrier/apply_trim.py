@@ -9,17 +9,27 @@ large groups are counted from rows, and a body that is not there yet cannot lose
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pixiu.model.errors import Unavailable
 
 if TYPE_CHECKING:
     from pixiu.model.pixiu_pb2 import HistoryTrimmed
+    from pixiu.ports.notes import Notes
     from pixiu.ports.stores import Stores
     from pixiu.roles.carrier.reached import Reached
     from pixiu.roles.carrier.releases import Releases
 
-__all__ = ["TimelineTrim", "last_trimmed", "note_last"]
+__all__ = ["TimelineTrim", "forgotten_through", "last_trimmed", "note_forgotten", "note_last", "put_last"]
+
+_FORGOTTEN = "forgotten"
+"""The note that holds the highest message id through which send keys were forgotten."""
+
+
+class HasNotes(Protocol):
+    """Stores, or an engine that holds most of them."""
+
+    notes: Notes
 
 
 class TimelineTrim:
@@ -50,12 +60,28 @@ def note_last(stores: Stores, group: int, through: int) -> None:
     """If a cut leaves nothing of a group, note its last message: the next one names the one before it."""
     newest = stores.timelines.group_backward(group, limit=1)
     if newest and last_trimmed(stores, group) < newest[0].message_id <= through:
-        stores.notes.put(_name(group), b"%d" % newest[0].message_id)
+        put_last(stores, group, newest[0].message_id)
 
 
-def last_trimmed(stores: Stores, group: int) -> int:
+def put_last(stores: HasNotes, group: int, message_id: int) -> None:
+    """Note the last message of a group of which nothing is left."""
+    stores.notes.put(_name(group), b"%d" % message_id)
+
+
+def last_trimmed(stores: HasNotes, group: int) -> int:
     """The last message of a group when a cut left nothing of it; 0 if none ever did."""
     return int(stores.notes.get(_name(group)) or 0)
+
+
+def note_forgotten(stores: HasNotes, change: HistoryTrimmed) -> None:
+    """Sends through here may be known no more: who finds something of that time again must not do it again."""
+    if change.keys and change.through > forgotten_through(stores):
+        stores.notes.put(_FORGOTTEN, b"%d" % change.through)
+
+
+def forgotten_through(stores: HasNotes) -> int:
+    """The message id through which send keys were forgotten; 0 if none ever was."""
+    return int(stores.notes.get(_FORGOTTEN) or 0)
 
 
 def _name(group: int) -> str:
