@@ -137,6 +137,13 @@ def test_a_section_checks_itself_however_it_is_made() -> None:
         JournalSettings(flush="sync")  # type: ignore[arg-type]
 
 
+def test_history_is_kept_longer_than_what_waits() -> None:
+    with pytest.raises(ConfigError, match=r"messaging\.history_ms must be more than inbox\.expire_ms \(5000\)"):
+        load_settings(overrides={"messaging.history_ms": 5000, "inbox.expire_ms": 5000})
+    for history_ms in (0, 5001):
+        load_settings(overrides={"messaging.history_ms": history_ms, "inbox.expire_ms": 5000})
+
+
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         Settings().queue.port = 1  # type: ignore[misc]

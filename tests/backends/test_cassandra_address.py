@@ -10,11 +10,13 @@ from pixiu.backends.cassandra.timelines import CassandraTimelines
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.backends.mixed import MixedStores
 from pixiu.model.errors import ConfigError
-from pixiu.model.pixiu_pb2 import MsgChat
+from pixiu.model.pixiu_pb2 import HistoryTrimmed, MsgChat
 from pixiu.model.timeline import PrivateRow
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.apply_erasure import TimelineErasure
+from pixiu.roles.carrier.apply_trim import TimelineTrim
 from pixiu.roles.carrier.reached import Reached
+from pixiu.roles.carrier.releases import Releases
 
 
 def test_an_address_has_hosts_a_keyspace_and_options() -> None:
@@ -83,8 +85,11 @@ class _Behind:
         return 0
 
 
+@pytest.mark.parametrize("is_trim", [False, True])
 @pytest.mark.parametrize(("already", "left"), [(0, 1), (3, 2)])
-def test_an_erasure_that_is_applied_again_releases_bodies_once(already: int, left: int) -> None:
+def test_an_erasure_or_a_trim_that_is_applied_again_releases_bodies_once(
+    already: int, left: int, is_trim: bool
+) -> None:
     """The embedded stores had committed it, another engine's timelines had not."""
     base = MemoryStores()
     base.commit(dict.fromkeys(Lane, already))
@@ -94,6 +99,10 @@ def test_an_erasure_that_is_applied_again_releases_bodies_once(already: int, lef
     body = MsgChat(msgId=70, fromId=1, toId=2, data=b"x").SerializeToString()
     base.bodies.put(70, body, 2)
     base.timelines.put_private(2, PrivateRow(70, 1, is_incoming=True))
-    TimelineErasure(mixed, reached).erase(2, 3)
+    releases = Releases(base.bodies, mixed.bodies_applied(Lane.TIMELINES))
+    if is_trim:
+        TimelineTrim(mixed, reached, releases).trim(HistoryTrimmed(through=70, users=[2]), 3)
+    else:
+        TimelineErasure(mixed, reached, releases).erase(2, 3)
     assert base.bodies.references(70) == left
     assert base.timelines.private_forward(2) == []

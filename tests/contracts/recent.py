@@ -80,3 +80,21 @@ class RecentContract(StoresCase):
         self.recent.warm(1, newest_first(1, 5), is_all=True)
         self.recent.latest(1, 5).clear()
         assert self.recent.count(1) == 5
+
+    def test_a_group_whose_oldest_have_gone_is_cold(self) -> None:
+        for number in (1, 2):
+            self.recent.warm(number, newest_first(1, 5), is_all=True)
+        self.recent.drop(1)
+        self.recent.drop(3)
+        self.recent.push(1, *message(6))
+        assert [self.recent.is_warm(number) for number in (1, 2, 3)] == [False, True, False]
+        self.recent.warm(1, newest_first(4, 6), is_all=False)
+        assert self.recent.latest(1, 10) == newest_first(4, 6)
+
+    def test_what_was_dropped_is_cold_also_when_it_had_been_written(self) -> None:
+        self.recent.warm(1, newest_first(1, 5), is_all=True)
+        self.settle()
+        self.recent.drop(1)
+        assert not self.recent.is_warm(1)
+        self.settle()
+        assert not self.recent.is_warm(1)

@@ -43,3 +43,48 @@ class SendKeysContract(StoresCase):
         self.settle()
         assert [self.keys.get(key) for key in keys] == [Sent(number, 0, -number) for number in range(len(keys))]
         assert self.keys.get(b"a\x01") is None
+
+    def test_a_users_sends_come_in_pages(self) -> None:
+        one, other = (7).to_bytes(8, "big"), (8).to_bytes(8, "big")
+        mine = {one + b"%03d" % number: Sent(number, number, number) for number in range(250)}
+        for key, sent in [*mine.items(), (other + b"x", Sent(1, 1, 1)), (b"\xffgroup:tea", Sent(2, 2, 2))]:
+            self.keys.put(key, sent)
+        self.stores().commit({})
+        found: list[tuple[bytes, Sent]] = []
+        after: bytes | None = b""
+        while after is not None:
+            page = self.keys.page(7, after, 100)
+            found += page.sent
+            after = page.after
+        assert sorted(found) == sorted(mine.items())
+        assert self.keys.page(9, b"", 100) == ([], None)
+
+    def test_a_send_is_forgotten_if_it_is_old_enough(self) -> None:
+        old, new, fresh = (7).to_bytes(8, "big") + b"old", (7).to_bytes(8, "big") + b"new", b"\0" * 8 + b"fresh"
+        self.keys.put(old, Sent(10, 1, 1))
+        self.keys.put(new, Sent(20, 2, 2))
+        self.stores().commit({})
+        self.keys.put(fresh, Sent(11, 3, 3))
+        for _ in range(2):  # twice is once
+            for key in (old, new, fresh, b"\0" * 8 + b"never"):
+                self.keys.drop(key, 15)
+            for _ in range(2):
+                assert [self.keys.get(key) for key in (old, new, fresh)] == [None, Sent(20, 2, 2), None]
+                assert [key for key, _ in self.keys.page(7, b"", 10).sent] == [new]
+                self.settle()
+
+    def test_a_key_that_was_forgotten_may_be_used_again(self) -> None:
+        key = (7).to_bytes(8, "big") + b"again"
+        for first, is_settled in ((10, False), (20, True), (30, False)):
+            self.keys.put(key, Sent(first, first, 1))
+            if is_settled:
+                self.settle()
+            self.keys.drop(key, first)
+            self.keys.put(key, Sent(first + 5, 2, 2))
+            self.keys.drop(key, first)
+            assert self.keys.get(key) == Sent(first + 5, 2, 2)
+            self.settle()
+            assert self.keys.get(key) == Sent(first + 5, 2, 2)
+            self.keys.drop(key, first + 5)
+        self.settle()
+        assert self.keys.get(key) is None

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pixiu.model.pixiu_pb2 import (
     BlockChanged,
     ContactChanged,
     GroupChanged,
+    HistoryTrimmed,
     InboxOpened,
     Ledger,
     LimitsChanged,
@@ -18,12 +20,13 @@ from pixiu.model.pixiu_pb2 import (
     MsgChat,
     Push,
     PushTo,
+    ReadThrough,
     Recalled,
     Record,
     Rows,
     UserChanged,
 )  # fmt: skip
-from pixiu.ports.log import MAIN
+from pixiu.ports.log import MAIN, Appended
 from tests.pipeline.logs import with_node
 
 __all__ = ["chaos"]
@@ -46,8 +49,8 @@ class Chaos:
         self.at += dice.choice([0, 1, 50, 4000])
         make = dice.choices(
             [self.private, self.group_message, self.push, self.ledger, self.inbox, self.member, self.group, self.limits,
-             self.notice, self.recall],
-            [30, 15, 8, 25, 4, 6, 2, 1, 4, 3],
+             self.notice, self.recall, self.read, self.trim],
+            [30, 15, 8, 25, 4, 6, 2, 1, 4, 3, 4, 2],
         )[0]  # fmt: skip
         record = make()
         record.at = self.at
@@ -135,6 +138,31 @@ class Chaos:
         setattr(recalled, "from", user)
         return Record(actor=user, to=peer, chat=self.chat(), recalled=recalled, options=3)
 
+    def read(self) -> Record:
+        """Through what is known when it is written."""
+        dice = self.dice
+        place = {"group": dice.choice(self.groups)} if self.groups and dice.random() < 0.6 else {}
+        peer = {} if place else {"peer": dice.choice(USERS)}
+        return Record(read=ReadThrough(user=dice.choice(USERS), **place, **peer))
+
+    def trim(self) -> Record:
+        """The same."""
+        dice = self.dice
+        users = dice.sample(USERS, dice.randrange(4))
+        groups = dice.sample(self.groups, dice.randrange(len(self.groups) + 1))
+        return Record(trimmed=HistoryTrimmed(users=users, groups=groups))
+
+    def fill_in(self, record: Record, said: list[tuple[int, bytes]]) -> None:
+        """What was said so far: message ids and keys."""
+        if not said:
+            return
+        at = self.dice.randrange(len(said))
+        if record.HasField("read"):
+            record.read.through = said[at][0]
+        else:
+            record.trimmed.through = said[at][0]
+            record.trimmed.keys.extend(key for _, key in self.dice.sample(said, min(len(said), 20)) if key)
+
 
 def chaos(path: Path, seed: int, count: int) -> None:
     """Write so many random records into a new data directory."""
@@ -144,22 +172,31 @@ def chaos(path: Path, seed: int, count: int) -> None:
         log = node.host.log
         done = asyncio.Event()
         left = 0
+        said: list[tuple[int, bytes]] = []
 
-        def answered(_: object) -> None:
+        def answered(result: object, key: bytes = b"") -> None:
             nonlocal left
+            if isinstance(result, Appended):
+                said.append((result.message_id, key))
             left -= 1
             if not left:
                 done.set()
 
         users = [Record(at=made.at, user=UserChanged(user=n, public_id=f"user {n}")) for n in USERS if n != 4]
         records = [*users, made.group(), *(made.record() for _ in range(count))]
-        for record in records:
+        for number, record in enumerate(records):
             record.at = record.at or made.at
+            if record.WhichOneof("what") in ("read", "trimmed") and left:
+                done.clear()
+                await done.wait()
+                made.fill_in(record, said)
             left += 1
-            if record.WhichOneof("what") == "ledger":
+            done.clear()
+            if record.WhichOneof("what") in ("ledger", "trimmed"):
                 log.publish(MAIN, record.SerializeToString(), answered)
             else:
-                log.append(MAIN, record.SerializeToString(), answered)
+                key = record.actor.to_bytes(8, "big") + b"%d" % number if record.chat and number % 3 else b""
+                log.append(MAIN, record.SerializeToString(), partial(answered, key=key), key=key)
         await done.wait()
 
     with_node(path, work)

@@ -103,6 +103,15 @@ class Settings:
     kafka: KafkaSettings = field(default_factory=KafkaSettings)
     door: DoorSettings = field(default_factory=DoorSettings)
 
+    def __post_init__(self) -> None:
+        """What one section says must fit to another."""
+        history_ms, expire_ms = self.messaging.history_ms, self.inbox.expire_ms
+        if 0 < history_ms <= expire_ms:
+            raise ConfigError(
+                f"messaging.history_ms must be more than inbox.expire_ms ({expire_ms}), or 0, not {history_ms}: what "
+                "waits in an inbox must still be found in history"
+            )
+
 
 def sections() -> dict[str, type[Section]]:
     """The sections of the file, in order, with their classes."""

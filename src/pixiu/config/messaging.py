@@ -50,6 +50,12 @@ class MessagingSettings(Section):
     forward_gap_ms: Annotated[int, Bounds(0)] = 86_400_000
     """A private conversation that missed less than this catches up forward from where it was, else backward."""
 
+    history_ms: Annotated[int, Bounds(0)] = 0
+    """Messages leave history, and send ids are forgotten, after this: more than inbox.expire_ms, or 0, never."""
+
+    history_sweep_ms: Milliseconds = 3_600_000
+    """How often is looked for messages that are older than history_ms."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxSettings(Section):

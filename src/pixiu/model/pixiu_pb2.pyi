@@ -126,7 +126,7 @@ class MsgChat(_message.Message):
     def __init__(self, msgId: _Optional[int] = ..., userId: _Optional[int] = ..., fromId: _Optional[int] = ..., toId: _Optional[int] = ..., tm: _Optional[int] = ..., devId: _Optional[str] = ..., sendId: _Optional[str] = ..., msgType: _Optional[_Union[ChatMsgType, str]] = ..., data: _Optional[bytes] = ..., priority: _Optional[_Union[MsgPriority, str]] = ..., refMessageId: _Optional[int] = ..., status: _Optional[_Union[ChatMsgStatus, str]] = ..., sendReply: _Optional[int] = ..., recvReply: _Optional[int] = ..., readReply: _Optional[int] = ..., encType: _Optional[_Union[EncryptType, str]] = ..., chatType: _Optional[_Union[ChatType, str]] = ..., subMsgType: _Optional[int] = ..., keyPrint: _Optional[int] = ..., params: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Record(_message.Message):
-    __slots__ = ("at", "actor", "chat", "to", "group", "options", "session", "user", "contact", "block", "group_info", "member", "recalled", "receipt", "read", "inbox", "push", "ledger", "limits", "erased", "push_token", "partitions", "traces")
+    __slots__ = ("at", "actor", "chat", "to", "group", "options", "session", "user", "contact", "block", "group_info", "member", "recalled", "receipt", "read", "inbox", "push", "ledger", "limits", "erased", "push_token", "partitions", "trimmed", "traces")
     AT_FIELD_NUMBER: _ClassVar[int]
     ACTOR_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
@@ -149,6 +149,7 @@ class Record(_message.Message):
     ERASED_FIELD_NUMBER: _ClassVar[int]
     PUSH_TOKEN_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    TRIMMED_FIELD_NUMBER: _ClassVar[int]
     TRACES_FIELD_NUMBER: _ClassVar[int]
     at: int
     actor: int
@@ -172,8 +173,9 @@ class Record(_message.Message):
     erased: UserErased
     push_token: PushTokenChanged
     partitions: PartitionsChanged
+    trimmed: HistoryTrimmed
     traces: Traces
-    def __init__(self, at: _Optional[int] = ..., actor: _Optional[int] = ..., chat: _Optional[bytes] = ..., to: _Optional[int] = ..., group: _Optional[int] = ..., options: _Optional[int] = ..., session: _Optional[int] = ..., user: _Optional[_Union[UserChanged, _Mapping]] = ..., contact: _Optional[_Union[ContactChanged, _Mapping]] = ..., block: _Optional[_Union[BlockChanged, _Mapping]] = ..., group_info: _Optional[_Union[GroupChanged, _Mapping]] = ..., member: _Optional[_Union[MemberChanged, _Mapping]] = ..., recalled: _Optional[_Union[Recalled, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., read: _Optional[_Union[ReadThrough, _Mapping]] = ..., inbox: _Optional[_Union[InboxOpened, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ..., limits: _Optional[_Union[LimitsChanged, _Mapping]] = ..., erased: _Optional[_Union[UserErased, _Mapping]] = ..., push_token: _Optional[_Union[PushTokenChanged, _Mapping]] = ..., partitions: _Optional[_Union[PartitionsChanged, _Mapping]] = ..., traces: _Optional[_Union[Traces, _Mapping]] = ...) -> None: ...
+    def __init__(self, at: _Optional[int] = ..., actor: _Optional[int] = ..., chat: _Optional[bytes] = ..., to: _Optional[int] = ..., group: _Optional[int] = ..., options: _Optional[int] = ..., session: _Optional[int] = ..., user: _Optional[_Union[UserChanged, _Mapping]] = ..., contact: _Optional[_Union[ContactChanged, _Mapping]] = ..., block: _Optional[_Union[BlockChanged, _Mapping]] = ..., group_info: _Optional[_Union[GroupChanged, _Mapping]] = ..., member: _Optional[_Union[MemberChanged, _Mapping]] = ..., recalled: _Optional[_Union[Recalled, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., read: _Optional[_Union[ReadThrough, _Mapping]] = ..., inbox: _Optional[_Union[InboxOpened, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ..., limits: _Optional[_Union[LimitsChanged, _Mapping]] = ..., erased: _Optional[_Union[UserErased, _Mapping]] = ..., push_token: _Optional[_Union[PushTokenChanged, _Mapping]] = ..., partitions: _Optional[_Union[PartitionsChanged, _Mapping]] = ..., trimmed: _Optional[_Union[HistoryTrimmed, _Mapping]] = ..., traces: _Optional[_Union[Traces, _Mapping]] = ...) -> None: ...
 
 class UserChanged(_message.Message):
     __slots__ = ("user", "public_id", "name", "avatar", "fields")
@@ -391,6 +393,18 @@ class PartitionsChanged(_message.Message):
     role: str
     count: int
     def __init__(self, role: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+
+class HistoryTrimmed(_message.Message):
+    __slots__ = ("through", "users", "groups", "keys")
+    THROUGH_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    through: int
+    users: _containers.RepeatedScalarFieldContainer[int]
+    groups: _containers.RepeatedScalarFieldContainer[int]
+    keys: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, through: _Optional[int] = ..., users: _Optional[_Iterable[int]] = ..., groups: _Optional[_Iterable[int]] = ..., keys: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class LimitsChanged(_message.Message):
     __slots__ = ("offline_max", "offline_max_by_platform")

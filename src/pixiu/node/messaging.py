@@ -14,16 +14,19 @@ from pixiu.im.phones import retired
 from pixiu.model.cursor import Cursors
 from pixiu.model.errors import NotOwner, PixiuError, Unavailable
 from pixiu.model.failure import Failure
+from pixiu.model.ids import first_id_of
 from pixiu.model.partitions import user_partition
 from pixiu.model.pixiu_pb2 import Record
 from pixiu.node.tracing import Tracing
 from pixiu.ports.log import MAIN
 from pixiu.ports.stores import Lane
+from pixiu.roles.carrier.apply_trim import forgotten_through
 from pixiu.roles.carrier.consume import Carrier
 from pixiu.roles.carrier.notify import Notifier
 from pixiu.roles.carrier.part import Part
 from pixiu.roles.carrier.reached import Limits
 from pixiu.roles.carrier.tasks import GeneralTasks
+from pixiu.roles.carrier.trimming import Trimming
 from pixiu.roles.horn.horn import Horn
 from pixiu.roles.proxy.service import Proxy
 from pixiu.roles.relay.relay import Relay
@@ -114,6 +117,8 @@ class Messaging:
         self._is_refused = False  # the log refuses ledger rows, and that has been told
         self._has_started = False
         self._is_going_back = False
+        self._past = 0
+        """What was committed when it began to serve."""
         self._stale_ms = settings.horn.stale_ms
         self.tracing = Tracing(
             clock, scheduler, self._write_ledger,
@@ -150,6 +155,11 @@ class Messaging:
             holds=self.relay.holds, has_rows_of=self.serves, cursors=self.cursors,
         )  # fmt: skip
 
+        self.trimming = Trimming(
+            stores, queue, clock, scheduler, settings.messaging,
+            is_serving=self._is_serving, serves=self.serves, when_applied=self.carrier.when_applied,
+        )  # fmt: skip
+
     def _is_burst(self) -> bool:
         """Do so many sends wait for the log that the carrier had better let them go first?
 
@@ -163,8 +173,10 @@ class Messaging:
         """Begin to apply the log; ``done`` when the stores have what was committed before."""
         self.relay.start()
         self._has_started = True
+        self._past = self.log.committed
         self.carrier.start()
         self.carrier.when_applied(self.log.committed, lambda: self._note_limits(done))
+        self.trimming.start()
 
     def follow(self) -> None:
         """Begin to apply the log, for whoever may have to serve some day: nobody is told anything yet."""
@@ -174,7 +186,9 @@ class Messaging:
         """Serve from now on; the stores have everything that was committed before. ``follow`` came first."""
         self.relay.start()
         self._has_started = True
+        self._past = self.log.committed
         self.carrier.serve(tasks_after)
+        self.trimming.start()
         self._note_limits(done)
 
     def _may_serve(self) -> bool:
@@ -203,6 +217,7 @@ class Messaging:
         """Close every session, and make the stores durable."""
         self._is_stopped = True
         self.relay.stop()
+        self.trimming.stop()
         self.tracing.stop()
         self.horn.stop()
         self.carrier.stop()
@@ -386,7 +401,30 @@ class Messaging:
             self.log.append(MAIN, record.SerializeToString(), appended)
 
     def _fire(self, record: LogRecord, _: Record, done: Callable[[Failure | None], None]) -> None:
-        """A scheduled send is due. What the proxy refuses for good becomes a dead letter."""
+        """A scheduled send is due.
+
+        Stores that were made anew find those of the past again. One that was said is known by its key; where keys of
+        its time are forgotten, it was said long ago.
+        """
+
+        def judge() -> None:
+            try:
+                is_said = first_id_of(record.at) <= forgotten_through(self.stores)
+            except PixiuError as error:
+                done(Failure(str(error), code=error.code))
+                return
+            if is_said:
+                done(None)
+            else:
+                self._fire_now(record, done)
+
+        if record.event_id > self._past:
+            self._fire_now(record, done)
+        else:
+            self.carrier.when_applied(self._past, judge)
+
+    def _fire_now(self, record: LogRecord, done: Callable[[Failure | None], None]) -> None:
+        """What the proxy refuses for good becomes a dead letter."""
 
         def answered(answer: Answer | PixiuError) -> None:
             if isinstance(answer, PixiuError):

@@ -56,7 +56,11 @@ def _batch(pairs: list[tuple[bytes, bytes]]) -> Any:
 
 
 def rows_of(made: Diffusion, records: DataFrame) -> DataFrame:
-    """Every row of the stores that messages fill; ``records`` is the source with all columns, of ``pixiu.main``."""
+    """Every row of the stores that messages fill; ``records`` is the source with all columns, of ``pixiu.main``.
+
+    Rows of groups are there also if they were trimmed: members' places are counted from them, and whoever has done so
+    drops them.
+    """
     private = made.private_rows().repartition("user_id").sortWithinPartitions("user_id", "message_id")
     waiting = (
         made.waiting()
@@ -73,9 +77,12 @@ def rows_of(made: Diffusion, records: DataFrame) -> DataFrame:
     bodies = said.join(made.references(), "message_id").join(made.tombstones(), "message_id", "left")
     sent = "key BINARY, message_id BIGINT, event_id BIGINT, at BIGINT"
     keys = records.where("length(key) > 0").mapInArrow(_keys, sent)
+    forgotten = made.forgotten_keys()
+    is_gone = (keys.key == forgotten.key) & (forgotten.cut > keys.event_id) & (forgotten.through >= keys.message_id)
+    keys = keys.join(forgotten, is_gone, "left_anti")
     frames = (
         _mapped(private, _private),
-        _mapped(made.group_rows(), _group),
+        _mapped(made.group_rows_ever(), _group),
         _mapped(inboxes, _inboxes),
         _mapped(bodies, _bodies),
         _mapped(made.unread(), _unread),

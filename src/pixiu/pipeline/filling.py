@@ -20,6 +20,7 @@ from pixiu.model.errors import ConfigError
 from pixiu.node.remembered import node_name, open_redis
 from pixiu.pipeline.rebuilding import STORES, SourceLog, apply_rosters, rebuild_store
 from pixiu.ports.stores import Lane
+from pixiu.roles.carrier.apply_trim import last_trimmed, put_last
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,7 +118,12 @@ def _check_redis(data: Path, target: str) -> Callable[[Path, Path | None, Tell],
             redis.commit({})
             through = stores.applied(Lane.INBOXES)
             log = SourceLog(data, index_folder, through=through)
-            newest = apply_rosters(log, MixedStores(redis, [redis], timelines=stores.timelines))
+            newest, cuts = apply_rosters(log, MixedStores(redis, [redis], timelines=stores.timelines))
+            for group in cuts:  # what their members had read was counted from rows that are no more
+                if last := last_trimmed(stores, group):
+                    put_last(redis, group, last)
+                for member in stores.groups.members(group):
+                    redis.groups.put_member(group, member)
             rows = fill(redis, store, newest, lambda table, count: tell(f"{table}: {count} rows"))
             redis.note_layout()
             redis.commit(dict.fromkeys(Lane, through))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -28,6 +28,7 @@ from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.appliers import parse
 from pixiu.roles.carrier.apply_inboxes import LIMITS
 from pixiu.roles.carrier.apply_rosters import RosterApplier
+from pixiu.roles.carrier.apply_trim import note_forgotten, note_last
 from pixiu.roles.carrier.reached import Reached
 from pixiu.roles.carrier.rebuild import rebuild as apply_log
 
@@ -37,7 +38,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from pixiu.model.pixiu_pb2 import HistoryTrimmed
+    from pixiu.model.timeline import GroupRow
     from pixiu.ports.stores import Stores
+    from pixiu.roles.carrier.apply_rosters import GroupRows
 
 __all__ = ["STORES", "Rebuilt", "SourceLog", "apply_rosters", "rebuild_store"]
 
@@ -153,7 +157,10 @@ def _load(log: SourceLog, root: Path, paths: list[str]) -> None:
         stores.close()
         store = RocksKeyValue(root, options=LARGE)
         stores = EmbeddedStores(store)
-        newest = apply_rosters(log, stores)
+        newest, cuts = apply_rosters(log, stores)
+        for group, through in cuts.items():
+            note_last(stores, group, through)
+            stores.timelines.drop_group(group, through=through)
         stores.commit(dict.fromkeys(Lane, log.committed))
         store.write([*high_rows(newest), (_LAYOUT, number.pack(LAYOUT))])
         stores.flush()
@@ -161,11 +168,36 @@ def _load(log: SourceLog, root: Path, paths: list[str]) -> None:
         stores.close()
 
 
-def apply_rosters(log: SourceLog, stores: Stores) -> int:
-    """Users, contacts and groups, and the limits that hold. Returns the newest message id."""
+class Applied(NamedTuple):
+    """What was met on the way through the log."""
+
+    newest: int
+    """The highest message id."""
+    cuts: dict[int, int]
+    """Groups, and the message ids through which they were trimmed."""
+
+
+class _AsOfThen:
+    """Rows of groups without those that were trimmed before the record that is applied."""
+
+    def __init__(self, timelines: GroupRows) -> None:
+        self._timelines = timelines
+        self.cuts: dict[int, int] = {}
+
+    def cut(self, change: HistoryTrimmed) -> None:
+        for group in change.groups:
+            self.cuts[group] = max(change.through, self.cuts.get(group, 0))
+
+    def group_forward(self, group: int, *, after: int = 0, limit: int = 100) -> list[GroupRow]:
+        return self._timelines.group_forward(group, after=max(after, self.cuts.get(group, 0)), limit=limit)
+
+
+def apply_rosters(log: SourceLog, stores: Stores) -> Applied:
+    """Users, contacts and groups, and the limits that hold; the stores have all that was ever said in groups."""
     reached = Reached(stores)
     reached.timelines = log.committed
-    rosters = RosterApplier(stores, reached)
+    rows = _AsOfThen(stores.timelines)
+    rosters = RosterApplier(stores, reached, rows)
     newest = since = 0
     for records in log.batches(0):
         for record in records:
@@ -174,6 +206,8 @@ def apply_rosters(log: SourceLog, stores: Stores) -> int:
                 parsed = parse(record)
                 if parsed.HasField("limits"):
                     stores.notes.put(LIMITS, parsed.limits.SerializeToString())
+                rows.cut(parsed.trimmed)
+                note_forgotten(stores, parsed.trimmed)
                 rosters.apply(record, parsed)
             except (DecodeError, ValueError):
                 reached.rosters = (
@@ -185,7 +219,7 @@ def apply_rosters(log: SourceLog, stores: Stores) -> int:
         if since >= _COMMIT_RECORDS:
             stores.commit({})
             since = 0
-    return newest
+    return Applied(newest, rows.cuts)
 
 
 def _go_on(log: SourceLog, store: RocksKeyValue, folder: Path) -> Rebuilt:

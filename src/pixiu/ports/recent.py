@@ -45,3 +45,7 @@ class Recent(Protocol):
     def replace(self, group: int, message_id: int, body: bytes) -> None:
         """A recall: other content for a message, if it is held."""
         ...
+
+    def drop(self, group: int) -> None:
+        """Retention: the group's oldest messages have gone, so it is cold."""
+        ...

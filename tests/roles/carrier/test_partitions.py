@@ -15,7 +15,7 @@ from pixiu.model.pixiu_pb2 import PartitionsChanged, Record, UserErased
 from pixiu.roles.carrier.appliers import Appliers
 from pixiu.roles.carrier.apply_inboxes import InboxApplier
 from pixiu.roles.carrier.flips import Flips, forget_users
-from tests.roles.carrier.test_replay import GROUPS, LIMITS, USERS, new_stores, numbers, records
+from tests.roles.carrier.test_replay import GROUPS, LIMITS, USERS, new_stores, numbers, records, trims
 from tests.roles.carrier.world import AT, Applied, content, group_made, opened, say, send, user
 
 if TYPE_CHECKING:
@@ -120,6 +120,13 @@ def check_references(whole: MemoryStores, parts: list[MemoryStores]) -> None:
 def test_the_partitions_together_have_what_one_carrier_has_and_nobody_has_a_foreign_user(
     count: int, script: list[Record]
 ) -> None:
+    check(logged(script), count, lambda partition: Share(partition, count))
+
+
+@pytest.mark.parametrize("count", [2, 4])
+@given(script=st.lists(st.one_of(records, records, records, trims), min_size=1, max_size=40))
+@settings(max_examples=25, deadline=None)
+def test_so_it_is_when_history_is_trimmed(count: int, script: list[Record]) -> None:
     check(logged(script), count, lambda partition: Share(partition, count))
 
 

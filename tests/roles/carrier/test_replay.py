@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.model.errors import Unavailable
-from pixiu.model.pixiu_pb2 import GroupChanged, MemberChanged, PushTo, Record
+from pixiu.model.pixiu_pb2 import GroupChanged, HistoryTrimmed, MemberChanged, PushTo, Record
 from pixiu.ports.log import LogRecord
 from pixiu.roles.carrier.appliers import LANES, Appliers
 from pixiu.roles.carrier.reached import Limits
@@ -55,6 +55,11 @@ def left(acked: Iterable[tuple[int, int, int, int]], gone: Iterable[tuple[int, i
     return ledger(PLATFORMS, acked=rows(*acked), expired=rows(*gone))
 
 
+def trimmed(through: int, users: list[int], groups: list[int]) -> Record:
+    keys = [b"k%d" % index for index in range(0, 45, 3)]
+    return Record(at=AT, trimmed=HistoryTrimmed(through=through, users=users, groups=groups, keys=keys))
+
+
 records = st.one_of(
     st.builds(send, numbers, numbers),
     st.builds(say, numbers, groups),
@@ -78,8 +83,9 @@ records = st.one_of(
     st.builds(left, ranges, ranges),
     st.builds(user, numbers, name=st.sampled_from(["A", "B"])),
 )
+trims = st.builds(trimmed, ids, st.lists(numbers, max_size=2), st.lists(groups, max_size=2))
 randoms = st.integers(0, 2**32 - 1).map(random.Random)
-scripts = st.lists(records, min_size=1, max_size=36)
+scripts = st.lists(st.one_of(records, records, records, trims), min_size=1, max_size=36)
 
 
 def logged(script: list[Record]) -> list[tuple[LogRecord, Record]]:

@@ -1,6 +1,7 @@
 """The proxy: repeats, answers in time, limits, first logins."""
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -8,7 +9,7 @@ from pixiu.config.messaging import MessagingSettings
 from pixiu.im.draft import Actor, Answer
 from pixiu.model.errors import Conflict, NotFound, Overloaded, PixiuError, RateLimited, Unauthenticated, Unavailable
 from pixiu.ports.log import MAIN
-from pixiu.ports.sendkeys import Sent
+from pixiu.ports.sendkeys import SendKeys, Sent
 from pixiu.roles.proxy.catching_up import PATIENCE_MS
 from pixiu.roles.proxy.metrics import METRICS, snapshot
 from tests.im.world import World, messages, unlimited
@@ -132,7 +133,7 @@ def test_a_store_that_is_down_is_told_to_the_caller() -> None:
     alice = world.actor("alice")
     world.number("bob")
     keys = world.proxy.appends._keys
-    world.proxy.appends._keys = _Down()
+    world.proxy.appends._keys = cast("SendKeys", _Down())
     with pytest.raises(Unavailable, match="the store is down"):
         world.ask(alice, "send", dict(SEND))
     world.proxy.appends._keys = keys

@@ -258,7 +258,7 @@ class CassandraTimelines:
 
     def drop_group(self, group: int, *, through: int) -> list[int]:
         """Remove a group's rows through here; returns their message ids."""
-        rows = [row for row in self.group_forward(group, limit=_LIMIT_MAX) if row.message_id <= through]
+        rows = self._group_page(group, 0, through + 1, _LIMIT_MAX, is_back=False)
         if rows:
             buckets = self._buckets_with(GROUP, group, through, (row.message_id for row in rows))
             self._group.drop(Drop(GROUP, group, through, (), buckets))

@@ -1,10 +1,11 @@
 """``SendKeys`` on the overlay. Most questions are about keys that were never used: bloom filters make them cheap."""
 
+from itertools import islice
 from struct import Struct
 
 from pixiu.backends.embedded.layout import SEND_KEY
 from pixiu.backends.embedded.overlay import Overlay, Rows
-from pixiu.ports.sendkeys import Sent
+from pixiu.ports.sendkeys import Sent, SentPage
 
 __all__ = ["EmbeddedSendKeys"]
 
@@ -42,6 +43,25 @@ class EmbeddedSendKeys:
         elif key in self._fresh or self._overlay.get(SEND_KEY + key) is not None:
             return
         self._fresh[key] = sent
+
+    def page(self, user: int, after: bytes, limit: int) -> SentPage:
+        """Some of a user's sends, in the order of their keys."""
+        prefix = SEND_KEY + user.to_bytes(8, "big")
+        start = SEND_KEY + after + b"\x00" if after else prefix
+        rows = list(islice(self._overlay.scan(start, SEND_KEY + (user + 1).to_bytes(8, "big")), limit + 1))
+        sent = [(key[1:], Sent(*_row.unpack(value))) for key, value in rows[:limit]]
+        return SentPage(sent, sent[-1][0] if len(rows) > limit else None)
+
+    def drop(self, key: bytes, through: int) -> None:
+        """Forget the send under a key, if it was given a message id up to here."""
+        fresh = self._fresh.get(key)
+        if fresh is not None:
+            if fresh.message_id <= through:
+                del self._fresh[key]
+            return
+        value = self._overlay.get(SEND_KEY + key)
+        if value is not None and _row.unpack(value)[0] <= through:
+            self._overlay.delete(SEND_KEY + key)
 
     @property
     def pending_bytes(self) -> int:

@@ -95,6 +95,10 @@ class MemoryRecent:
                 self._keep_bounds()
                 return
 
+    def drop(self, group: int) -> None:
+        """Retention: the group is cold."""
+        self._forget(group)
+
     def _grow(self, newest: _Newest, size: int) -> None:
         newest.size += size
         self._bytes += size

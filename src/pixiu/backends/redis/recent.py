@@ -83,6 +83,12 @@ class RedisRecent(MemoryRecent):
         elif group not in self._cold:
             self._drop(group)
 
+    def drop(self, group: int) -> None:
+        """Retention: the group is cold, here and in Redis."""
+        self._forget(group)
+        self._drop(group)
+        self._unwritten.add(group)  # until the commit Redis has what is no more
+
     def save(self) -> None:
         """All is in the overlay."""
 

@@ -10,7 +10,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from pixiu.backends.embedded.cache import Cache
-from pixiu.ports.sendkeys import Sent
+from pixiu.ports.sendkeys import Sent, SentPage
 
 if TYPE_CHECKING:
     from pixiu.backends.redis.layout import Keys
@@ -37,6 +37,8 @@ class RedisSendKeys:
         self._fresh: dict[bytes, Sent] = {}
         self._unwritten: dict[bytes, Sent] = {}
         """What waits for a commit that was refused."""
+        self._dropped: set[bytes] = set()
+        """Keys that Redis has until the next commit."""
         self._known: Cache[bytes, Sent] = Cache(cached_max // 4)
         self._names: Cache[int, set[bytes]] = Cache(cached_max, _weight)
         self._names_max = names_max
@@ -45,7 +47,7 @@ class RedisSendKeys:
     def get(self, key: bytes) -> Sent | None:
         """The first send with this key."""
         sent = self._fresh.get(key) or self._unwritten.get(key) or self._known.find(key)
-        if sent is None and self._may_be(key):
+        if sent is None and key not in self._dropped and self._may_be(key):
             value = self._overlay.client.ask([("HGET", self._pattern % _user(key), key)])[0]
             if value is not None:
                 sent = Sent(*_row.unpack(value))
@@ -57,6 +59,23 @@ class RedisSendKeys:
         if self.get(key) is not None:
             return
         self._fresh[key] = sent
+
+    def page(self, user: int, after: bytes, limit: int) -> SentPage:
+        """About ``limit`` of a user's sends, as Redis goes through them."""
+        cursor, fields = self._overlay.client.ask([("HSCAN", self._pattern % user, after or b"0", "COUNT", limit)])[0]
+        rows = zip(fields[::2], fields[1::2], strict=True)
+        sent = [(key, Sent(*_row.unpack(value))) for key, value in rows if key not in self._dropped]
+        return SentPage(sent, None if cursor == b"0" else cursor)
+
+    def drop(self, key: bytes, through: int) -> None:
+        """Forget the send under a key, if it was given a message id up to here."""
+        sent = self.get(key)
+        if sent is not None and sent.message_id <= through:
+            self._fresh.pop(key, None)
+            self._unwritten.pop(key, None)
+            self._known.drop(key)
+            self._dropped.add(key)
+            self._overlay.step("HDEL", self._pattern % _user(key), key)
 
     @property
     def pending_bytes(self) -> int:
@@ -77,6 +96,11 @@ class RedisSendKeys:
     def written(self) -> None:
         """Redis has them; the newest are held, since a repeat mostly comes soon."""
         self._known.keep_all(self._unwritten, len(self._unwritten))
+        for key in self._dropped.difference(self._unwritten):
+            names = self._names.find(_user(key))
+            if names is not None:
+                names.discard(key)
+        self._dropped = set()
         for key in self._unwritten:
             names = self._names.find(_user(key))
             if names is not None:
@@ -88,6 +112,7 @@ class RedisSendKeys:
         """Begin anew."""
         self._fresh = {}
         self._unwritten = {}
+        self._dropped = set()
         self._known.clear()
         self._names.clear()
 

@@ -38,6 +38,23 @@ _NOTE = "state.json"
 _ARCHIVE = ("messages", "deliveries", "changes")
 
 
+_TWICE = """
+WITH alike AS (
+    SELECT message_id, event_id, sender_id, send_id, lag(message_id) OVER same AS first_id,
+        lag(event_id) OVER same AS first_event
+    FROM read_parquet(?) SEMI JOIN pairs USING (sender_id, send_id) WHERE event_id <= ?
+    WINDOW same AS (PARTITION BY sender_id, send_id ORDER BY event_id)
+), forgot AS (
+    SELECT user_id, name, event_id, about FROM read_parquet(?) WHERE what = 'forgot'
+)
+SELECT message_id FROM alike WHERE first_event IS NOT NULL AND event_id > ? AND NOT EXISTS (
+    SELECT 1 FROM forgot WHERE forgot.user_id = alike.sender_id AND forgot.name = alike.send_id
+    AND forgot.event_id > alike.first_event AND forgot.event_id < alike.event_id AND forgot.about >= alike.first_id
+) ORDER BY event_id
+"""
+"""What has the sender and the send id of a message before it; unless that one was trimmed, and with it its send id."""
+
+
 class Held(NamedTuple):
     """What the audit before has left."""
 
@@ -192,12 +209,12 @@ class _Run:
         with duckdb.connect() as connection:
             connection.register("pairs", pairs)
             found = connection.execute(
-                "SELECT message_id FROM (SELECT message_id, event_id, row_number() OVER "
-                "(PARTITION BY sender_id, send_id ORDER BY event_id) AS times FROM read_parquet(?) "
-                "SEMI JOIN pairs USING (sender_id, send_id) WHERE event_id <= ?) "
-                "WHERE times > 1 AND event_id > ? ORDER BY event_id",
-                [self._pipeline.table("messages").uris(), self._through, self._held.after],
-            ).fetchall()
+                _TWICE,
+                [
+                    self._pipeline.table("messages").uris(), self._through,
+                    self._pipeline.table("changes").uris(), self._held.after,
+                ],
+            ).fetchall()  # fmt: skip
         rows = [{"finding": "duplicate", "reason": "accepted twice", "message_id": number} for (number,) in found]
         return pa.concat_tables([known, pa.Table.from_pylist(rows, schema=schema)])
 

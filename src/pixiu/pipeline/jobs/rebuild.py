@@ -47,6 +47,11 @@ class Diffusion:
         self._erased = (
             changes.where("what = 'erased'").groupBy("user_id").agg(sf.max("event_id").alias("erased_event")).persist()
         )
+        self._trims = (
+            changes.where("what = 'trimmed'")
+            .select("user_id", "group_id", sf.col("event_id").alias("_cut"), sf.col("about").alias("_through"))
+            .persist()
+        )
         self._recalls = (
             changes.where("what = 'recalled'")
             .select("event_id", sf.col("about").alias("message_id"), "user_id", "peer_id", "group_id")
@@ -59,7 +64,7 @@ class Diffusion:
     def unpersist(self) -> None:
         """Let go of what was kept."""
         kept = self.inboxes, self.entries, self._erased, self._recalls, self._blanked_ids, self._private, self._groups
-        for frame in kept:
+        for frame in (*kept, self._trims):
             frame.unpersist()
 
     # What was written by someone who was erased later.
@@ -67,11 +72,26 @@ class Diffusion:
     def _blanked(self) -> DataFrame:
         """message_id, erased_event, sender_id: of messages whose content an erasure has removed."""
         written = self.messages.where("notice IS NULL AND kind NOT IN ('system', 'delete') AND sender_id > 0")
-        return (
-            written.join(self._erased.withColumnRenamed("user_id", "sender_id"), "sender_id")
-            .where("event_id < erased_event")
-            .select("message_id", "erased_event")
+        blanked = written.join(self._erased.withColumnRenamed("user_id", "sender_id"), "sender_id").where(
+            "event_id < erased_event"
         )
+        # What was written is found in the writer's own timeline, or in the group's, if it is still there.
+        private = self._with_cut(blanked.where("recipient_id > 0"), "sender_id", "user_id")
+        others = self._with_cut(blanked.where("recipient_id = 0"), "group_id", "group_id")
+        found = private.unionByName(others).where("cut_event IS NULL OR cut_event > erased_event")
+        return found.select("message_id", "erased_event")
+
+    def _with_cut(self, rows: DataFrame, owner: str, kind: str) -> DataFrame:
+        """Rows with the event, ``cut_event``, at which they left their owner's timeline, null if they did not."""
+        cuts = self._trims.where(f"{kind} > 0").select(sf.col(kind).alias(owner), "_cut", "_through")
+        first = (
+            rows.select(owner, "message_id", "event_id")
+            .join(cuts, owner)
+            .where("_cut > event_id AND _through >= message_id")
+            .groupBy(owner, "message_id")
+            .agg(sf.min("_cut").alias("cut_event"))
+        )
+        return rows.join(first, [owner, "message_id"], "left")
 
     # Timelines.
 
@@ -94,7 +114,9 @@ class Diffusion:
         )  # fmt: skip
         rows = outgoing.unionByName(incoming)
         kept = rows.join(self._erased, "user_id", "left").where("erased_event IS NULL OR event_id > erased_event")
-        return kept.drop("erased_event")
+        return (
+            self._with_cut(kept.drop("erased_event"), "user_id", "user_id").where("cut_event IS NULL").drop("cut_event")
+        )
 
     def _marked(self, rows: DataFrame) -> DataFrame:
         """Rows with what has become of them: the first receipt of each kind, and recalls."""
@@ -158,20 +180,25 @@ class Diffusion:
         )
         behind = sf.filter("_recalls", lambda each: each > sf.col("event_id"))
         gone = sf.least(sf.array_min(behind), sf.col("erased_event"))
-        return (
+        return self._with_cut(
             self._in_groups()
             .withColumn("previous", sf.coalesce(sf.lag("message_id").over(order), sf.lit(0)))
             .join(recalled, ["group_id", "message_id"], "left")
             .join(self._blanked_ids, "message_id", "left")
-            .withColumn("gone_event", gone)
-        )
+            .withColumn("gone_event", gone),
+            "group_id", "group_id",
+        )  # fmt: skip
 
     def group_rows(self) -> DataFrame:
         """group_id, message_id, from_user, previous, state: a message once."""
+        return self.group_rows_ever().where("cut_event IS NULL").drop("cut_event")
+
+    def group_rows_ever(self) -> DataFrame:
+        """The same, with those that have left since (``cut_event``): members' places are counted from them."""
         state = sf.when(sf.col("gone_event").isNotNull(), _RECALLED).otherwise(0)
         return self._groups.select(
             "group_id", "message_id", sf.col("sender_id").alias("from_user"), "previous",
-            state.cast("int").alias("state"),
+            state.cast("int").alias("state"), "cut_event",
         )  # fmt: skip
 
     # Inboxes.
@@ -212,6 +239,14 @@ class Diffusion:
             sf.coalesce("_waiting", zero).alias("waiting"), sf.coalesce("_event", zero).alias("event_id"),
             sf.coalesce("_oldest", zero).alias("oldest_at"),
         )  # fmt: skip
+
+    # Send keys.
+
+    def forgotten_keys(self) -> DataFrame:
+        """key, cut, through: sends that are known no more, if they were given a message id up to there."""
+        return self.changes.where("what = 'forgot'").select(
+            sf.unhex("public_id").alias("key"), sf.col("event_id").alias("cut"), sf.col("about").alias("through")
+        )
 
     # References.
 
@@ -313,8 +348,9 @@ class Diffusion:
             "user_id", "peer_id", "group_id", "event_id", sf.col("about").alias("through")
         )
         rows = self._groups.select(
-            "group_id", "message_id", "sender_id", "gone_event", sf.col("event_id").alias("_said"), "kind"
-        )
+            "group_id", "message_id", "sender_id", sf.least("gone_event", "cut_event").alias("gone_event"),
+            sf.col("event_id").alias("_said"), "kind",
+        )  # fmt: skip
         in_groups = (
             reads.where("group_id > 0")
             .join(large_groups(self.changes), "group_id", "left")
@@ -328,14 +364,15 @@ class Diffusion:
                     sf.lit("read").alias("what"), "number")
         )  # fmt: skip
         recalled = self._recalls.where("group_id = 0").groupBy("message_id").agg(sf.min("event_id").alias("_recalled"))
+        said = self.messages.where("recipient_id > 0 AND (notice IS NULL OR notice = 'recalled')")
         private = (
-            self.messages.where("recipient_id > 0 AND (notice IS NULL OR notice = 'recalled')")
+            self._with_cut(said, "recipient_id", "user_id")
             .join(recalled, "message_id", "left")
             .join(self._blanked_ids, "message_id", "left")
             .select(
                 sf.col("recipient_id").alias("user_id"), sf.col("sender_id").alias("peer_id"), "message_id",
-                sf.col("event_id").alias("_said"), sf.least("_recalled", "erased_event").alias("gone_event"),
-                sf.col("kind").alias("_kind"),
+                sf.col("event_id").alias("_said"), sf.col("kind").alias("_kind"),
+                sf.least("_recalled", "erased_event", "cut_event").alias("gone_event"),
             )
         )  # fmt: skip
         direct = (

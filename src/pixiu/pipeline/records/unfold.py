@@ -37,6 +37,7 @@ __all__ = ["TABLES", "Records", "said_in", "unfold"]
 _WHATS = {
     10: "user", 11: "contact", 12: "block", 13: "group_info", 14: "member", 15: "recalled", 16: "receipt", 17: "read",
     18: "inbox", 19: "push", 20: "ledger", 21: "limits", 22: "traces", 30: "erased", 31: "push_token", 32: "partitions",
+    33: "trimmed",
 }  # fmt: skip
 """Fields of ``Record.what``."""
 
@@ -432,6 +433,17 @@ def _partitions(parsed: Record, _: int) -> Iterator[Row]:
     yield {"what": "partitions", "platform": parsed.partitions.role, "number": parsed.partitions.count}
 
 
+def _trimmed(parsed: Record, _: int) -> Iterator[Row]:
+    change = parsed.trimmed
+    for user in change.users:
+        yield {"what": "trimmed", "user_id": user, "about": change.through}
+    for group in change.groups:
+        yield {"what": "trimmed", "group_id": group, "about": change.through}
+    for key in change.keys:  # who has sent, and under which send id; all of it as digits, since it may be no text
+        sender, send_id = int.from_bytes(key[:8], "big", signed=True), key[8:].decode(errors="replace")
+        yield {"what": "forgot", "user_id": sender, "name": send_id, "public_id": key.hex(), "about": change.through}
+
+
 _ROWS: dict[str, Callable[[Record, int], Iterator[Row]]] = {
     "user": _user,
     "contact": _contact,
@@ -447,6 +459,7 @@ _ROWS: dict[str, Callable[[Record, int], Iterator[Row]]] = {
     "partitions": _partitions,
     "erased": _erased,
     "push_token": _push_token,
+    "trimmed": _trimmed,
 }
 
 # Traces.

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from pixiu.model.body import is_written, tombstone
 from pixiu.model.errors import Unavailable
 from pixiu.model.timeline import State
-from pixiu.ports.stores import Lane
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from pixiu.ports.stores import Stores
     from pixiu.ports.streams import Streams
     from pixiu.roles.carrier.reached import Reached
+    from pixiu.roles.carrier.releases import Releases
 
 __all__ = ["TimelineErasure"]
 
@@ -31,7 +31,7 @@ _ALL = 2**63 - 1
 class TimelineErasure:
     """Erases users from timelines, recent caches and unread counts, and what they wrote from the bodies."""
 
-    def __init__(self, stores: Stores, reached: Reached, owns: Owns | None = None) -> None:
+    def __init__(self, stores: Stores, reached: Reached, releases: Releases, owns: Owns | None = None) -> None:
         self.owns = owns
         self._users = stores.users
         self._timelines = stores.timelines
@@ -41,21 +41,14 @@ class TimelineErasure:
         self._groups = stores.groups
         self._bodies = stores.bodies
         self._reached = reached
-        # Timelines may be of another engine that is behind: what it drops once more was released long ago.
-        self._released_through = stores.bodies_applied(Lane.TIMELINES)
-        self._unreleased: list[int] = []
-
-    @property
-    def is_midway(self) -> bool:
-        """Have rows left whose references are still counted? Then the stores hold half a record."""
-        return bool(self._unreleased)
+        self._releases = releases
 
     def erase(self, user: int, event_id: int) -> None:
         """As of this event, through which the other lanes must have come."""
         for lane, at in (("rosters", self._reached.rosters), ("inboxes", self._reached.inboxes)):
             if at < event_id:
                 raise Unavailable(f"{lane} are at event {at}, and {event_id} erases what they hold")
-        self._release()
+        self._releases.release()
         groups = sorted({*self._groups.groups_of(user), *self._groups.past_groups_of(user)})
         for group in groups:
             self._blank_in_group(user, group)
@@ -65,17 +58,10 @@ class TimelineErasure:
                 self._streams.erase(user, peers=peers, groups=groups)
         else:
             self._blank_at_peers(user, self.owns)
-        gone = self._timelines.drop_private(user, through=_ALL)
-        if event_id > self._released_through:
-            self._unreleased += gone
-        self._release()
+        self._releases.note(self._timelines.drop_private(user, through=_ALL), event_id)
+        self._releases.release()
         for conversation in list(self._unread.of(user)):
             self._unread.drop(user, conversation)
-
-    def _release(self) -> None:
-        while self._unreleased:
-            self._bodies.release(self._unreleased[-1])
-            self._unreleased.pop()
 
     def _blank_in_private(self, user: int) -> set[int]:
         """Returns whom the user has written to."""

@@ -2,7 +2,7 @@
 
 The body goes to xiu first, then its id into each inbox: whoever finds an id finds the body. A record whose port fails
 in the middle is applied again from its beginning. What was added stays added, and what was removed has its references
-released by the next attempt: ``_unreleased`` outlives the failed one. If the process dies instead, the stores go back
+released by the next attempt: ``Releases`` outlives the failed one. If the process dies instead, the stores go back
 to their last commit, which is why there is none in between (``is_midway``).
 """
 
@@ -15,10 +15,12 @@ from pixiu.model.body import body_of, tombstone
 from pixiu.model.inbox import FIRST, NEED_NOTIFICATION
 from pixiu.model.pixiu_pb2 import LimitsChanged, MemberChanged, Push, Record, Rows
 from pixiu.ports.sendkeys import Sent
+from pixiu.roles.carrier.apply_trim import note_forgotten
 from pixiu.roles.carrier.arrivals import Arrival
 from pixiu.roles.carrier.audience import Audience, group_of
 from pixiu.roles.carrier.flips import CARRIER, Flips, grown
 from pixiu.roles.carrier.reached import Limits
+from pixiu.roles.carrier.releases import Releases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -73,13 +75,14 @@ class InboxApplier:
         self._inboxes = stores.inboxes
         self._bodies = stores.bodies
         self._keys = stores.keys
+        self._stores = stores
         self._reached = reached
         self._notes = stores.notes
         noted = stores.notes.get(LIMITS)
         self.limits = limits if noted is None else Limits.from_record(LimitsChanged.FromString(noted))
         """What holds now; a record changes it."""
         self._audience = Audience(stores.groups, reached, owns)
-        self._unreleased: list[int] = []
+        self._releases = Releases(stores.bodies)
         self._arrivals: list[Arrival] = []
         self._evictions: list[Eviction] = []
         self._checks: dict[tuple[int, str], int] = {}
@@ -95,6 +98,7 @@ class InboxApplier:
             "ledger": self._ledger,
             "limits": self._limits,
             "partitions": self._partitions,
+            "trimmed": self._trimmed,
         }
 
     def apply(self, record: LogRecord, parsed: Record) -> None:
@@ -102,8 +106,8 @@ class InboxApplier:
         event_id = record.event_id
         if event_id <= self._reached.inboxes:
             return
-        if self._unreleased:
-            self._release()
+        if self._releases.ids:
+            self._releases.release()
         what = parsed.WhichOneof("what")
         if what is None:
             self._message(record, parsed)
@@ -113,8 +117,8 @@ class InboxApplier:
                 change(record, parsed)
         if (key := record.key) and (self._owns is None or self._is_our_key(key)):
             self._keys.put(key, _new(Sent, (record.message_id, event_id, parsed.at)))
-        if self._unreleased:
-            self._release()
+        if self._releases.ids:
+            self._releases.release()
         self._reached.inboxes = event_id
 
     def _is_our_key(self, key: bytes) -> bool:
@@ -127,7 +131,7 @@ class InboxApplier:
     @property
     def is_midway(self) -> bool:
         """Have entries left whose references are still counted? Then the stores hold half a record."""
-        return bool(self._unreleased)
+        return bool(self._releases.ids)
 
     def take_arrivals(self) -> list[Arrival]:
         """What has entered inboxes since the last time. The stores have all of it."""
@@ -198,18 +202,11 @@ class InboxApplier:
         if excess > 0:
             oldest = self._inboxes.after(user, platform, 0, excess).entries
             gone = self._inboxes.remove(user, platform, oldest[0].useq, oldest[-1].useq)
-            self._unreleased.extend(entry.message_id for entry in gone)
+            self._releases.ids.extend(entry.message_id for entry in gone)
             self._evictions.append(Eviction(user, platform, [entry.useq for entry in gone], at))
         if len(self._checks) >= _CHECKS_MAX:
             self._checks.clear()
         self._checks[inbox] = state.latest + max(-excess, 0) + 1
-
-    def _release(self) -> None:
-        """Give up the references of entries that have left."""
-        unreleased, release = self._unreleased, self._bodies.release
-        while unreleased:
-            release(unreleased[-1])
-            unreleased.pop()
 
     # Changes that open inboxes, or tell someone.
 
@@ -314,6 +311,15 @@ class InboxApplier:
         self.limits = Limits.from_record(parsed.limits)
         self._checks.clear()
 
+    # History.
+
+    def _trimmed(self, _: LogRecord, parsed: Record) -> None:
+        """Sends that are too old are known no more; their rows go in the lane of timelines."""
+        change = parsed.trimmed
+        note_forgotten(self._stores, change)
+        for key in change.keys:
+            self._keys.drop(key, change.through)
+
     # Partitions.
 
     def _partitions(self, record: LogRecord, parsed: Record) -> None:
@@ -337,7 +343,7 @@ class InboxApplier:
         platforms = list(ledger.platforms)
         for rows in (ledger.expired, ledger.dead, ledger.acked):
             _check(rows, len(platforms))
-        unreleased = self._unreleased
+        unreleased = self._releases.ids
         for user, index, first, through in chain(_columns(ledger.expired), _columns(ledger.dead)):
             for entry in self._inboxes.remove(user, platforms[index], first, through):
                 unreleased.append(entry.message_id)

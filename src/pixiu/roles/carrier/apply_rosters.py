@@ -7,7 +7,7 @@ become pointless (muting someone who has just left) does nothing. A record that 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pixiu.model.errors import Unavailable
 from pixiu.model.group import Group, Member, Role
@@ -19,11 +19,12 @@ from pixiu.roles.carrier.audience import group_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pixiu.model.timeline import GroupRow
     from pixiu.ports.log import LogRecord
     from pixiu.ports.stores import Stores
     from pixiu.roles.carrier.reached import Reached
 
-__all__ = ["Removed", "RosterApplier"]
+__all__ = ["GroupRows", "Removed", "RosterApplier"]
 
 _PAGE = 1000
 _COUNTED_MAX = 10_000
@@ -37,15 +38,24 @@ class Removed(NamedTuple):
     user: int
 
 
+class GroupRows(Protocol):
+    """Timelines of groups, as far as they are counted here."""
+
+    def group_forward(self, group: int, *, after: int = 0, limit: int = 100) -> list[GroupRow]:
+        """Rising, behind ``after``."""
+        ...
+
+
 class RosterApplier:
     """Applies records to users, contacts, groups and push tokens."""
 
-    def __init__(self, stores: Stores, reached: Reached) -> None:
+    def __init__(self, stores: Stores, reached: Reached, rows: GroupRows | None = None) -> None:
+        """``rows``: where to count what was said in large groups, if not in the timelines of these stores."""
         self._users = stores.users
         self._contacts = stores.contacts
         self._groups = stores.groups
         self._push_tokens = stores.push_tokens
-        self._timelines = stores.timelines
+        self._rows: GroupRows = rows or stores.timelines
         self._reached = reached
         self._removed: list[Removed] = []
         self._gone: list[int] = []
@@ -288,7 +298,7 @@ class RosterApplier:
             raise Unavailable(f"timelines are at event {self._reached.timelines}, and their rows must be counted")
         count = 0
         while count < _COUNTED_MAX:
-            rows = self._timelines.group_forward(group.number, after=through, limit=_PAGE)
+            rows = self._rows.group_forward(group.number, after=through, limit=_PAGE)
             count += sum(1 for row in rows if not before or row.message_id < before)
             if len(rows) < _PAGE or (before and rows[-1].message_id >= before):
                 return count

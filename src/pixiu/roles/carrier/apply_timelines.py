@@ -13,9 +13,12 @@ from pixiu.model.conversation import Direct, InGroup
 from pixiu.model.errors import Unavailable
 from pixiu.model.pixiu_pb2 import DELETE, SYSTEM, MemberChanged, MsgChat, Record
 from pixiu.model.timeline import GroupRow, PrivateRow, State
+from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.apply_erasure import TimelineErasure
+from pixiu.roles.carrier.apply_trim import TimelineTrim, last_trimmed
 from pixiu.roles.carrier.audience import Audience, group_of
 from pixiu.roles.carrier.flips import CARRIER, Flips, grown
+from pixiu.roles.carrier.releases import Releases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -70,7 +73,11 @@ class TimelineApplier:
         self._bodies = stores.bodies
         self._reached = reached
         self._audience = Audience(stores.groups, reached, owns)
-        self._erasure = TimelineErasure(stores, reached, owns)
+        # Timelines may be of another engine that is behind: what it drops once more was released long ago.
+        self._releases = Releases(stores.bodies, stores.bodies_applied(Lane.TIMELINES))
+        self._erasure = TimelineErasure(stores, reached, self._releases, owns)
+        self._trim = TimelineTrim(stores, reached, self._releases)
+        self._stores = stores
         self._last: dict[int, int] = {}
         self._marked: list[Marked] = []
         self._said: list[Said] = []
@@ -83,6 +90,7 @@ class TimelineApplier:
             "read": self._read,
             "erased": self._erased,
             "partitions": self._partitions,
+            "trimmed": self._trimmed,
         }
 
     def apply(self, record: LogRecord, parsed: Record) -> None:
@@ -102,7 +110,7 @@ class TimelineApplier:
     @property
     def is_midway(self) -> bool:
         """Do the stores hold half a record?"""
-        return self._erasure.is_midway
+        return bool(self._releases.ids)
 
     def take_marked(self) -> list[Marked]:
         """New receipts since the last time."""
@@ -155,7 +163,7 @@ class TimelineApplier:
         if previous >= message_id:
             # Not known, or noted by an attempt at this very record that failed later on.
             rows = self._timelines.group_backward(group, before=message_id, limit=1)
-            previous = rows[0].message_id if rows else 0
+            previous = rows[0].message_id if rows else self._last_trimmed(group, message_id)
         self._timelines.put_group(group, GroupRow(message_id, actor, previous))
         if len(self._last) >= _REMEMBERED_MAX:
             self._last.clear()
@@ -168,6 +176,11 @@ class TimelineApplier:
             if members is None:
                 self._said.append(Said(group, message_id, previous, body))
         return members
+
+    def _last_trimmed(self, group: int, before: int) -> int:
+        """The message before this one, where it has gone with all the others."""
+        last = last_trimmed(self._stores, group)
+        return last if last < before else 0
 
     # Changes.
 
@@ -240,6 +253,9 @@ class TimelineApplier:
 
     def _erased(self, record: LogRecord, parsed: Record) -> None:
         self._erasure.erase(parsed.erased.user, record.event_id)
+
+    def _trimmed(self, record: LogRecord, parsed: Record) -> None:
+        self._trim.trim(parsed.trimmed, record.event_id)
 
     def _partitions(self, _: LogRecord, parsed: Record) -> None:
         """From here on there are more carriers."""

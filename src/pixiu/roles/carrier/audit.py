@@ -133,6 +133,7 @@ class Audit:
                 self._appliers.skip(lane, record.event_id)
             return
         self._appliers.forget_news()
+        self._keys.difference_update(parsed.trimmed.keys)
         if record.key and self._is_ours(parsed.actor):
             if record.key in self._keys:
                 self._name(report.duplicates, "duplicate_count", message_id=record.message_id, reason="accepted twice")

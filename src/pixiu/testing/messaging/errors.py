@@ -13,10 +13,12 @@ from pixiu.model.pixiu_pb2 import Record
 from pixiu.model.wake import Wake
 from pixiu.ports.log import MAIN
 from pixiu.queue.appends import AppendRun
+from pixiu.roles.carrier import trimming
 from pixiu.roles.carrier.apply_inboxes import InboxApplier
 from pixiu.roles.carrier.audience import Audience
 from pixiu.roles.carrier.consume import Carrier
 from pixiu.roles.carrier.reached import Limits
+from pixiu.roles.carrier.releases import Releases
 from pixiu.roles.proxy.appends import Appends
 from pixiu.roles.proxy.service import Proxy
 from pixiu.roles.relay.deliveries import Deliveries
@@ -209,13 +211,13 @@ def remembers_those_who_left(patch: Patch) -> None:
 
 def releases_twice(patch: Patch) -> None:
     """A wrong count of references."""
-    original = InboxApplier._release
+    original = Releases.release
 
-    def release(self: InboxApplier) -> None:
-        self._unreleased += self._unreleased
+    def release(self: Releases) -> None:
+        self.ids += self.ids
         original(self)
 
-    patch.set(InboxApplier, "_release", release)
+    patch.set(Releases, "release", release)
 
 
 def evicts_unasked(patch: Patch) -> None:
@@ -227,6 +229,11 @@ def evicts_unasked(patch: Patch) -> None:
         original(self, *arguments)
 
     patch.set(InboxApplier, "_add", add)
+
+
+def trims_all(patch: Patch) -> None:
+    """Whatever there is counts as old."""
+    patch.set(trimming, "first_id_of", lambda now_ms: 2**62)
 
 
 # Stores.

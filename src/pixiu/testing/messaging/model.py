@@ -106,13 +106,15 @@ class Model:
         self.keys: dict[bytes, tuple[int, int, int]] = {}
         self.messages: dict[int, Message] = {}
         self.doubled_keys: list[bytes] = []
+        self.trims: list[tuple[int, int]] = []
+        """The time of each cut, and the message id through which it went."""
         self.quiet: set[int] = set()
         """Messages that nobody has to read: recalls, and a group's notices."""
         self._changes: dict[str, Callable[[LogRecord, Record], None]] = {
             "user": self._user, "contact": self._contact, "block": self._block, "group_info": self._group_info,
             "member": self._member, "recalled": self._recalled, "receipt": self._receipt, "read": self._read,
             "inbox": self._inbox, "push": self._push, "ledger": self._ledger, "limits": self._limits,
-            "push_token": self._push_token,
+            "push_token": self._push_token, "trimmed": self._trimmed,
         }  # fmt: skip
 
     @classmethod
@@ -176,11 +178,27 @@ class Model:
     def _take(self, inbox: Inbox, useq: int, why: str, at: int) -> None:
         entry = inbox.entries.pop(useq)
         inbox.gone[useq] = Gone(entry, why, at)
-        body = self.bodies[entry.message_id]
+        self._release(entry.message_id)
+
+    def _release(self, message_id: int) -> None:
+        body = self.bodies[message_id]
         assert isinstance(body[0], int)
         body[0] -= 1
         if body[0] == 0:
-            del self.bodies[entry.message_id]
+            del self.bodies[message_id]
+
+    def _trimmed(self, _: LogRecord, parsed: Record) -> None:
+        change = parsed.trimmed
+        self.trims.append((parsed.at, change.through))
+        timelines: list[dict[int, list[int]]] = [self.private.get(user, {}) for user in change.users]
+        timelines += [self.groups[group].rows for group in change.groups]
+        for rows in timelines:
+            for message_id in [each for each in rows if each <= change.through]:
+                del rows[message_id]
+                self._release(message_id)
+        for key in change.keys:
+            if key in self.keys and self.keys[key][0] <= change.through:
+                del self.keys[key]
 
     def _private(self, record: LogRecord, parsed: Record, *, is_read: bool) -> None:
         actor, to, message_id = parsed.actor, parsed.to, record.message_id
@@ -200,7 +218,7 @@ class Model:
     def _say(self, record: LogRecord, parsed: Record, number: int, *, is_read: bool, gone: Iterable[int] = ()) -> None:
         """In a group: one row; entries and counters unless it is large."""
         group = self.groups[number]
-        group.rows[record.message_id] = [parsed.actor, max(group.rows, default=0), 0]
+        group.rows[record.message_id] = [parsed.actor, group.last, 0]
         group.count += 1
         group.last = record.message_id
         members = [] if group.is_large else sorted(group.members)

@@ -82,5 +82,6 @@ MUTANTS: dict[str, Mutant] = {
     "no-members": Mutant("who is no member may speak", errors.no_members),
     "unapplied": Mutant("changes are answered before they are applied", errors.answers_unapplied),
     "next-newest": Mutant("when the newest session goes, the next one does not take over", errors.no_next_newest),
+    "trims-all": Mutant("history ends with what was said a moment ago", errors.trims_all),
     "evicts-unasked": Mutant("an inbox keeps ten entries, whatever the settings say", errors.evicts_unasked),
 }  # fmt: skip

@@ -17,6 +17,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pixiu.backends.memory.stores import MemoryStores
+from pixiu.model.ids import first_id_of, snowflake_time_ms
 from pixiu.model.inbox import NEED_ACK, NEED_OFFLINE
 from pixiu.model.pixiu_pb2 import MsgChat
 from pixiu.ports.stores import Lane
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Oracle"]
 
+LATE_MS = 5_000
 LANES = (Lane.ROSTERS, Lane.INBOXES, Lane.TIMELINES, Lane.TASKS)
 
 
@@ -126,6 +128,7 @@ class Oracle:
         self._check_keys(model)
         self._check_accepted(model)
         self._check_inboxes(model)
+        self._check_history(model)
         for device in self._world.devices:
             self._check_device(device, model)
         self._check_relay()
@@ -191,6 +194,21 @@ class Oracle:
                 for entry in inbox.entries.values():
                     if entry.message_id not in model.bodies:
                         raise Violation(f"I1: {entry} waits in {user}/{platform}, and its body is gone")
+
+    def _check_history(self, model: Model) -> None:
+        """History ends where the settings say, and nowhere else."""
+        world = self._world
+        history_ms = world.weather.settings.messaging.history_ms
+        for at, through in model.trims:
+            if snowflake_time_ms(through) > at - history_ms:
+                raise Violation(f"history ended at {at} with {through}, and is to be kept for {history_ms} ms")
+        if not history_ms:
+            return
+        # A clock that was set back, or a node that was down, makes it later; by now someone has looked.
+        late = first_id_of(world.clock.now_ms() - history_ms - LATE_MS)
+        for rows in (*model.private.values(), *(group.rows for group in model.groups.values())):
+            if rows and min(rows) < late:
+                raise Violation(f"{min(rows)} is older than {history_ms} ms, and still in history")
 
     def _unjustified(self, gone: Gone, devices: list[Device]) -> str:
         entry, settings = gone.entry, self._world.weather.settings.inbox

@@ -29,6 +29,8 @@ __all__ = ["MessagingWeather", "draw_messaging_weather"]
 
 NEVER = 2**40
 EXPIRE_MS = 90 * 86_400_000
+HISTORY_MORE_MS = 2_000
+HISTORY_SWEEP_MS = 700
 ALWAYS = "always"
 
 
@@ -110,7 +112,7 @@ def draw_messaging_weather(rng: random.Random) -> MessagingWeather:
 
 
 def _draw_settings(rng: random.Random) -> Settings:
-    return Settings(
+    settings = Settings(
         queue=QueueSettings(
             payload_bytes_max=65536,
             open_topics_max=8,
@@ -146,6 +148,12 @@ def _draw_settings(rng: random.Random) -> Settings:
         replication=ReplicationSettings(heartbeat_ms=2_000),
         log=LogSettings(sample=0),
     )
+    if settings.inbox.expire_ms == EXPIRE_MS:
+        return settings
+    # Where what waits has an end, history has one, too. No dice: the other seeds stay what they were.
+    history_ms = settings.inbox.expire_ms + HISTORY_MORE_MS
+    messaging = replace(settings.messaging, history_ms=history_ms, history_sweep_ms=HISTORY_SWEEP_MS)
+    return replace(settings, messaging=messaging)
 
 
 def _draw_inbox(rng: random.Random) -> InboxSettings:
