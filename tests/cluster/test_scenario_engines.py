@@ -1,8 +1,8 @@
 """The cluster's scenario on the engines of others: embedded, all of them, mixed, and many processes with ZooKeeper.
 
-One node has its log in Kafka, its stores in Redis and its history in Cassandra, or some of these. Roles of a cluster
-keep their own stores and take ZooKeeper as their registry; they refuse the other engines. So ZooKeeper is where the
-product has it: under the cluster, which has to show the same as every single node.
+One node has its log in Kafka, its stores in Redis and its history in Cassandra, or some of these. A cluster has its
+registry in ZooKeeper and its log in its own queue; its carriers have their stores in Redis and Cassandra, or some of
+them. All have to show the same.
 """
 
 from __future__ import annotations
@@ -29,6 +29,13 @@ MIXES = {
     "cassandra": ("timelines",),
     "redis and kafka": ("store", "log"),
     "redis, cassandra and kafka": ("store", "timelines", "log"),
+}
+
+CLUSTER_MIXES: dict[str, tuple[str, ...]] = {
+    "embedded": (),
+    "redis": ("store",),
+    "cassandra": ("timelines",),
+    "redis and cassandra": ("store", "timelines"),
 }
 
 
@@ -84,10 +91,11 @@ async def test_a_node_on_other_engines_shows_what_the_embedded_one_shows(
         compare(one, await played(doors))
 
 
+@pytest.mark.parametrize("mix", CLUSTER_MIXES)
 async def test_a_cluster_with_zookeeper_shows_what_the_embedded_node_shows(
-    embedded: dict[str, Any], tmp_path: Path
+    mix: str, servers: dict[str, Callable[[], str]], embedded: dict[str, Any], tmp_path: Path
 ) -> None:
     one = await shown_by_default(embedded, tmp_path)
     (tmp_path / "cluster").mkdir()
-    with many_processes(tmp_path / "cluster") as doors:
-        compare(one, await play(doors))
+    with many_processes(tmp_path / "cluster", *(servers[setting]() for setting in CLUSTER_MIXES[mix])) as doors:
+        compare(one, await played(doors))

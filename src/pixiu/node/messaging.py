@@ -113,7 +113,7 @@ class Messaging:
         self._is_stopped = False
         self._is_refused = False  # the log refuses ledger rows, and that has been told
         self._has_started = False
-        self._is_going_back = False
+        self._is_going_back = self._goes_on = False
         self._stale_ms = settings.horn.stale_ms
         self.tracing = Tracing(
             clock, scheduler, self._write_ledger,
@@ -215,11 +215,12 @@ class Messaging:
 
     def go_back(self) -> None:
         """A store has lost what it had: nobody is answered from the past while it is made again from the log."""
+        self._goes_on = self._has_started or (self._is_going_back and self._goes_on)
         self._is_going_back, self._has_started = True, False
         self.relay.kick_all("resync")
 
-        def caught_up() -> None:
-            self._is_going_back, self._has_started = False, True
+        def caught_up() -> None:  # whoever stood by still does, unless its turn has come meanwhile
+            self._is_going_back, self._has_started = False, self._has_started or self._goes_on
 
         self.carrier.go_back(lambda: self.carrier.when_applied(self.log.committed, caught_up))
 

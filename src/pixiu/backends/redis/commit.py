@@ -34,17 +34,13 @@ _encode = msgspec.msgpack.Encoder().encode
 _text = Struct(">BI").pack
 _ROUNDS_MAX = 16
 """Of a commit to a cluster, while streams are written in order: people who answer each other within one commit."""
-_PATTERNS = (
-    *(f"{name}[0-9{{]*" for name in ("u:", "c:", "r:", "s:", "gi:", "gm:", "gs:", "msg/u:", "msg/om:", "bsgmsg_")),
-    "pixiu:*",
-)
 
 
-def first_key(client: RedisClient) -> str:
+def first_key(client: RedisClient, keys: Keys) -> str:
     """A key that is Pixiu's, or looks like it; empty if there is none. Changes nothing. Raises ``Unavailable``."""
     try:
         for server in client.servers:
-            for pattern in _PATTERNS:
+            for pattern in keys.all_patterns:
                 cursor = b"0"
                 while True:
                     cursor, names = server.ask("SCAN", cursor, "MATCH", pattern, "COUNT", _SCANNED)
@@ -124,7 +120,7 @@ class Commits:
     def clear(self) -> None:
         """Remove every key of the layout, and all that was noted."""
         for server in self._client.servers:
-            for pattern in _PATTERNS:
+            for pattern in self._keys.all_patterns:
                 cursor = b"0"
                 while True:
                     cursor, names = server.ask("SCAN", cursor, "MATCH", pattern, "COUNT", _SCANNED)

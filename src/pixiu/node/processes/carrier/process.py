@@ -26,6 +26,7 @@ from pixiu.model.errors import ConfigError, PixiuError, Unavailable
 from pixiu.model.hosts import is_loopback
 from pixiu.model.partitions import Share, check_count
 from pixiu.node.gateways.listener import HubListener
+from pixiu.node.processes.carrier.engines import ALL_EMBEDDED, open_replica, replica_engines
 from pixiu.node.processes.carrier.host import CarrierHost
 from pixiu.node.processes.carrier.life import CarrierLife
 from pixiu.node.processes.carrier.snapshots import BULK, givers_in, take_snapshot
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pixiu.config import Settings
+    from pixiu.node.processes.carrier.engines import ReplicaStores
     from pixiu.node.processes.options import RoleOptions
     from pixiu.ports.registry import Folder
     from pixiu.ports.transport import WatchedReceiver
@@ -79,6 +81,7 @@ class CarrierProcess:
         self.name = settings.name or f"{ROLE}-{options.partition}-{self.boot & 0xFFFF:04x}"
         self._rules = ServingRules(lease_ms=settings.lease_ms, renew_ms=settings.renew_ms)
         self._home = DiskHome(options.data)
+        self._engines = replica_engines(options.settings.engines, self.name)
         self._registry = registry
         self._scheduler = scheduler
         text = read_secrets(options.secret_file)
@@ -154,10 +157,23 @@ class CarrierProcess:
     async def _begin(self, may_serve: Callable[[], bool]) -> CarrierHost:
         queue = RemoteLog(self._client)
         await queue.open()
-        return CarrierHost(
-            self._client, queue, self._home, self.share, self.clock, self._scheduler, self._settings,
-            partitions=self.partitions, may_serve=may_serve, creates_users=is_loopback(self.options.bind),
-        )  # fmt: skip
+        stores = await self._opened_stores()
+        try:
+            return CarrierHost(
+                self._client, queue, stores, self.clock, self._scheduler, self._settings,
+                partitions=self.partitions, may_serve=may_serve, creates_users=is_loopback(self.options.bind),
+            )  # fmt: skip
+        except BaseException:
+            stores.stores.close()
+            raise
+
+    async def _opened_stores(self) -> ReplicaStores:
+        """Engines of others are asked in a thread: the lease and the registry do not wait for them."""
+        home, share, engines, root = self._home, self.share, self._engines, self.options.data
+        if engines == ALL_EMBEDDED:
+            return open_replica(home, share, engines, root)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(None, open_replica, home, share, engines, root)
 
     def _begun(self, host: CarrierHost) -> None:
         self._metrics = _metrics_of(host)
@@ -170,6 +186,12 @@ class CarrierProcess:
 
     async def _take(self, applied: int) -> int:
         """From whoever has one: of this partition, or of the one that a new one comes of."""
+        if self._engines.note:
+            raise Unavailable(
+                f"the log no longer has what follows event {applied}, and stores in {self._engines.note} are not made "
+                "from another replica's: restore them from a backup of their own, or start this replica with embedded "
+                "stores"
+            )
         answer: asyncio.Future[Folder | PixiuError] = asyncio.get_running_loop().create_future()
         self._registry.read(f"{self.options.registry.root}/{ROLE}", answer.set_result)
         folder = await answer
