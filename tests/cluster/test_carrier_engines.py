@@ -7,13 +7,14 @@ and the books of all partitions balance.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from tests.cluster.processes import Cluster
 from tests.cluster.talkers import Talkers
-from tests.cluster.test_durable_faults import DURABLE, audit, doors_of, serves
+from tests.cluster.test_durable_faults import DURABLE, Extra, audit, doors_of, serves
 from tests.engines import ValkeyProcess
 from tests.servers import wait_for
 
@@ -89,3 +90,38 @@ async def test_carriers_in_a_valkey_double_during_traffic(tmp_path: Path) -> Non
             return {name.decode().split(":")[3] for name in valkey.told("KEYS", pattern)}
 
         wait_for(lambda: not waiting(0) & waiting(1), what="those who have moved to be forgotten", timeout_s=30)
+
+
+@pytest.mark.feature("X62", "X73", "X75")
+async def test_of_replicas_with_different_engines_one_serves_whose_engine_is_there(tmp_path: Path) -> None:
+    plain = DURABLE.format(queues=1, min_isr=1, partitions=1, replicas=1, gateways=2)
+    with ValkeyProcess(tmp_path / "valkey", "--appendonly", "yes") as valkey, Cluster(tmp_path, plain) as cluster:
+        doors = await asyncio.to_thread(doors_of, cluster)
+        more = ("--partition", "0", "--set", f"store={valkey.url}", "--set", "replication.name=carrier-0-9")
+        extra = await asyncio.to_thread(Extra, cluster, "carrier", *more)
+
+        def state(key: str) -> Any:
+            return httpx.get(f"{extra.said['admin']}/carrier", timeout=10).json()[key]
+
+        try:
+            async with Talkers(doors) as talkers:
+                await talkers.more()
+                await asyncio.to_thread(wait_for, lambda: state("behind") == 0, what="the new replica", timeout_s=60)
+                await asyncio.to_thread(cluster.ask, "kill", "carrier-0-0")
+                await asyncio.to_thread(wait_for, lambda: state("serving"), what="it to serve", timeout_s=30)
+                await talkers.more(seconds=PATIENCE_S)
+                valkey.stop()
+                await asyncio.to_thread(wait_for, lambda: not state("serving"), what="it to stand back", timeout_s=30)
+                await talkers.more(seconds=PATIENCE_S)
+                assert await asyncio.to_thread(serves, cluster, 0) == "carrier-0-0"
+                valkey.start()
+                await asyncio.to_thread(wait_for, lambda: state("behind") == 0, what="its return", timeout_s=60)
+                await asyncio.to_thread(cluster.ask, "kill", "carrier-0-0")
+                await asyncio.to_thread(wait_for, lambda: state("serving"), what="it to serve again", timeout_s=30)
+                await talkers.more(seconds=PATIENCE_S)
+                await talkers.check(seconds=PATIENCE_S)
+                print(f"accepted {len(talkers.times)}, longest pause {talkers.longest_gap_s():.1f} s")
+            report = await asyncio.to_thread(audit, cluster)
+            assert report["balanced"], report
+        finally:
+            assert await asyncio.to_thread(extra.stop) == 0

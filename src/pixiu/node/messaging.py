@@ -213,6 +213,11 @@ class Messaging:
             return [*self.carrier.problems(), f"stores: {self.carrier.behind} events behind the log, after a loss"]
         return self.carrier.problems()
 
+    @property
+    def is_going_back(self) -> bool:
+        """Is a store made again from the log, meanwhile?"""
+        return self._is_going_back
+
     def go_back(self) -> None:
         """A store has lost what it had: nobody is answered from the past while it is made again from the log."""
         self._goes_on = self._has_started or (self._is_going_back and self._goes_on)

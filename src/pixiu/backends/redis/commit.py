@@ -63,7 +63,8 @@ class Commits:
         self._token = token
         self._number = 0
         self._lives: frozenset[bytes] = frozenset()
-        self._is_to_clear = False
+        self.is_to_clear = False
+        """Does nothing count before all of it was removed?"""
         self.lost = ""
         """What Redis was found to have lost; empty if nothing."""
 
@@ -71,9 +72,9 @@ class Commits:
         """Become the owner, or be it again. Raises ``Conflict`` if another node is."""
         self._client.gate = ""
         try:
-            if self._is_to_clear:
+            if self.is_to_clear:
                 self.clear()
-                self._is_to_clear = False
+                self.is_to_clear = False
             self._open()
         except Unavailable:
             self._client.gate = self.lost
@@ -103,7 +104,7 @@ class Commits:
 
         elif self._client.is_cluster and not self._client.lives <= self._lives:
             self.has_lost("a master of the cluster was replaced or restarted: it may have lost some")
-            self._is_to_clear = True
+            self.is_to_clear = True
 
     def has_lost(self, what: str) -> None:
         """Nothing is answered from here on, until ``open``."""

@@ -137,6 +137,11 @@ class RedisStores:
         return [self.problem] if self.problem else []
 
     @property
+    def is_to_clear(self) -> bool:
+        """Was something lost of which nobody knows what? ``begin_again`` then removes everything first."""
+        return self._commits.is_to_clear
+
+    @property
     def layout(self) -> int:
         """The layout that these were made with; 0 if they are empty."""
         return int(self._overlay.field(self.keys_of.meta, _LAYOUT) or 0)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from pixiu.backends.cassandra.timelines import CassandraTimelines
@@ -21,9 +22,10 @@ from pixiu.backends.mixed import MixedStores
 from pixiu.backends.redis.address import RedisAddress
 from pixiu.backends.redis.layout import LAYOUT as REDIS_LAYOUT
 from pixiu.config.engines import EMBEDDED
+from pixiu.config.extras import how_to_install
 from pixiu.model.errors import ConfigError, CorruptData
 from pixiu.node.engines import open_timelines, over, timelines_address
-from pixiu.node.processes.carrier.stores import begun_anew, opened
+from pixiu.node.processes.carrier.stores import begun_anew, has_loss, note_loss, opened
 from pixiu.node.remembered import open_redis
 from pixiu.ports.stores import Lane
 
@@ -92,7 +94,9 @@ def replica_engines(settings: EngineSettings, name: str) -> ReplicaEngines:
         )
     if settings.store != EMBEDDED:
         RedisAddress.parse(settings.store)
+        _require("valkey", "redis", settings.store)
     if timelines is not None:
+        _require("cassandra", "cassandra", str(timelines))
         keyspace = f"{timelines.keyspace}_{name.replace('-', '_')}"
         if len(keyspace) > KEYSPACE_MAX:
             raise ConfigError(
@@ -101,6 +105,11 @@ def replica_engines(settings: EngineSettings, name: str) -> ReplicaEngines:
             )
         timelines = replace(timelines, keyspace=keyspace)
     return ReplicaEngines(settings.store, f"pixiu-{name}:", timelines)
+
+
+def _require(package: str, extra: str, place: str) -> None:
+    if find_spec(package) is None:
+        raise ConfigError(f"{place} needs the package {package}; install it with: {how_to_install(extra)}")
 
 
 def open_replica(home: StoreHome, share: Share, engines: ReplicaEngines, root: Path) -> ReplicaStores:
@@ -142,8 +151,9 @@ def _laid_over(store: KeyValue, redis: RedisStores | None, timelines: Address | 
         embedded = EmbeddedStores(store)
         base: NodeStores = embedded
         if redis is not None:
-            if redis.layout not in (0, REDIS_LAYOUT):
+            if redis.layout not in (0, REDIS_LAYOUT) or has_loss(store):
                 redis.clear()
+                note_loss(store, is_lost=False)
             redis.note_layout()
             base = MixedStores(redis, [redis, embedded], timelines=embedded.timelines)
         if timelines is None:

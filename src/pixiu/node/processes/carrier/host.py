@@ -26,7 +26,7 @@ from pixiu.node.messaging import Messaging, Place
 from pixiu.node.processes.carrier.administration import CarrierAdministration
 from pixiu.node.processes.carrier.group_rooms import GroupRooms
 from pixiu.node.processes.carrier.snapshots import Giving
-from pixiu.node.processes.carrier.stores import is_wide, made_by, not_wide
+from pixiu.node.processes.carrier.stores import is_wide, made_by, not_wide, note_loss
 from pixiu.ports.log import MAIN, TASKS
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.audit import Audit, take_cut
@@ -153,13 +153,29 @@ class CarrierHost:
 
         redis = self._redis
         self._shown = shown = RedisSessions(redis.client, redis.keys_of, numbers_after=self._session_count)
-        redis.when_begun = shown.write_all_again
+
+        def begun() -> None:
+            shown.write_all_again()
+            note_loss(self._store, is_lost=False)
+
+        redis.when_begun = begun
         redis.when_lost = lambda: self._scheduler.soon(self._go_back)
         return shown
 
     def _go_back(self) -> None:
-        if not self._is_closed:
-            self.messaging.go_back()
+        if self._is_closed or self._redis is None:
+            return
+        if self._redis.is_to_clear:  # also if this life ends before that is done
+            note_loss(self._store, is_lost=True)
+        self.messaging.go_back()
+
+    @property
+    def hindrance(self) -> str:
+        """Why this replica cannot serve as another one might: an engine of its own; empty if nothing is wrong."""
+        problems = self.stores.problems()
+        if problems:
+            return problems[0]
+        return "its stores are made again from the log" if self.messaging.is_going_back else ""
 
     def _look_after_redis(self, beat: int) -> None:
         """Now and then: show who is connected, and see whether Redis is there when nobody asks it."""

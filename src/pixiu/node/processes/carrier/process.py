@@ -20,6 +20,7 @@ from urllib.parse import parse_qs
 
 from pixiu.backends.queue_log import RemoteLog
 from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
+from pixiu.config.engines import EMBEDDED
 from pixiu.links.member import COUNT_KEY, Slot, count_path, ensure_count, folder_of
 from pixiu.machines.serving import ServingRules
 from pixiu.model.errors import ConfigError, PixiuError, Unavailable
@@ -65,6 +66,8 @@ ROLE = "carrier"
 RETRY_SECONDS = 0.5
 LEAVE_SECONDS = 2.0
 PATIENCE_SECONDS = 10.0
+WATCH_SECONDS, HAND_OVER_SECONDS = 0.5, 3.0
+"""How long an engine may be down before another replica serves, if one can."""
 
 
 class CarrierProcess:
@@ -93,6 +96,7 @@ class CarrierProcess:
             str(options.registry), key=queue_key(text, options.bind), pool=2, patience_s=PATIENCE_SECONDS
         )
         self._control: RegistryControl | None = None
+        self._watch: asyncio.Task[None] | None = None
         self._audit: asyncio.Task[dict[str, object]] | None = None
         self._settings: Settings = options.settings
         self._metrics = Metrics()
@@ -139,10 +143,13 @@ class CarrierProcess:
         )  # fmt: skip
         life.when_begun = self._begun
         life.start()
+        self._watch = asyncio.get_running_loop().create_task(self._watch_engines(life))
         return address, {"admin": f"http://{host}:{port}", "name": self.name, "pid": os.getpid()}
 
     async def stop(self) -> None:
         """Hand over, then leave."""
+        if self._watch is not None:
+            self._watch.cancel()
         if self._life is not None:
             await self._life.stop()
         if self._control is not None:
@@ -177,6 +184,28 @@ class CarrierProcess:
 
     def _begun(self, host: CarrierHost) -> None:
         self._metrics = _metrics_of(host)
+
+    async def _watch_engines(self, life: CarrierLife) -> None:
+        """Replicas may have different engines: whose own fails for a while lets one serve that is ready."""
+        loop, since = asyncio.get_running_loop(), None
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            host = life.host
+            hindrance = "" if host is None or not life.is_serving else host.hindrance
+            since = (since or loop.time()) if hindrance else None
+            if since is not None and loop.time() - since >= HAND_OVER_SECONDS and await self._is_another_ready():
+                log.warning("hands over", extra={"reason": hindrance})
+                life.hand_over(hindrance)
+
+    async def _is_another_ready(self) -> bool:
+        """Who has an engine that is down is not Running."""
+        answer: asyncio.Future[Folder | PixiuError] = asyncio.get_running_loop().create_future()
+        self._registry.read(folder_of(self.options.registry.root, ROLE, self.options.partition), answer.set_result)
+        found = await answer
+        return not isinstance(found, PixiuError) and any(
+            name.isdecimal() and entry.data.get("state") == "Running" and entry.data.get("name") != self.name
+            for name, entry in found.items()
+        )
 
     # Snapshots.
 
@@ -255,7 +284,7 @@ class CarrierProcess:
         """What ``/carrier`` shows."""
         host, life = self.host, self._life
         return {
-            "name": self.name, "partition": self.share.partition,
+            "name": self.name, "partition": self.share.partition, "engines": self._engines.note or EMBEDDED,
             "partitions": self.partitions if host is None else host.messaging.partitions,
             "serving": self.is_serving, "epoch": 0 if life is None else life.serving.epoch,
             "served_by": "" if life is None else life.serving.holder,

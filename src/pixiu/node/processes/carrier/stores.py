@@ -26,7 +26,18 @@ if TYPE_CHECKING:
 
     from pixiu.ports.keyvalue import KeyValue
 
-__all__ = ["DiskHome", "StoreHome", "begun_anew", "is_wide", "made_by", "not_wide", "opened", "seal"]
+__all__ = [
+    "DiskHome",
+    "StoreHome",
+    "begun_anew",
+    "has_loss",
+    "is_wide",
+    "made_by",
+    "not_wide",
+    "note_loss",
+    "opened",
+    "seal",
+]
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +47,7 @@ READY_FOLDER = "stores.ready"
 _LAYOUT = META + b"layout"
 _SHARE = META + b"share"
 _WIDE = META + b"wide"
+_LOSS = META + b"loss"
 _ENGINES = META + b"engines"
 """Which engines have the rest, if this store has a part only."""
 
@@ -157,6 +169,19 @@ def seal(store: KeyValue, share: Share | None) -> None:
 def is_wide(store: KeyValue) -> bool:
     """Has it what is of other partitions?"""
     return store.get(_WIDE) is not None
+
+
+def note_loss(store: KeyValue, *, is_lost: bool) -> None:
+    """Another engine has lost something somewhere: nothing of it counts until it was emptied."""
+    if is_lost:
+        store.write([(_LOSS, b"1")])
+    else:
+        store.write([], [_LOSS])
+
+
+def has_loss(store: KeyValue) -> bool:
+    """Was such a loss noted, and not made good?"""
+    return store.get(_LOSS) is not None
 
 
 def not_wide(store: KeyValue) -> None:
