@@ -16,8 +16,8 @@ from pixiu.config.cluster import NODE_ROLE, ROLE_NAMES
         (["role", "broker"], "name the cluster's registry: --registry zk://HOST:PORT/PATH, or engines.registry"),
         (["role", "broker", "--set", "registry=http://a"], "a registry is zk://HOST:PORT"),
         (
-            ["role", "carrier", "--set", "store=redis://a"],
-            "roles keep everything by themselves: leave engines.store out",
+            ["role", "gateway", "--set", "store=redis://a", "--registry", "zk://127.0.0.1:1/x"],
+            "only carriers have stores: leave engines.store out for a gateway",
         ),
         (["role", "queue", "--set", "log=kafka://a"], "leave engines.log out"),
         (["role", "pi", "--registry", "zk://127.0.0.1:1/x"], "there is no role 'pi'; there are: queue, carrier"),

@@ -67,6 +67,10 @@ def write(folder: Path, text: str) -> Path:
         ("[roles.queue]\nsettings = { a = [1] }", "settings must be like"),
         ("[roles.queue]\nfoo = 1", "no roles.queue.foo"),
         ("roles = 1", "no roles"),
+        ("engines = 1\n[roles.carrier]", "engines is a table"),
+        ("[roles.carrier]\n[engines]\nregistry = 'zk://a'", "no engines.registry"),
+        ("[roles.carrier]\n[engines]\nstore = 3", "engines.store must be a text"),
+        ("[roles.queue]\n[engines]\nstore = 'redis://a'", "engines.store is for carriers"),
         ("[roles]\nqueue = 3", "must be a table"),
         ("[", "not TOML"),
         ("[roles.queue]\nport = 9000\nreplicas = 3\n[roles.gateway]\nport = 9002", "port 9002 .*queue .*gateway"),
@@ -112,3 +116,41 @@ def test_partitions_and_replicas_become_processes_and_ports_and_the_secret_stay(
     assert again.plans == first.plans
     assert first.secret_file.stat().st_mode & 0o777 == 0o600
     assert again.secret_file.read_text(encoding="utf-8") == first.secret_file.read_text(encoding="utf-8")
+
+
+ON_ENGINES = """
+zookeeper = "zk://127.0.0.1:2181/x"
+[roles.queue]
+[roles.carrier]
+replicas = 2
+{more}
+[engines]
+store = "{store}"
+timelines = "cassandra://127.0.0.1"
+"""
+
+
+def test_carriers_are_told_of_the_engines_where_others_do_not_see_it(tmp_path: Path) -> None:
+    text = ON_ENGINES.format(store="redis://:hidden@127.0.0.1", more="")
+    queue, *carriers = Layout(tmp_path / "c", read_cluster_file(write(tmp_path, text))).plans
+    assert not queue.environment
+    for carrier in carriers:
+        assert carrier.environment == {
+            "PIXIU_ENGINES__STORE": "redis://:hidden@127.0.0.1", "PIXIU_ENGINES__TIMELINES": "cassandra://127.0.0.1",
+        }  # fmt: skip
+        assert "hidden" not in " ".join(carrier.command)
+
+
+@pytest.mark.parametrize(
+    ("store", "more", "complaint"),
+    [
+        ("mysql://a", "", "store must be redis://"),
+        ("redis://a", "settings = { 'replication.name' = 'Not so' }", "replication.name"),
+        ("redis://a", "settings = { 'engines.timelines' = 'mysql://a' }", "timelines must be embedded"),
+    ],
+)
+def test_engines_that_carriers_could_not_use_start_nothing(
+    tmp_path: Path, store: str, more: str, complaint: str
+) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        Layout(tmp_path / "c", read_cluster_file(write(tmp_path, ON_ENGINES.format(store=store, more=more))))

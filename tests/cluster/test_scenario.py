@@ -93,10 +93,18 @@ def one_process(folder: Path, *more: str) -> Iterator[Doors]:
 
 
 @contextmanager
-def many_processes(folder: Path) -> Iterator[Doors]:
-    """``pixiu cluster up``: ten processes, of which two have the users between them, and two take clients."""
+def many_processes(folder: Path, *engines: str) -> Iterator[Doors]:
+    """``pixiu cluster up``: ten processes, of which two have the users between them, and two take clients.
+
+    ``engines`` are settings like ``store=redis://…``.
+    """
     settings = ", ".join(f'"{name}" = {value}' for name, value in (each.split("=") for each in SETTINGS))
-    with Cluster(folder, MANY.replace("SETTINGS", settings)) as cluster:
+    text = MANY.replace("SETTINGS", settings)
+    if engines:
+        text += "\n[engines]\n" + "".join(
+            f'{key} = "{url}"\n' for key, _, url in (each.partition("=") for each in engines)
+        )
+    with Cluster(folder, text) as cluster:
         gateways = [row["address"] for row in cluster.nodes().values() if row["role"] == "gateway"]
         urls = [f"http://{address}" for address in gateways]
 

@@ -1,8 +1,8 @@
 """The cluster's scenario on the engines of others: embedded, all of them, mixed, and many processes with ZooKeeper.
 
-One node has its log in Kafka, its stores in Redis and its history in Cassandra, or some of these. Roles of a cluster
-keep their own stores and take ZooKeeper as their registry; they refuse the other engines. So ZooKeeper is where the
-product has it: under the cluster, which has to show the same as every single node.
+One node has its log in Kafka, its stores in Redis and its history in Cassandra, or some of these. A cluster has its
+registry in ZooKeeper and its log in its own queue; its carriers have their stores in Redis and Cassandra, or some of
+them. All have to show the same.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from tests.cluster.scenario import Doors, play
 from tests.cluster.test_scenario import compare, many_processes, one_process
-from tests.engines import ValkeyProcess, require_cassandra
+from tests.engines import ValkeyCluster, ValkeyProcess, require_cassandra
 from tests.kafka import new_prefix, require_kafka
 
 if TYPE_CHECKING:
@@ -31,6 +31,14 @@ MIXES = {
     "redis, cassandra and kafka": ("store", "timelines", "log"),
 }
 
+CLUSTER_MIXES: dict[str, tuple[str, ...]] = {
+    "embedded": (),
+    "redis": ("store",),
+    "redis cluster": ("clustered",),
+    "cassandra": ("timelines",),
+    "redis and cassandra": ("store", "timelines"),
+}
+
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Callable[[], str]]]:
@@ -39,11 +47,13 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Call
     kafka, cassandra = require_kafka(folder / "kafka"), require_cassandra(folder / "cassandra")
     with ExitStack() as exits:
         valkey = exits.enter_context(ValkeyProcess(folder / "valkey", "--appendonly", "yes"))
+        masters = exits.enter_context(ValkeyCluster(folder / "masters"))
         exits.enter_context(kafka)
         exits.enter_context(cassandra)
         databases, keyspaces = iter(range(16)), iter(range(16))
         yield {
             "store": lambda: f"store={valkey.url}/{next(databases)}?timeout_ms=5000",
+            "clustered": lambda: f"store={masters.url}?timeout_ms=5000",
             "timelines": lambda: f"timelines=cassandra://{cassandra.address}/s{next(keyspaces)}?timeout_ms=10000",
             "log": lambda: f"log=kafka://{kafka.hosts}?prefix={new_prefix()}",
         }
@@ -84,10 +94,11 @@ async def test_a_node_on_other_engines_shows_what_the_embedded_one_shows(
         compare(one, await played(doors))
 
 
+@pytest.mark.parametrize("mix", CLUSTER_MIXES)
 async def test_a_cluster_with_zookeeper_shows_what_the_embedded_node_shows(
-    embedded: dict[str, Any], tmp_path: Path
+    mix: str, servers: dict[str, Callable[[], str]], embedded: dict[str, Any], tmp_path: Path
 ) -> None:
     one = await shown_by_default(embedded, tmp_path)
     (tmp_path / "cluster").mkdir()
-    with many_processes(tmp_path / "cluster") as doors:
-        compare(one, await play(doors))
+    with many_processes(tmp_path / "cluster", *(servers[setting]() for setting in CLUSTER_MIXES[mix])) as doors:
+        compare(one, await played(doors))

@@ -69,6 +69,7 @@ class World:
         self.count = 0
         self.served: list[tuple[int, str]] = []
         self.outage_until = 0.0
+        self.handed_over = 0
         self.lease_is_kept = lease_is_kept
 
     def later(self, delay: float, call: object) -> None:
@@ -104,6 +105,14 @@ class World:
             return
         self.perform(replica, replica.machine.tick(replica.now_ms(self.at), is_ready=replica.is_ready))
         self.later(self.rng.uniform(40, 90), lambda: self.tick(replica))
+
+    def hand_over(self) -> None:
+        """Whoever serves lets others."""
+        for replica in self.replicas:
+            if self.may_serve(replica):
+                self.handed_over += 1
+                self.perform(replica, replica.machine.hand_over(replica.now_ms(self.at), "it cannot"))
+                assert not self.may_serve(replica)
 
     def perform(self, replica: Replica, commands: list[ServingCommand]) -> None:
         for command in commands:
@@ -147,8 +156,10 @@ class World:
             self.answer(replica, lambda: replica.machine.refused(replica.now_ms(self.at), refused))
 
 
-def stormy(seed: int, **more: bool) -> World:
+def stormy(seed: int, *, hand_overs: int = 0, **more: bool) -> World:
     world = World(seed, **more)
+    for _ in range(hand_overs):
+        world.later(world.rng.uniform(500, 25_000), world.hand_over)
     for _ in range(8):
         at = world.rng.uniform(500, 20_000)
         replica = world.rng.choice(world.replicas)
@@ -165,6 +176,16 @@ def stormy(seed: int, **more: bool) -> World:
 @pytest.mark.parametrize("seed", range(60))
 def test_there_are_never_two_and_after_every_trouble_there_is_one(seed: int) -> None:
     world = stormy(seed)
+    epochs = [epoch for epoch, _ in world.served]
+    assert epochs == sorted(set(epochs)), "an epoch is served once"
+    assert any(world.may_serve(each) for each in world.replicas)
+
+
+@pytest.mark.feature("X50", "X51")
+@pytest.mark.parametrize("seed", range(30))
+def test_whoever_hands_over_is_followed_by_one_and_never_beside_another(seed: int) -> None:
+    world = stormy(seed, hand_overs=12)
+    assert world.handed_over > 0
     epochs = [epoch for epoch, _ in world.served]
     assert epochs == sorted(set(epochs)), "an epoch is served once"
     assert any(world.may_serve(each) for each in world.replicas)
@@ -205,3 +226,22 @@ def test_one_that_is_behind_lets_others_go_first() -> None:
     assert behind.tick(300, is_ready=False) == [ReadRecord(300)]
     (claim,) = behind.tick(RULES.behind_ms + 300, is_ready=False)
     assert isinstance(claim, ChangeRecord) and claim.control.epoch == 5, "if nobody else does, it must"
+
+
+def test_one_that_hands_over_lets_one_that_is_ready_go_first() -> None:
+    first, second = Serving("c0", RULES), Serving("c1", RULES)
+    first.tick(0, is_ready=True)
+    first.seen(1, ControlSeen(0, None, asked_ms=0))
+    served(first, 250, 0, 1)
+    change, stop = first.hand_over(400, "its engine is down")
+    assert change == ChangeRecord(1, Control(1, "", frozenset()), 400)
+    assert stop == Stop("its engine is down")
+    assert first.hand_over(401, "again") == []
+    nobody = ControlSeen(2, Control(1, "", frozenset()), asked_ms=400, is_granted=True)
+    assert first.seen(410, nobody) == []
+    assert first.tick(700, is_ready=False) == [ReadRecord(700)], "not at once: another may be ready"
+    second.tick(400, is_ready=True)
+    second.seen(420, ControlSeen(2, Control(1, "", frozenset()), asked_ms=400))
+    served(second, 700, 2, 2)
+    (claim,) = first.tick(400 + RULES.behind_ms, is_ready=False)
+    assert isinstance(claim, ChangeRecord) and claim.control.epoch == 2, "if nobody else does, it must"

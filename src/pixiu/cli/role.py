@@ -146,23 +146,25 @@ def role(
             raise ConfigError(f"--grpc is for gateways, not for the role {name}")
         assignments = [*(assignments or ()), f"gateway.grpc_port={grpc}"]
     orders = RoleOrders(
-        name, _find_registry(registry, list(assignments or ())), partition, partitions, bind, port, data, secret_file,
-        tuple(assignments or ()), as_json,
+        name, _find_registry(name, registry, list(assignments or ())), partition, partitions, bind, port, data,
+        secret_file, tuple(assignments or ()), as_json,
     )  # fmt: skip
     raise typer.Exit(ROLES[name](orders))
 
 
-def _find_registry(option: str | None, assignments: list[str]) -> RegistryAddress:
-    """Where the option or the settings say. What roles would not heed is refused."""
+def _find_registry(role: str, option: str | None, assignments: list[str]) -> RegistryAddress:
+    """Where the option or the settings say. What a role would not heed is refused."""
     from pixiu.cli.serve import read_settings
 
     settings = read_settings(None, {}, assignments)
     engines = settings.engines
     if settings.door.redis:
         raise ConfigError("roles have no door to a Redis stream: leave door.redis out, or take pixiu serve")
-    for key in ("log", "store", "timelines"):
-        if getattr(engines, key) != EMBEDDED:
-            raise ConfigError(f"roles keep everything by themselves: leave engines.{key} out, or take pixiu serve")
+    if engines.log != EMBEDDED:
+        raise ConfigError("the log of a cluster is its queue's: leave engines.log out, or take pixiu serve")
+    for key in ("store", "timelines"):
+        if role != "carrier" and getattr(engines, key) != EMBEDDED:
+            raise ConfigError(f"of a cluster's roles only carriers have stores: leave engines.{key} out for a {role}")
     place = option or engines.registry
     if not place:
         raise ConfigError("name the cluster's registry: --registry zk://HOST:PORT/PATH, or engines.registry")

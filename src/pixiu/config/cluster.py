@@ -10,6 +10,10 @@
     port = 12311                              # the first one's; the others take the next ones
     settings = { "replication.min_isr" = 2 }
 
+    [engines]                                 # of the carriers (docs/engines.md)
+    store = "redis://127.0.0.1:6379"
+    timelines = "cassandra://127.0.0.1/chatdata"
+
 What is unknown, of the wrong type or out of bounds is refused with a line that names the key.
 """
 
@@ -22,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from pixiu.config import load_settings
+from pixiu.config.engines import EMBEDDED, EngineSettings
 from pixiu.config.registry import ROOT, RegistryAddress
 from pixiu.model.errors import ConfigError
 
@@ -36,6 +41,8 @@ PARTITIONS_MAX = 256
 REPLICAS_MAX = 32
 PROCESSES_MAX = 512
 ZOOKEEPER_MAX = 9
+ENGINES = {"store", "timelines"}
+"""Engines that a cluster may have; its log is the queue's, its registry ZooKeeper."""
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 
 
@@ -67,6 +74,8 @@ class ClusterFile:
     """Folder of everything; empty: as the command line says."""
     secret: str = ""
     """Empty: one is made and kept in the folder."""
+    engines: EngineSettings = field(default_factory=EngineSettings)
+    """Where the carriers have their stores."""
 
 
 def read_cluster_file(path: Path) -> ClusterFile:
@@ -84,7 +93,7 @@ def read_cluster_file(path: Path) -> ClusterFile:
 
 
 def _cluster(content: dict[str, Any]) -> ClusterFile:
-    _only(content, {"name", "secret", "data", "zookeeper", "roles"}, "")
+    _only(content, {"name", "secret", "data", "zookeeper", "roles", "engines"}, "")
     name = _text(content, "name", "pixiu")
     if not NAME.fullmatch(name):
         raise ConfigError(f"name must be small letters, digits, - and _, not {name!r}")
@@ -102,7 +111,19 @@ def _cluster(content: dict[str, Any]) -> ClusterFile:
     _check_ports(plans)
     if nodes:
         _check_whole(plans)
-    return ClusterFile(name, plans, nodes, registry, root, _text(content, "data", ""), secret)
+    engines = _engines(content.get("engines", {}), {plan.role for plan in plans})
+    return ClusterFile(name, plans, nodes, registry, root, _text(content, "data", ""), secret, engines)
+
+
+def _engines(value: object, roles: set[str]) -> EngineSettings:
+    """What carriers are told, each for itself."""
+    if not isinstance(value, dict):
+        raise ConfigError('engines is a table: [engines] with store = "redis://HOST:PORT"')
+    _only(value, ENGINES, "engines.")
+    for key in value:
+        if "carrier" not in roles:
+            raise ConfigError(f"engines.{key} is for carriers, and there is no [roles.carrier]")
+    return EngineSettings(**{key: _text(value, key, EMBEDDED, "engines.") for key in value})
 
 
 def _zookeeper(value: object) -> tuple[int, RegistryAddress | None, str]:

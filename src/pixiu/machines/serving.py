@@ -9,7 +9,8 @@ renewal that was made; another may take over when it has seen one version of the
 
     WAITING ── nobody serves, or for too long the same version: swap ──▶ CLAIMING ── granted ──▶ SERVING
        ▲                                                                    │ refused              │
-       └────────────────────────────────────────────────────────────────────┴── lease over, or another epoch seen
+       └────────────────────────────────────────────────────────────────────┴── lease over, another epoch seen,
+                                                                                 or handed over to one that can
 
 A replica that is behind waits ``behind_ms`` longer than one that is not: the next one to serve is one that can.
 """
@@ -179,6 +180,14 @@ class Serving:
         if not was_serving:
             return []
         return [ChangeRecord(self._version, Control(self.epoch, "", frozenset()), now_ms)]
+
+    def hand_over(self, now_ms: int, reason: str) -> list[ServingCommand]:
+        """Serve no more, and stay: whoever is ready may serve at once, this one again when nobody else does."""
+        if not self.is_serving(now_ms):
+            return []
+        self._first_seen_ms = self._asked_ms = now_ms
+        change = ChangeRecord(self._version, Control(self.epoch, "", frozenset()), now_ms)
+        return [change, *self._stop(reason)]
 
     def _ask(self, now_ms: int, control: Control) -> ChangeRecord:
         self._asked_ms = now_ms

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int], object] | None
 
-__all__ = ["open_timelines", "ready_engines", "rebuild_engines"]
+__all__ = ["open_timelines", "over", "ready_engines", "rebuild_engines", "timelines_address"]
 
 CASSANDRA = "cassandra"
 FILLING = "cassandra, being filled"
@@ -56,7 +56,7 @@ def ready_engines(
 
     ``redis`` has all but timelines; with it, these alone are in the data directory or in Cassandra.
     """
-    address = _timelines(settings)
+    address = timelines_address(settings)
     store, base = ready_stores(root, log, progress, redis=redis)
     try:
         if address is None:
@@ -71,7 +71,7 @@ def ready_engines(
         raise
     try:
         if _was_filled(part, store, log, node_name(root)) or not _needs_remake(part, store, base, log):
-            return store, _over(base, part)
+            return store, over(base, part)
         require_whole_log(log, f"the timelines of this node are not in {address}")
     except BaseException:
         part.close()
@@ -80,12 +80,12 @@ def ready_engines(
     part.close()
     base.close()
     store, base, part, _ = _remade(address, root, log, progress, redis)
-    return store, _over(base, part)
+    return store, over(base, part)
 
 
 def rebuild_engines(settings: EngineSettings, root: Path, progress: Progress = None) -> int:
     """Make all stores of a stopped node again from its log. Returns how many records made no sense."""
-    address = _timelines(settings)
+    address = timelines_address(settings)
     if address is None:
         return rebuild_stores(root, progress)
 
@@ -105,13 +105,15 @@ def open_timelines(address: Address, base: NodeStores, *, is_patient: bool = Fal
     return CassandraTimelines(address, base.bodies.get, is_patient=is_patient)
 
 
-def _over(base: NodeStores, part: CassandraTimelines) -> MixedStores:
+def over(base: NodeStores, part: CassandraTimelines) -> MixedStores:
+    """The stores of a node, with their timelines in Cassandra."""
     if isinstance(base, MixedStores):
         return base.over(part, part)
     return MixedStores(base, [base, part], timelines=part)
 
 
-def _timelines(settings: EngineSettings) -> Address | None:
+def timelines_address(settings: EngineSettings) -> Address | None:
+    """Where Cassandra is; None for embedded timelines. Raises ``ConfigError``."""
     if settings.timelines == EMBEDDED:
         return None
     if settings.timelines.startswith(SCHEME):
@@ -167,7 +169,7 @@ def _remade(
         note_timelines_engine(store, FILLING)
         if part.has_position:
             part.clear()
-        return _over(base, part)
+        return over(base, part)
 
     try:
         store, base, skipped = remade_stores(root, log, progress, redis=redis, mixed=mixed)

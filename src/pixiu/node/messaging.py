@@ -116,7 +116,7 @@ class Messaging:
         self._is_stopped = False
         self._is_refused = False  # the log refuses ledger rows, and that has been told
         self._has_started = False
-        self._is_going_back = False
+        self._is_going_back = self._goes_on = False
         self._past = 0
         """What was committed when it began to serve."""
         self._stale_ms = settings.horn.stale_ms
@@ -228,13 +228,19 @@ class Messaging:
             return [*self.carrier.problems(), f"stores: {self.carrier.behind} events behind the log, after a loss"]
         return self.carrier.problems()
 
+    @property
+    def is_going_back(self) -> bool:
+        """Is a store made again from the log, meanwhile?"""
+        return self._is_going_back
+
     def go_back(self) -> None:
         """A store has lost what it had: nobody is answered from the past while it is made again from the log."""
+        self._goes_on = self._has_started or (self._is_going_back and self._goes_on)
         self._is_going_back, self._has_started = True, False
         self.relay.kick_all("resync")
 
-        def caught_up() -> None:
-            self._is_going_back, self._has_started = False, True
+        def caught_up() -> None:  # whoever stood by still does, unless its turn has come meanwhile
+            self._is_going_back, self._has_started = False, self._has_started or self._goes_on
 
         self.carrier.go_back(lambda: self.carrier.when_applied(self.log.committed, caught_up))
 

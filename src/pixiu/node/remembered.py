@@ -49,8 +49,11 @@ def node_name(root: Path) -> str:
     return sha256(b"pixiu node " + read_node_key(root).encode()).hexdigest()[:16]
 
 
-def open_redis(root: Path, url: str) -> RedisStores | None:
-    """The stores that a setting names; None for embedded ones. Raises ``Unavailable`` if Redis is down."""
+def open_redis(root: Path, url: str, *, prefix: str = "") -> RedisStores | None:
+    """The stores that a setting names; None for embedded ones. Raises ``Unavailable`` if Redis is down.
+
+    ``prefix`` stands before all keys, where several data directories have their stores in one database.
+    """
     if url == EMBEDDED:
         return None
     if not url.startswith(("redis:", "rediss:", "redis+", "rediss+")):
@@ -61,4 +64,4 @@ def open_redis(root: Path, url: str) -> RedisStores | None:
     except ImportError as error:
         needed = f"store = {url!r} needs the package valkey ({error}); install it with: {how_to_install('redis')}"
         raise ConfigError(needed) from error
-    return RedisStores(RedisAddress.parse(url), node_name(root), clock=SystemClock())
+    return RedisStores(RedisAddress.parse(url), node_name(root), prefix=prefix, clock=SystemClock())

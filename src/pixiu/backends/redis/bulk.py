@@ -38,7 +38,7 @@ def check_empty(address: RedisAddress) -> None:
     """Raise ``Conflict`` unless it is empty, or was left by a filling that did not end. Changes nothing."""
     client, keys = RedisClient(address), Keys(address.layout)
     try:
-        found = first_key(client)
+        found = first_key(client, keys)
         if found and int(client.ask([("HGET", keys.meta, "layout")])[0] or 0) != FILLING:
             raise Conflict(
                 f"Redis at {address.where} is not empty: it has the key {found}. Name an empty database; a node's own "

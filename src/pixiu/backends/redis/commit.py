@@ -34,17 +34,13 @@ _encode = msgspec.msgpack.Encoder().encode
 _text = Struct(">BI").pack
 _ROUNDS_MAX = 16
 """Of a commit to a cluster, while streams are written in order: people who answer each other within one commit."""
-_PATTERNS = (
-    *(f"{name}[0-9{{]*" for name in ("u:", "c:", "r:", "s:", "gi:", "gm:", "gs:", "msg/u:", "msg/om:", "bsgmsg_")),
-    "pixiu:*",
-)
 
 
-def first_key(client: RedisClient) -> str:
+def first_key(client: RedisClient, keys: Keys) -> str:
     """A key that is Pixiu's, or looks like it; empty if there is none. Changes nothing. Raises ``Unavailable``."""
     try:
         for server in client.servers:
-            for pattern in _PATTERNS:
+            for pattern in keys.all_patterns:
                 cursor = b"0"
                 while True:
                     cursor, names = server.ask("SCAN", cursor, "MATCH", pattern, "COUNT", _SCANNED)
@@ -67,7 +63,8 @@ class Commits:
         self._token = token
         self._number = 0
         self._lives: frozenset[bytes] = frozenset()
-        self._is_to_clear = False
+        self.is_to_clear = False
+        """Does nothing count before all of it was removed?"""
         self.lost = ""
         """What Redis was found to have lost; empty if nothing."""
 
@@ -75,9 +72,9 @@ class Commits:
         """Become the owner, or be it again. Raises ``Conflict`` if another node is."""
         self._client.gate = ""
         try:
-            if self._is_to_clear:
+            if self.is_to_clear:
                 self.clear()
-                self._is_to_clear = False
+                self.is_to_clear = False
             self._open()
         except Unavailable:
             self._client.gate = self.lost
@@ -107,7 +104,7 @@ class Commits:
 
         elif self._client.is_cluster and not self._client.lives <= self._lives:
             self.has_lost("a master of the cluster was replaced or restarted: it may have lost some")
-            self._is_to_clear = True
+            self.is_to_clear = True
 
     def has_lost(self, what: str) -> None:
         """Nothing is answered from here on, until ``open``."""
@@ -124,7 +121,7 @@ class Commits:
     def clear(self) -> None:
         """Remove every key of the layout, and all that was noted."""
         for server in self._client.servers:
-            for pattern in _PATTERNS:
+            for pattern in self._keys.all_patterns:
                 cursor = b"0"
                 while True:
                     cursor, names = server.ask("SCAN", cursor, "MATCH", pattern, "COUNT", _SCANNED)

@@ -3,6 +3,10 @@
 ``%d`` is the number of a user, group or message. In the layout for clusters that number stands in braces, so all keys
 of a user are in one slot, all of a group, and both of a message.
 
+Where several have their stores in one database (the carriers of a cluster), each has a prefix before all of its keys.
+It stands before the braces, so what is in one slot stays together; keys that all users share have it in their braces as
+well, so those of several are not in one slot.
+
 ::
 
     key                            type    content
@@ -54,17 +58,27 @@ FILLING = -1
 """In its place while stores are filled in bulk, and not all of them are there yet."""
 
 
-class Keys:
-    """Patterns for the keys of one layout."""
+_SEED_PATTERNS = (
+    *(f"{name}[0-9{{]*" for name in ("u:", "c:", "r:", "s:", "gi:", "gm:", "gs:", "msg/u:", "msg/om:", "bsgmsg_")),
+    "pixiu:*",
+)
 
-    def __init__(self, layout: Layout) -> None:
+
+class Keys:
+    """Patterns for the keys of one layout; ``prefix`` is text that means nothing to Redis or to formatting."""
+
+    def __init__(self, layout: Layout, prefix: str = "") -> None:
         is_tagged = layout == "cluster"
+        tag = prefix.rstrip(":") or "pixiu"
 
         def of(pattern: str) -> str:
-            return pattern.replace("%d", "{%d}", 1) if is_tagged else pattern
+            return prefix + (pattern.replace("%d", "{%d}", 1) if is_tagged else pattern)
 
         def single(name: str) -> str:
-            return f"pixiu:{{pixiu}}:{name}" if is_tagged else f"pixiu:{name}"
+            return f"{prefix}pixiu:{{{tag}}}:{name}" if is_tagged else f"{prefix}pixiu:{name}"
+
+        self.all_patterns = (f"{prefix}*",) if prefix else _SEED_PATTERNS
+        """What every key matches, as Redis compares; keys of others do not, unless they look like ours."""
 
         self.user = of("u:%d")
         self.contacts = of("c:%d")
@@ -88,9 +102,9 @@ class Keys:
         self.recent = of("bsgmsg_%d")
         self.recent_state = of("pixiu:bsgmsg:%d")
         self.push_tokens = of("pixiu:push:%d")
-        self.push_holder = "pixiu:phone:%s"
-        self.user_id = "pixiu:id:u:%s"
-        self.group_id = "pixiu:id:g:%s"
+        self.push_holder = prefix + "pixiu:phone:%s"
+        self.user_id = prefix + "pixiu:id:u:%s"
+        self.group_id = prefix + "pixiu:id:g:%s"
         self.send_keys = of("pixiu:k:%d")
         self.all_users = single("users")
         self.all_inboxes = single("inboxes")

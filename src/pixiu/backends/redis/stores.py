@@ -56,6 +56,8 @@ _LAYOUT = "layout"
 class RedisStores:
     """The stores of one node, whose name is ``node``. Raises ``Conflict`` if they are another node's.
 
+    ``prefix`` stands before all keys, where several have their stores in one database.
+
     ``clock`` is for what is written now and then (``last_ack``); ``cached_users_max`` and the others are as for the
     embedded stores.
     """
@@ -65,13 +67,14 @@ class RedisStores:
         address: RedisAddress,
         node: str,
         *,
+        prefix: str = "",
         clock: Clock | None = None,
         cached_users_max: int = 40_000,
         kept_entries_max: int = 64,
         cached_body_bytes: int = 32 * 2**20,
     ) -> None:
         self.client = RedisClient(address)
-        self.keys_of = keys = Keys(address.layout)
+        self.keys_of = keys = Keys(address.layout, prefix)
         self._commits = Commits(self.client, keys, node, secrets.token_hex(8))
         self._overlay = overlay = Overlay(self.client)
         try:
@@ -132,6 +135,11 @@ class RedisStores:
     def problems(self) -> list[str]:
         """The same, as all stores say it."""
         return [self.problem] if self.problem else []
+
+    @property
+    def is_to_clear(self) -> bool:
+        """Was something lost of which nobody knows what? ``begin_again`` then removes everything first."""
+        return self._commits.is_to_clear
 
     @property
     def layout(self) -> int:

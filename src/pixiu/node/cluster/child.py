@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from pixiu.model.errors import Conflict
+from pixiu.runtime.environment import environment_with
 from pixiu.runtime.zookeeper import is_serving, server_environment
 
 if TYPE_CHECKING:
@@ -185,7 +186,8 @@ class Child:
             self._process = process = await asyncio.create_subprocess_exec(
                 *self.plan.command, stdin=asyncio.subprocess.DEVNULL, stderr=log,
                 stdout=log if is_zookeeper else asyncio.subprocess.PIPE,
-                env=server_environment() if is_zookeeper else None, start_new_session=True, limit=LINE_BYTES_MAX,
+                env=server_environment() if is_zookeeper else environment_with(self.plan.environment),
+                start_new_session=True, limit=LINE_BYTES_MAX,
             )  # fmt: skip
         watch = asyncio.create_task(self._probe() if is_zookeeper else self._listen(process))
         try:

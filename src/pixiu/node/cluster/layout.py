@@ -16,19 +16,21 @@ from __future__ import annotations
 import json
 import secrets
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pixiu
 from pixiu.config.cluster import NODE_ROLE
+from pixiu.config.engines import EMBEDDED
 from pixiu.config.registry import RegistryAddress
 from pixiu.model.errors import ConfigError, NotFound
+from pixiu.node.processes.carrier.engines import replica_engines
 from pixiu.runtime.files import write_durably
 from pixiu.runtime.zookeeper import configure_server, free_ports, server_command, what_zookeeper_needs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pixiu.config.cluster import ClusterFile, RolePlan
 
@@ -38,6 +40,7 @@ STATE = "cluster.json"
 ZOOKEEPER = "zookeeper"
 GATEWAYS = "gateway"
 CARRIER = "carrier"
+ENGINE_KEYS = ("store", "timelines", "engines.store", "engines.timelines")
 ORDER = (ZOOKEEPER, "queue", CARRIER)
 """What others need comes first; the rest in the order of the file."""
 
@@ -55,6 +58,8 @@ class ChildPlan:
     """Where it listens."""
     min_others: int = 0
     """So many of its siblings must stay when it is drained."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Settings that not everybody on the machine should see: an address may hold a password."""
 
 
 class Layout:
@@ -135,7 +140,22 @@ class Layout:
             command = self._serve(plan, name, port) if plan.role == NODE_ROLE else self._role(
                 plan, name, port, partition, replica
             )  # fmt: skip
-            yield ChildPlan(name, plan.role, partition, replica, command, f"{plan.bind}:{port}", _needed(plan))
+            environment = self._engines(plan, name) if plan.role == CARRIER else {}
+            yield ChildPlan(
+                name, plan.role, partition, replica, command, f"{plan.bind}:{port}", _needed(plan), environment
+            )
+
+    def _engines(self, plan: RolePlan, name: str) -> dict[str, str]:
+        """What the file says of engines, for one carrier. Raises ``ConfigError`` for what it could not use."""
+        engines = self.cluster.engines
+        own = {key.removeprefix("engines."): str(value) for key, value in plan.settings.items() if key in ENGINE_KEYS}
+        name = str(plan.settings.get("replication.name", name))
+        replica_engines(replace(engines, **own), name)
+        return {
+            f"PIXIU_ENGINES__{key.upper()}": address
+            for key in ("store", "timelines")
+            if (address := getattr(engines, key)) != EMBEDDED
+        }
 
     def _zookeepers(self) -> Iterator[ChildPlan]:
         count = self.cluster.zookeeper_nodes

@@ -9,15 +9,18 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from pixiu.backends.embedded.stores import EmbeddedStores
 from pixiu.config import GatewaySettings, MessagingSettings, Settings
 from pixiu.links.member import COUNT_KEY, count_path, folder_of
 from pixiu.machines.serving import ServingRules
 from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.model.partitions import Share
 from pixiu.node.processes.carrier.doubling import double_carriers
+from pixiu.node.processes.carrier.engines import ReplicaStores
 from pixiu.node.processes.carrier.host import CarrierHost
 from pixiu.node.processes.carrier.life import CarrierLife
 from pixiu.node.processes.carrier.snapshots import BULK, givers_in, take_snapshot
+from pixiu.node.processes.carrier.stores import opened
 from pixiu.queue.replication.control import RegistryControl
 from pixiu.testing.cluster.log import LogClient, LogOverNetwork
 from pixiu.testing.cluster.process import Process
@@ -184,13 +187,17 @@ class CarrierNode(Process):
         client: Any = LogClient(view, self.log)
         queue: Any = view
         host = _Host(
-            client, queue, self.disk, self.share, self.clock, self.scheduler, self._settings,
+            client, queue, self._stores(), self.clock, self.scheduler, self._settings,
             partitions=self.partitions, may_serve=watched, creates_users=True,
         )  # fmt: skip
         host.when_chosen = self._chosen
         host.giving.piece_pairs = PIECE_PAIRS
         self.view = view
         return host
+
+    def _stores(self) -> ReplicaStores:
+        store, made_for = opened(self.disk, self.share)
+        return ReplicaStores(store, made_for, EmbeddedStores(store))
 
     def _chosen(self) -> None:
         self.chosen_us = self.cluster.clock.now_us

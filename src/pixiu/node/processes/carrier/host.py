@@ -1,7 +1,7 @@
-"""A partition of the users on its real backends: RocksDB for the stores, the cluster's queue for the log.
+"""A partition of the users on its real backends: the stores of one replica, the cluster's queue for the log.
 
 It applies the whole log and keeps what its users need. One life of it: it follows; if its turn comes, it serves; and
-when it may serve no more, it ends, and another life begins with what is on the disk.
+when it may serve no more, it ends, and another life begins with what its stores have.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pixiu.backends.embedded.layout import LAYOUT
-from pixiu.backends.embedded.stores import EmbeddedStores
 from pixiu.backends.memory.sessions import MemorySessions
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.backends.tantivy.searches import ThreadedSearches
@@ -27,7 +26,7 @@ from pixiu.node.messaging import Messaging, Place
 from pixiu.node.processes.carrier.administration import CarrierAdministration
 from pixiu.node.processes.carrier.group_rooms import GroupRooms
 from pixiu.node.processes.carrier.snapshots import Giving
-from pixiu.node.processes.carrier.stores import is_wide, made_by, not_wide, opened
+from pixiu.node.processes.carrier.stores import is_wide, made_by, not_wide, note_loss
 from pixiu.ports.log import MAIN, TASKS
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.audit import Audit, take_cut
@@ -40,12 +39,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pixiu.backends.queue_log import RemoteLog
+    from pixiu.backends.redis.sessions import RedisSessions
     from pixiu.config import Settings
     from pixiu.config.search import SearchSettings
-    from pixiu.node.processes.carrier.stores import StoreHome
+    from pixiu.node.processes.carrier.engines import ReplicaStores
     from pixiu.ports.clock import Clock
     from pixiu.ports.notifications import Notifications
     from pixiu.ports.scheduler import Scheduler, Timer
+    from pixiu.ports.sessions import Sessions
     from pixiu.queue.client import Client
     from pixiu.roles.carrier.audit import AuditReport
 
@@ -63,6 +64,8 @@ CATCH_UP_SECONDS = 2.0
 DRAIN_SECONDS = 2.0
 CLEAN_USERS, CLEAN_MS, CLEAN_AGAIN_MS = 50, 2, 500
 """Users that are forgotten in one turn, and the time between turns."""
+REDIS_BEAT_MS, REDIS_LOOK_BEATS = 100, 10
+"""Between two writes of who is connected; every so many beats Redis is looked at, whoever asks it."""
 NEAR_EVENTS = 2_000
 """As far as this behind counts as caught up."""
 
@@ -74,8 +77,7 @@ class CarrierHost:
         self,
         client: Client,
         queue: RemoteLog,
-        home: StoreHome,
-        share: Share,
+        opened: ReplicaStores,
         clock: Clock,
         scheduler: Scheduler,
         settings: Settings,
@@ -84,10 +86,10 @@ class CarrierHost:
         may_serve: Callable[[], bool],
         creates_users: bool = False,
     ) -> None:
-        """``share`` is what it applies, ``partitions`` how many there are: fewer, while it waits for the flip.
+        """``opened`` are its stores; from here on they are this one's to close.
 
-        ``home`` is where its stores are. ``may_serve``: whether the lease is held at this moment. Two nodes never have
-        the same ``queue.node_id``.
+        ``partitions``: how many there are, fewer than the stores were made for while it waits for the flip.
+        ``may_serve``: whether the lease is held at this moment. Two nodes never have the same ``queue.node_id``.
         """
         self._client = client
         self._log = queue
@@ -96,6 +98,7 @@ class CarrierHost:
         self._flip = asyncio.Event()
         self._unclean: list[int] = []
         self._is_cleaning = False
+        self._share = share = opened.share
         self._name = f"carrier-{share.partition}"
         self._webhook: WebhookNotifications | None = None
         self._noted = self._performed = 0
@@ -106,13 +109,13 @@ class CarrierHost:
         """Has it everything that it takes to serve?"""
         notifications = self._notifications(settings)
         self._searches = _searches(settings.search)
-        self._store, self._share = opened(home, share)
-        self.stores = EmbeddedStores(self._store)
+        self._store, self.stores, self._redis = opened.store, opened.stores, opened.redis
+        self._shown: RedisSessions | None = None
         self.left_behind = asyncio.Event()
         """Set when the log begins behind what is applied here: only a snapshot helps."""
         queue.when_gone = self.left_behind.set
         self.messaging = Messaging(
-            queue, self.stores, MemorySessions(numbers_after=self._session_count), clock, scheduler, settings,
+            queue, self.stores, self._opened_sessions(), clock, scheduler, settings,
             notifications=notifications, gateway=self._name, creates_users=creates_users, searches=self._searches,
             place=Place(self._share, partitions, may_serve, self._new_session_id),
         )  # fmt: skip
@@ -128,6 +131,8 @@ class CarrierHost:
         self.hub.catch_up = self._catch_up
         self.giving = Giving(self._store, scheduler, commit=self.messaging.carrier.commit, head=self._head)
         """For replicas that are left behind."""
+        if opened.engines:
+            self.giving.refusal = f"the stores of this replica are in {opened.engines}: it gives no snapshots"
         self._administration = CarrierAdministration(self.messaging, queue, client)
         self.hub.administer = self._administration.ask
         self.group_rooms = GroupRooms(self.hub, self.messaging, clock, scheduler, settings.rooms, share.partition)
@@ -140,6 +145,47 @@ class CarrierHost:
             return self._webhook
         return LoggedNotifications(self._scheduler) if horn.provider == "log" else NoNotifications(self._scheduler)
 
+    def _opened_sessions(self) -> Sessions:
+        """Sessions of this life; a Redis that has the stores shows them too."""
+        if self._redis is None:
+            return MemorySessions(numbers_after=self._session_count)
+        from pixiu.backends.redis.sessions import RedisSessions
+
+        redis = self._redis
+        self._shown = shown = RedisSessions(redis.client, redis.keys_of, numbers_after=self._session_count)
+
+        def begun() -> None:
+            shown.write_all_again()
+            note_loss(self._store, is_lost=False)
+
+        redis.when_begun = begun
+        redis.when_lost = lambda: self._scheduler.soon(self._go_back)
+        return shown
+
+    def _go_back(self) -> None:
+        if self._is_closed or self._redis is None:
+            return
+        if self._redis.is_to_clear:  # also if this life ends before that is done
+            note_loss(self._store, is_lost=True)
+        self.messaging.go_back()
+
+    @property
+    def hindrance(self) -> str:
+        """Why this replica cannot serve as another one might: an engine of its own; empty if nothing is wrong."""
+        problems = self.stores.problems()
+        if problems:
+            return problems[0]
+        return "its stores are made again from the log" if self.messaging.is_going_back else ""
+
+    def _look_after_redis(self, beat: int) -> None:
+        """Now and then: show who is connected, and see whether Redis is there when nobody asks it."""
+        if self._is_closed or self._redis is None or self._shown is None:
+            return
+        self._shown.write()
+        if beat % REDIS_LOOK_BEATS == 0:
+            self._redis.look()
+        self._scheduler.after(REDIS_BEAT_MS, lambda: self._look_after_redis(beat + 1))
+
     def _new_session_id(self) -> int:
         """Unlike any of an earlier life, of another replica, and of another partition."""
         self._session_count += 1
@@ -150,6 +196,8 @@ class CarrierHost:
     def follow(self) -> None:
         """Begin to apply the log from where the stores are."""
         self.messaging.follow()
+        if self._redis is not None:
+            self._look_after_redis(0)
         if self.messaging.carrier.flips.count > self._share.count:  # an earlier life has not got round to it
             self._flipped()
         elif is_wide(self._store):  # a snapshot of the partition that this one comes of
@@ -163,7 +211,7 @@ class CarrierHost:
     @property
     def is_near(self) -> bool:
         """Has it applied about as much as there is?"""
-        return not self._log.problem and self.behind < NEAR_EVENTS
+        return not self._log.problem and self.behind < NEAR_EVENTS and not self.stores.problems()
 
     async def serve(self) -> None:
         """Apply everything that was committed before now, then serve. Cancelled when the lease is over."""
@@ -260,7 +308,12 @@ class CarrierHost:
         await self._log.drained(DRAIN_SECONDS)
         if self._webhook is not None:
             await self._webhook.close()
-        self.stores.flush()
+        if self._shown is not None:
+            self._shown.close()
+        try:
+            self.stores.flush()
+        except PixiuError as error:  # what an engine that is down has missed is in the log
+            log.warning("stores not flushed", extra={"reason": str(error)})
         self.stores.close()
         await self._log.close()
 
@@ -269,7 +322,14 @@ class CarrierHost:
     def _flipped(self) -> None:
         """There are more partitions: whoever is elsewhere now is forgotten here, a few at a time."""
         self._flip.set()
-        users = self.stores.users.all()
+        if self._is_closed:
+            return
+        try:
+            users = self.stores.users.all()
+        except Unavailable as error:
+            log.warning("cannot see who is elsewhere now", extra={"reason": str(error)})
+            self._scheduler.after(CLEAN_AGAIN_MS, self._flipped)
+            return
         if is_wide(self._store):
             gone = [user for user in users if not self.messaging.serves(user)]
         else:

@@ -188,6 +188,11 @@ class CarrierLife:
                 self._won.clear()
                 self._lost.set()
 
+    def hand_over(self, reason: str) -> None:
+        """Let another replica serve, which can; this life ends."""
+        for command in self.serving.hand_over(self._now_ms(), reason):
+            self._perform(command)
+
     # What others ask.
 
     def hub(self) -> GatewayHub | None:

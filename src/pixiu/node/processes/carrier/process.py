@@ -20,12 +20,14 @@ from urllib.parse import parse_qs
 
 from pixiu.backends.queue_log import RemoteLog
 from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
+from pixiu.config.engines import EMBEDDED
 from pixiu.links.member import COUNT_KEY, Slot, count_path, ensure_count, folder_of
 from pixiu.machines.serving import ServingRules
 from pixiu.model.errors import ConfigError, PixiuError, Unavailable
 from pixiu.model.hosts import is_loopback
 from pixiu.model.partitions import Share, check_count
 from pixiu.node.gateways.listener import HubListener
+from pixiu.node.processes.carrier.engines import ALL_EMBEDDED, open_replica, replica_engines
 from pixiu.node.processes.carrier.host import CarrierHost
 from pixiu.node.processes.carrier.life import CarrierLife
 from pixiu.node.processes.carrier.snapshots import BULK, givers_in, take_snapshot
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pixiu.config import Settings
+    from pixiu.node.processes.carrier.engines import ReplicaStores
     from pixiu.node.processes.options import RoleOptions
     from pixiu.ports.registry import Folder
     from pixiu.ports.transport import WatchedReceiver
@@ -63,6 +66,8 @@ ROLE = "carrier"
 RETRY_SECONDS = 0.5
 LEAVE_SECONDS = 2.0
 PATIENCE_SECONDS = 10.0
+WATCH_SECONDS, HAND_OVER_SECONDS = 0.5, 3.0
+"""How long an engine may be down before another replica serves, if one can."""
 
 
 class CarrierProcess:
@@ -79,6 +84,7 @@ class CarrierProcess:
         self.name = settings.name or f"{ROLE}-{options.partition}-{self.boot & 0xFFFF:04x}"
         self._rules = ServingRules(lease_ms=settings.lease_ms, renew_ms=settings.renew_ms)
         self._home = DiskHome(options.data)
+        self._engines = replica_engines(options.settings.engines, self.name)
         self._registry = registry
         self._scheduler = scheduler
         text = read_secrets(options.secret_file)
@@ -90,6 +96,7 @@ class CarrierProcess:
             str(options.registry), key=queue_key(text, options.bind), pool=2, patience_s=PATIENCE_SECONDS
         )
         self._control: RegistryControl | None = None
+        self._watch: asyncio.Task[None] | None = None
         self._audit: asyncio.Task[dict[str, object]] | None = None
         self._settings: Settings = options.settings
         self._metrics = Metrics()
@@ -136,10 +143,13 @@ class CarrierProcess:
         )  # fmt: skip
         life.when_begun = self._begun
         life.start()
+        self._watch = asyncio.get_running_loop().create_task(self._watch_engines(life))
         return address, {"admin": f"http://{host}:{port}", "name": self.name, "pid": os.getpid()}
 
     async def stop(self) -> None:
         """Hand over, then leave."""
+        if self._watch is not None:
+            self._watch.cancel()
         if self._life is not None:
             await self._life.stop()
         if self._control is not None:
@@ -154,13 +164,48 @@ class CarrierProcess:
     async def _begin(self, may_serve: Callable[[], bool]) -> CarrierHost:
         queue = RemoteLog(self._client)
         await queue.open()
-        return CarrierHost(
-            self._client, queue, self._home, self.share, self.clock, self._scheduler, self._settings,
-            partitions=self.partitions, may_serve=may_serve, creates_users=is_loopback(self.options.bind),
-        )  # fmt: skip
+        stores = await self._opened_stores()
+        try:
+            return CarrierHost(
+                self._client, queue, stores, self.clock, self._scheduler, self._settings,
+                partitions=self.partitions, may_serve=may_serve, creates_users=is_loopback(self.options.bind),
+            )  # fmt: skip
+        except BaseException:
+            stores.stores.close()
+            raise
+
+    async def _opened_stores(self) -> ReplicaStores:
+        """Engines of others are asked in a thread: the lease and the registry do not wait for them."""
+        home, share, engines, root = self._home, self.share, self._engines, self.options.data
+        if engines == ALL_EMBEDDED:
+            return open_replica(home, share, engines, root)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(None, open_replica, home, share, engines, root)
 
     def _begun(self, host: CarrierHost) -> None:
         self._metrics = _metrics_of(host)
+
+    async def _watch_engines(self, life: CarrierLife) -> None:
+        """Replicas may have different engines: whose own fails for a while lets one serve that is ready."""
+        loop, since = asyncio.get_running_loop(), None
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            host = life.host
+            hindrance = "" if host is None or not life.is_serving else host.hindrance
+            since = (since or loop.time()) if hindrance else None
+            if since is not None and loop.time() - since >= HAND_OVER_SECONDS and await self._is_another_ready():
+                log.warning("hands over", extra={"reason": hindrance})
+                life.hand_over(hindrance)
+
+    async def _is_another_ready(self) -> bool:
+        """Who has an engine that is down is not Running."""
+        answer: asyncio.Future[Folder | PixiuError] = asyncio.get_running_loop().create_future()
+        self._registry.read(folder_of(self.options.registry.root, ROLE, self.options.partition), answer.set_result)
+        found = await answer
+        return not isinstance(found, PixiuError) and any(
+            name.isdecimal() and entry.data.get("state") == "Running" and entry.data.get("name") != self.name
+            for name, entry in found.items()
+        )
 
     # Snapshots.
 
@@ -170,6 +215,12 @@ class CarrierProcess:
 
     async def _take(self, applied: int) -> int:
         """From whoever has one: of this partition, or of the one that a new one comes of."""
+        if self._engines.note:
+            raise Unavailable(
+                f"the log no longer has what follows event {applied}, and stores in {self._engines.note} are not made "
+                "from another replica's: restore them from a backup of their own, or start this replica with embedded "
+                "stores"
+            )
         answer: asyncio.Future[Folder | PixiuError] = asyncio.get_running_loop().create_future()
         self._registry.read(f"{self.options.registry.root}/{ROLE}", answer.set_result)
         folder = await answer
@@ -233,7 +284,7 @@ class CarrierProcess:
         """What ``/carrier`` shows."""
         host, life = self.host, self._life
         return {
-            "name": self.name, "partition": self.share.partition,
+            "name": self.name, "partition": self.share.partition, "engines": self._engines.note or EMBEDDED,
             "partitions": self.partitions if host is None else host.messaging.partitions,
             "serving": self.is_serving, "epoch": 0 if life is None else life.serving.epoch,
             "served_by": "" if life is None else life.serving.holder,

@@ -65,6 +65,8 @@ class Giving:
         """Snapshots that went out whole."""
         self.piece_pairs = PIECE_PAIRS
         """At most so many in one piece."""
+        self.refusal = ""
+        """Why none is given; empty if some are."""
         self._store = store
         self._scheduler = scheduler
         self._commit = commit
@@ -84,6 +86,8 @@ class Giving:
 
     def _begin(self, ask: Ask) -> tuple[Head, Iterator[tuple[bytes, bytes]]]:
         """Raises ``Conflict`` if this is not what is asked for."""
+        if self.refusal:
+            raise Conflict(self.refusal)
         if sum(give.is_busy for give in self._gives) >= GIVES_MAX:
             raise Conflict(f"{GIVES_MAX} snapshots are on their way already")
         self._commit()

@@ -21,11 +21,23 @@ from pixiu.backends.embedded.layout import LAYOUT, META, number
 from pixiu.model.partitions import Share
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pixiu.ports.keyvalue import KeyValue
 
-__all__ = ["DiskHome", "StoreHome", "is_wide", "made_by", "not_wide", "opened", "seal"]
+__all__ = [
+    "DiskHome",
+    "StoreHome",
+    "begun_anew",
+    "has_loss",
+    "is_wide",
+    "made_by",
+    "not_wide",
+    "note_loss",
+    "opened",
+    "seal",
+]
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +47,9 @@ READY_FOLDER = "stores.ready"
 _LAYOUT = META + b"layout"
 _SHARE = META + b"share"
 _WIDE = META + b"wide"
+_LOSS = META + b"loss"
+_ENGINES = META + b"engines"
+"""Which engines have the rest, if this store has a part only."""
 
 
 class StoreHome(Protocol):
@@ -98,22 +113,45 @@ class DiskHome:
             os.close(folder)
 
 
-def opened(home: StoreHome, share: Share) -> tuple[KeyValue, Share]:
+def _nothing(_noted: str) -> None:
+    """There is nothing elsewhere."""
+
+
+def opened(
+    home: StoreHome, share: Share, *, engines: str = "", empty: Callable[[str], object] = _nothing
+) -> tuple[KeyValue, Share]:
     """The store of one partition, and by which count it was made: what is behind a flip goes by that.
 
-    One of another layout or partition is thrown away: the log, or another replica, has it all.
+    One of another layout or partition is thrown away: the log, or another replica, has it all. So is one that was made
+    beside other ``engines``; ``empty`` is told which, and empties those that go on with it.
     """
     store = home.open()
     partition, _, count = (store.get(_SHARE) or b"").partition(b"/")
-    if store.get(_LAYOUT) == number.pack(LAYOUT) and partition == b"%d" % share.partition:
+    is_made_so = partition == b"%d" % share.partition and (store.get(_ENGINES) or b"") == engines.encode()
+    if store.get(_LAYOUT) == number.pack(LAYOUT) and is_made_so:
         return store, Share(share.partition, int(count))
-    if next(store.dump(), None) is not None:
-        log.warning("the stores are of another partition or layout, and are made again")
+    return begun_anew(home, store, share, engines=engines, empty=empty), share
+
+
+def begun_anew(
+    home: StoreHome, store: KeyValue, share: Share, *, engines: str = "", empty: Callable[[str], object] = _nothing
+) -> KeyValue:
+    """An empty one in the place of one that is of no use, which is closed."""
+    try:
+        # Before the note of whose they are goes: a crash in between begins here again.
+        empty((store.get(_ENGINES) or b"").decode())
+        is_used = next(store.dump(), None) is not None
+    except BaseException:
+        store.close()
+        raise
+    if is_used:
+        log.warning("the stores are of another partition, layout or engine, and are made again")
         store.close()
         home.throw_away()
         store = home.open()
-    store.write([(_LAYOUT, number.pack(LAYOUT)), made_by(share)])
-    return store, share
+    noted = [(_ENGINES, engines.encode())] if engines else []
+    store.write([(_LAYOUT, number.pack(LAYOUT)), made_by(share), *noted])
+    return store
 
 
 def made_by(share: Share) -> tuple[bytes, bytes]:
@@ -131,6 +169,19 @@ def seal(store: KeyValue, share: Share | None) -> None:
 def is_wide(store: KeyValue) -> bool:
     """Has it what is of other partitions?"""
     return store.get(_WIDE) is not None
+
+
+def note_loss(store: KeyValue, *, is_lost: bool) -> None:
+    """Another engine has lost something somewhere: nothing of it counts until it was emptied."""
+    if is_lost:
+        store.write([(_LOSS, b"1")])
+    else:
+        store.write([], [_LOSS])
+
+
+def has_loss(store: KeyValue) -> bool:
+    """Was such a loss noted, and not made good?"""
+    return store.get(_LOSS) is not None
 
 
 def not_wide(store: KeyValue) -> None:
