@@ -108,10 +108,10 @@ def _cluster(content: dict[str, Any]) -> ClusterFile:
     count = nodes + sum(plan.partitions * plan.replicas for plan in plans)
     if count > PROCESSES_MAX:
         raise ConfigError(f"these are {count} processes, at most {PROCESSES_MAX} are started on one machine")
+    engines = _engines(content.get("engines", {}), {plan.role for plan in plans})
     _check_ports(plans)
     if nodes:
         _check_whole(plans)
-    engines = _engines(content.get("engines", {}), {plan.role for plan in plans})
     return ClusterFile(name, plans, nodes, registry, root, _text(content, "data", ""), secret, engines)
 
 

@@ -127,16 +127,7 @@ class Messaging:
         traces = self.tracing.rows
         self.horn = Horn(stores.users, notifications, scheduler, settings.horn, stores.push_tokens, self._retire)
         self.cursors = Cursors()  # the log says which, when it is open
-        self.relay = Relay(
-            inboxes=stores.inboxes, bodies=stores.bodies, sessions=sessions,
-            clock=clock, scheduler=scheduler, settings=settings.inbox,
-            gateway=gateway, write_ledger=self._write_ledger,
-            new_session_id=self._new_session_id if place is None else place.new_session_id,
-            away=self._away,
-            liveness_ms=settings.gateway.lease_ms,
-            resync_share=settings.gateway.resync_percent / 100,
-            traces=traces, cursors=self.cursors,
-        )  # fmt: skip
+        self.relay = self._new_relay(sessions, settings, gateway)
         self._first_epoch = self.relay.epoch
         general = GeneralTasks(kick=self.relay.kick, flush=self.relay.flush)
         self.carrier = Carrier(
@@ -154,10 +145,22 @@ class Messaging:
             creates_users=creates_users, node_id=settings.queue.node_id, searches=searches, traces=traces,
             holds=self.relay.holds, has_rows_of=self.serves, cursors=self.cursors,
         )  # fmt: skip
-
         self.trimming = Trimming(
             stores, queue, clock, scheduler, settings.messaging,
             is_serving=self._is_serving, serves=self.serves, when_applied=self.carrier.when_applied,
+        )  # fmt: skip
+
+    def _new_relay(self, sessions: Sessions, settings: Settings, gateway: str) -> Relay:
+        place = self._place
+        return Relay(
+            inboxes=self.stores.inboxes, bodies=self.stores.bodies, sessions=sessions,
+            clock=self._clock, scheduler=self._scheduler, settings=settings.inbox,
+            gateway=gateway, write_ledger=self._write_ledger,
+            new_session_id=self._new_session_id if place is None else place.new_session_id,
+            away=self._away,
+            liveness_ms=settings.gateway.lease_ms,
+            resync_share=settings.gateway.resync_percent / 100,
+            traces=self.tracing.rows, cursors=self.cursors,
         )  # fmt: skip
 
     def _is_burst(self) -> bool:
