@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pixiu.backends.embedded.keyvalue import LARGE, RocksKeyValue
 from pixiu.backends.embedded.layout import LAYOUT, META, number
+from pixiu.model.errors import CorruptData
 from pixiu.model.partitions import Share
 
 if TYPE_CHECKING:
@@ -101,9 +102,16 @@ class DiskHome:
 def opened(home: StoreHome, share: Share) -> tuple[KeyValue, Share]:
     """The store of one partition, and by which count it was made: what is behind a flip goes by that.
 
-    One of another layout or partition is thrown away: the log, or another replica, has it all.
+    One that is damaged, or of another layout or partition, is thrown away: the log, or another replica, has it all.
     """
-    store = home.open()
+    try:
+        store = home.open()
+    except CorruptData as error:
+        log.error(
+            "the stores are damaged, and are made again from the log or another replica", extra={"reason": str(error)}
+        )
+        home.throw_away()
+        store = home.open()
     partition, _, count = (store.get(_SHARE) or b"").partition(b"/")
     if store.get(_LAYOUT) == number.pack(LAYOUT) and partition == b"%d" % share.partition:
         return store, Share(share.partition, int(count))
