@@ -136,6 +136,8 @@ ALERTS_WANTED = (
           "Look at its log; start it again. Nothing that was accepted is lost."),
     Alert("PixiuNobodyLeads", 'sum (pixiu_queue_is_leader{job="pixiu"}) < 1', 1, "page", "nobody accepts writes",
           "pixiu queue status on each node; promote the follower that is furthest."),
+    Alert("PixiuJournalDamaged", "pixiu_queue_journal_damaged > 0", 0, "page", "a record of the journal is damaged",
+          "/readyz names the place; pixiu queue verify says what can be done, while others may still have the record."),
     Alert("PixiuBodiesLost", "increase(pixiu_relay_bodies_lost_total[10m]) > 0", 0, "page",
           "an inbox names a message whose body is not there", "pixiu audit, then pixiu rebuild from the log."),
     Alert("PixiuStoreDown", "increase(pixiu_carrier_lane_failures_total[5m]) > 0", 5, "page",

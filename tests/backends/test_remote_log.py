@@ -9,7 +9,7 @@ import pytest
 
 from pixiu.backends.queue_log import RemoteLog
 from pixiu.backends.queue_log import log as remote_module
-from pixiu.model.errors import NotAllowed, Unavailable
+from pixiu.model.errors import NotAllowed, RequestError, Unavailable
 from pixiu.ports.log import MAIN, NOTIFY, Appended
 from pixiu.queue.client import Client
 from pixiu.runtime.datadir import read_node_key
@@ -132,6 +132,31 @@ class TestRemoteLog:
                 assert heard == sorted(heard)
                 assert log.problem == ""
                 await log.close()
+
+    async def test_a_damaged_record_ends_a_scan_with_its_place_and_is_not_asked_for_all_the_time(
+        self, tmp_path: Path
+    ) -> None:
+        with QueueProcess(tmp_path / "data") as queue:
+            async with connected(queue) as client:
+                await RemoteLog(client).open()
+                ends = [(await client.publish_many(MAIN, [b"x" * 1000] * 50)).stop for _ in range(20)]
+            queue.stop()
+            (path,) = (queue.data / "queue" / "journal").glob("*.log")
+            with path.open("r+b") as journal:
+                journal.seek(path.stat().st_size // 2)
+                journal.write(b"rot")
+            queue.start()
+            async with connected(queue) as client:
+                log = RemoteLog(client)
+                await log.open()
+                scanned = 0
+                with pytest.raises(RequestError, match=r"checksum does not match.*pixiu queue verify"):
+                    async with asyncio.timeout(30):
+                        async for batch in log.scan(ends[-1] - 1):
+                            scanned += len(batch)
+                assert 0 < scanned < 1000
+            said = queue.stderr.count("cannot read the journal for an applier")
+            assert 0 < said <= remote_module.SCAN_REFUSALS_MAX + 1
 
     async def test_whoever_has_no_key_follows_nothing(self, queue: QueueProcess) -> None:
         async with Client(queue.address) as client:

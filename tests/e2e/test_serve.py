@@ -101,7 +101,7 @@ def test_the_queue_answers(served: Served) -> None:
 def test_health_readiness_metrics_and_the_page(served: Served) -> None:
     assert served.get("/healthz") == (200, '{"status": "ok"}\n')
     status, body = served.get("/readyz")
-    assert (status, json.loads(body)) == (200, {"ready": True, "reasons": {}})
+    assert (status, json.loads(body)) == (200, {"ready": True, "reasons": {}, "notes": {}})
     status, body = served.get("/metrics")
     assert status == 200
     assert "pixiu_queue_connections" in body

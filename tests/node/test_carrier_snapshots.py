@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pixiu.backends.embedded.layout import LAYOUT, META, number
 from pixiu.backends.memory.keyvalue import MemoryKeyValue
 from pixiu.machines.snapshots import Ask, End, Frames, Head, No, Pairs, Summing, encode, fits, pairs_in
-from pixiu.model.errors import PixiuError, RemoteProtocolError
+from pixiu.model.errors import CorruptData, PixiuError, RemoteProtocolError
 from pixiu.model.partitions import Share
 from pixiu.node.processes.carrier.snapshots import Giving, givers_in, take_snapshot
 from pixiu.node.processes.carrier.stores import (
@@ -152,6 +152,18 @@ async def test_a_new_partition_takes_that_of_its_twin_and_knows_that_it_has_more
     assert is_wide(store)
     not_wide(store)
     assert not is_wide(store)
+    store.close()
+
+
+@pytest.mark.feature("X50")
+def test_stores_that_are_damaged_are_made_again(tmp_path: Path) -> None:
+    """All of it comes from the log or from another replica: a process that cannot open them would help nobody."""
+    home = begun(tmp_path, Share(0, 1))
+    (tmp_path / "stores" / "CURRENT").write_bytes(b"")
+    with pytest.raises(CorruptData):
+        home.open()
+    store, share = opened(home, Share(0, 1))
+    assert store.get(b"mine") is None and share == Share(0, 1)
     store.close()
 
 

@@ -106,6 +106,9 @@ class JournalSettings(Section):
     checkpoint_interval_ms: Milliseconds = 5_000
     """Write a checkpoint at least this often while records come in."""
 
+    check_bytes_per_second: Count = 4 * 2**20
+    """After a start the whole journal is read through once, at this rate, and damage is told; 0 never does."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings(Section):

@@ -31,6 +31,7 @@ from pixiu.queue.replication.driver import Replication
 from pixiu.queue.replication.joining import led_alone
 from pixiu.queue.server.commands import HANDLERS
 from pixiu.queue.server.server import QueueServer
+from pixiu.queue.storage.journal_check import JournalCheck
 from pixiu.runtime.admin import AdminServer, standard_routes
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.collector import spare_the_collector
@@ -111,6 +112,7 @@ class Node:
         self._listener: asyncio.Server | None = None
         self._admin: AdminServer | None = None
         self._engine: Engine | None = None
+        self._check: JournalCheck | None = None
         self._scheduler: LoopScheduler | None = None
         self._server: QueueServer | None = None
         self._replication: Replication | None = None
@@ -170,6 +172,9 @@ class Node:
                 extra={"last_event_id": engine.journal.last_event_id, "event": self._follow_event},
             )
         engine.start()
+        rate = settings.journal.check_bytes_per_second
+        self._check = JournalCheck(engine.journal, scheduler, engine.counters, bytes_per_second=rate)
+        self._check.start()
         server.start()
         self._replication.start()
         http_address = await self._start_http() if self._with_http else None
@@ -232,6 +237,10 @@ class Node:
             bind=self._settings.queue.host, joined=joined, overtaken=self.wants_restart.set,
         )  # fmt: skip
 
+    def _notes(self) -> dict[str, str]:
+        problem = "" if self._check is None else self._check.problem
+        return {"journal": problem} if problem else {}
+
     def _was_promoted(self) -> None:
         self.is_promoted = True
         self.wants_restart.set()
@@ -257,7 +266,9 @@ class Node:
         """A follower has health and metrics; a leader has everything."""
         metrics = Metrics()
         metrics.add(METRICS, self._metrics)
-        health = standard_routes(reasons=self._problems, metrics=metrics.render, about=self._about)
+        health = standard_routes(
+            reasons=self._problems, metrics=metrics.render, about=self._about, notes=self._notes
+        )  # fmt: skip
         if self._leads_alone:
             return await self._start_messaging(health, metrics)
         self._admin = AdminServer(health)
@@ -370,6 +381,8 @@ class Node:
             await asyncio.sleep(0)
         if self._admin is not None:
             await self._admin.close()
+        if self._check is not None:
+            self._check.stop()
         if self._engine is not None:
             self._engine.background.stop()
         if ending is not None:

@@ -32,6 +32,8 @@ METRICS = (
     Metric("pixiu_queue_flushed_event_id", "gauge", "The newest event id that is known to be on disk."),
     Metric("pixiu_queue_commit_event_id", "gauge", "The newest event id that subscribers may see."),
     Metric("pixiu_queue_journal_bytes", "gauge", "Size of the journal's segments."),
+    Metric("pixiu_queue_journal_checked_bytes_total", "counter", "Bytes of the journal read through since the start."),
+    Metric("pixiu_queue_journal_damaged", "gauge", "1 if that has found a record that is damaged."),
     Metric("pixiu_queue_pending_bytes", "gauge", "Requests that wait for the writer."),
     Metric("pixiu_queue_epoch", "gauge", "The epoch of this node's log."),
     Metric("pixiu_queue_is_leader", "gauge", "1 if this node accepts writes."),
@@ -60,6 +62,8 @@ class QueueCounters:
         self.connections_refused = 0
         self.subscribers = 0
         self.followers = 0
+        self.journal_checked_bytes = 0
+        self.journal_damaged = 0
 
 
 def snapshot(engine: Engine, connections: int, in_sync: int) -> dict[str, int | float | Histogram]:
@@ -88,6 +92,8 @@ def snapshot(engine: Engine, connections: int, in_sync: int) -> dict[str, int | 
         "pixiu_queue_flushed_event_id": journal.flushed_through,
         "pixiu_queue_commit_event_id": engine.commit_event_id,
         "pixiu_queue_journal_bytes": journal.size,
+        "pixiu_queue_journal_checked_bytes_total": counters.journal_checked_bytes,
+        "pixiu_queue_journal_damaged": counters.journal_damaged,
         "pixiu_queue_pending_bytes": engine.writer.pending_bytes,
         "pixiu_queue_epoch": engine.state.epoch,
         "pixiu_queue_is_leader": int(engine.is_leader),

@@ -45,6 +45,8 @@ PAGE = 2_000
 RETRY_MS = 500
 SCAN_BATCHES_MAX = 16
 """Batches of a scan that wait for whoever scans."""
+SCAN_REFUSALS_MAX = 5
+"""A log that refuses so often to be read at one place (a damaged record) is given up; another may lead before that."""
 
 
 class _Page:
@@ -276,8 +278,15 @@ class RemoteLog:
             if reached >= through:
                 batches.put_nowait(None)
 
+        stuck_at, refusals = -1, 0
+
         def failed(error: PixiuError | None) -> None:
-            if isinstance(error, Gone | NotFound | RemoteProtocolError):
+            nonlocal stuck_at, refusals
+            if error is None or isinstance(error, Unavailable):
+                return  # it may come back
+            refusals = refusals + 1 if stuck_at == reached else 1
+            stuck_at = reached
+            if isinstance(error, Gone | NotFound | RemoteProtocolError) or refusals >= SCAN_REFUSALS_MAX:
                 batches.put_nowait(error)
 
         if after >= through:

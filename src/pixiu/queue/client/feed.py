@@ -132,6 +132,8 @@ class Feed:
         self._connection: FeedConnection | None = None
         self._is_paused = False
         self._life: object = None
+        self._stuck_at: int | None = None
+        """Where the last connection was refused: a word without a record does not mean that it gets on now."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def pause(self, *, is_paused: bool) -> None:
@@ -159,6 +161,7 @@ class Feed:
                 error = await self._follow()
                 self._fail(error)
                 if not isinstance(error, Unavailable | NotLeader):
+                    self._stuck_at = self._position()
                     log.warning("cannot follow the log", extra={"reason": str(error)})
                 await asyncio.sleep(self._backoff.next_s())
         finally:
@@ -186,9 +189,12 @@ class Feed:
         self._life = life = object()
 
         def receive(commit_event_id: int, frames: bytes) -> None:
-            if self._life is life:  # not what an earlier one still had in hand
+            if self._life is not life:
+                return  # what an earlier one still had in hand
+            if frames or self._stuck_at != self._position():
+                self._stuck_at = None
                 self._backoff.reset()
                 self._fail(None)
-                self._receive(commit_event_id, frames)
+            self._receive(commit_event_id, frames)
 
         return FeedConnection(address, self._key, self._position(), receive)

@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 TICKS_PER_RENEWAL = 5
 RETRY_SECONDS = 0.5
+SAID_AGAIN = 60
+"""A life that ends for the same reason as the one before is told this rarely: every half minute."""
 
 
 class CarrierLife:
@@ -93,12 +95,16 @@ class CarrierLife:
 
     async def _live(self) -> None:
         """One life after the other, until it is stopped."""
+        said, times = "", 0
         while True:
             try:
                 await self._one_life()
             except PixiuError as error:
                 self.problem = str(error)
-                log.warning("a life has ended", extra={"reason": str(error)})
+                times = times + 1 if self.problem == said else 0
+                said = self.problem
+                if times % SAID_AGAIN == 0:
+                    log.warning("a life has ended", extra={"reason": said, "times": times + 1})
             except Exception as error:  # a role's boundary: a bug must not leave a process that does nothing
                 self.problem = f"{type(error).__name__}: {error}"
                 log.exception("a life has ended by a bug, will try again")

@@ -68,6 +68,8 @@ LEAVE_SECONDS = 2.0
 PATIENCE_SECONDS = 10.0
 WATCH_SECONDS, HAND_OVER_SECONDS = 0.5, 3.0
 """How long an engine may be down before another replica serves, if one can."""
+AUDIT_KEPT_SECONDS = 10.0
+"""Books that nobody comes for within this time are old, and are made anew for who asks next."""
 
 
 class CarrierProcess:
@@ -98,6 +100,8 @@ class CarrierProcess:
         self._control: RegistryControl | None = None
         self._watch: asyncio.Task[None] | None = None
         self._audit: asyncio.Task[dict[str, object]] | None = None
+        self._audit_asked: tuple[int, int | None, float] = (0, None, 0.0)
+        """Which stretch of time it is about, and when somebody asked for it last."""
         self._settings: Settings = options.settings
         self._metrics = Metrics()
         routes = standard_routes(
@@ -309,16 +313,23 @@ class CarrierProcess:
         host = self.host
         if host is None or not self.is_serving:
             return Response.error(503, "unavailable", f"{self.name} does not serve")
-        running = self._audit
+        now = asyncio.get_running_loop().time()
+        running, (*asked, asked_at) = self._audit, self._audit_asked
+        is_ours = asked == [at_least or 0, before]
+        if running is not None and running.done() and (not is_ours or now - asked_at > AUDIT_KEPT_SECONDS):
+            running = None  # whoever wanted those books has not come for them
         if running is None:
             self._audit = asyncio.get_running_loop().create_task(self._report(host, at_least or 0, before))
+            self._audit_asked = (at_least or 0, before, now)
             return Response.json(202, {"state": "running"})
+        if is_ours:
+            self._audit_asked = (at_least or 0, before, now)
         if not running.done():
             return Response.json(202, {"state": "running"})
         self._audit = None
         if running.cancelled() or (error := running.exception()) is not None:
             reason = "cancelled" if running.cancelled() else str(error)
-            return Response.error(503, "unavailable", f"the audit did not end: {reason}")
+            return Response.error(500, "internal", f"the audit did not end: {reason}")
         return Response.json(200, running.result())
 
     async def _report(self, host: CarrierHost, at_least: int, before: int | None) -> dict[str, object]:

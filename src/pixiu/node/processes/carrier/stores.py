@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pixiu.backends.embedded.keyvalue import LARGE, RocksKeyValue
 from pixiu.backends.embedded.layout import LAYOUT, META, number
+from pixiu.model.errors import CorruptData
 from pixiu.model.partitions import Share
 
 if TYPE_CHECKING:
@@ -122,10 +123,17 @@ def opened(
 ) -> tuple[KeyValue, Share]:
     """The store of one partition, and by which count it was made: what is behind a flip goes by that.
 
-    One of another layout or partition is thrown away: the log, or another replica, has it all. So is one that was made
-    beside other ``engines``; ``empty`` is told which, and empties those that go on with it.
+    One that is damaged, or of another layout or partition, is thrown away: the log, or another replica, has it all. So
+    is one that was made beside other ``engines``; ``empty`` is told which, and empties those that go on with it.
     """
-    store = home.open()
+    try:
+        store = home.open()
+    except CorruptData as error:
+        log.error(
+            "the stores are damaged, and are made again from the log or another replica", extra={"reason": str(error)}
+        )
+        home.throw_away()
+        store = home.open()
     partition, _, count = (store.get(_SHARE) or b"").partition(b"/")
     is_made_so = partition == b"%d" % share.partition and (store.get(_ENGINES) or b"") == engines.encode()
     if store.get(_LAYOUT) == number.pack(LAYOUT) and is_made_so:

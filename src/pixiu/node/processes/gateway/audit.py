@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
@@ -33,6 +34,9 @@ COUNTS = (
 POLL_SECONDS = 0.2
 ASK_SECONDS = 5.0
 AUDIT_SECONDS = 610.0
+FAILED = 500
+FAILURES_MAX = 2
+"""An audit that ended without books is begun again once: its carrier may have changed."""
 PATIENCE_SECONDS = 15.0
 """How long a partition that nobody serves is waited for."""
 
@@ -105,6 +109,7 @@ async def _audited(session: ZooKeeperRegistry, folder: str, query: str) -> dict[
     """The report of one partition; None if nobody serves it for too long."""
     loop = asyncio.get_running_loop()
     give_up, patience = loop.time() + AUDIT_SECONDS, loop.time() + PATIENCE_SECONDS
+    failures = 0
     while loop.time() < give_up:
         entry = (await _read(session, f"{folder}/leader")).get("")
         admin = "" if entry is None else str(entry.data.get("admin", ""))
@@ -113,6 +118,8 @@ async def _audited(session: ZooKeeperRegistry, folder: str, query: str) -> dict[
             return found
         if status == 202:
             patience = loop.time() + PATIENCE_SECONDS
+        elif status == FAILED and (failures := failures + 1) >= FAILURES_MAX:
+            raise Unavailable(f"{folder.rpartition('/')[2]}: {_words(found)}")
         elif loop.time() > patience:
             return None
         await asyncio.sleep(POLL_SECONDS)
@@ -124,7 +131,14 @@ def _get(url: str) -> tuple[int, dict[str, Any]]:
         with urlopen(url, timeout=ASK_SECONDS) as response:
             return response.status, json.load(response)
     except HTTPError as error:
-        with error:
-            return error.code, {}
+        with error, suppress(ValueError, OSError):
+            found = json.load(error)
+            return error.code, found if isinstance(found, dict) else {}
+        return error.code, {}
     except (URLError, OSError, ValueError):
         return 503, {}
+
+
+def _words(found: dict[str, Any]) -> str:
+    error = found.get("error")
+    return str(error.get("message", "")) if isinstance(error, dict) else str(error or "the audit did not end")
