@@ -5,7 +5,8 @@
  *                  is there when every subscriber has it) or, with --rate, says so many a second
  *   --mode pair    pairs of clients; one of each pair sends to the other, at a fixed rate over all pairs
  *   --mode hold    connect everyone, say so, and keep the connections; "cut" on stdin breaks all of them at once and
- *                  lets them come back, while pairs go on talking
+ *                  lets them come back, while pairs go on talking; "post" sends a durable message to each one of
+ *                  --missed-every and waits until they are there
  *
  * --address is the first address of 127.0.0.0/8, counted from 127.0.0.2, that connections of "hold" come from: several of
  * these programs together have more ports than one address.
@@ -95,7 +96,7 @@ static struct connection *all;
 static int count, epoll_fd, opening, ready, next_to_open, away, pair_base;
 static struct connection **waiting; /* those that come back, by the time they are due */
 static int waiting_from, waiting_to;
-static struct histogram latency, calm;
+static struct histogram latency, calm, lateness; /* lateness: by how much this program itself sent too late */
 static uint64_t delivered, published, completed, gaps, repeats, disorder, errors, answers, closed_early, connects;
 static uint64_t sent_pairs, received_pairs, resyncs, turned_away, posts_taken;
 static uint16_t remaining[RING];
@@ -693,6 +694,7 @@ static void pass_notes(uint64_t now, uint64_t *due_at, double gap) {
     while (*due_at <= now) {
         struct connection *c = &all[pair_base + 2 * (int)(sent_pairs % (uint64_t)opt.pairs)];
         if (c->fd >= 0 && c->state == READY) {
+            if (in_storm) count_latency(&lateness, nanoseconds() - *due_at);
             say(c, sent_pairs / (uint64_t)opt.pairs, *due_at);
             flush(c);
         }
@@ -842,8 +844,28 @@ static void storm(uint64_t *due_at, double gap) {
            own_cpu_seconds() - own, watched_cpu_seconds() - theirs);
     report_latency("calm_", &calm);
     report_latency("storm_", &latency);
+    report_latency("late_", &lateness);
     report_faults();
     *due_at = notes_at;
+}
+
+/* The first client sends to some of the others, who only are there. */
+static void post(void) {
+    uint64_t began = nanoseconds(), limit = began + (uint64_t)SETTLE_SECONDS * 1000000000ull;
+    int to_post = 0, arrived = 0, next = opt.missed_every;
+    for (int i = opt.missed_every; i < pair_base; i += opt.missed_every, to_post++) all[i].missed = true;
+    posts_taken = 0;
+    for (uint64_t posted = 0; arrived < to_post && nanoseconds() < limit;) {
+        for (; next < pair_base && posted < posts_taken + 32; posted++, next += opt.missed_every)
+            put_request(&all[0], "{\"id\":%llu,\"action\":\"send\",\"params\":{\"to\":\"%s\",\"text\":\"%s\",\"send_id\":\"p%llu\"}}",
+                        POST_ID + posted, all[next].user, stamped(0, nanoseconds()), (unsigned long long)posted);
+        if (all[0].out_to > all[0].out_from) flush(&all[0]);
+        turn(nanoseconds() + 1000000);
+        arrived = to_post;
+        for (int i = opt.missed_every; i < pair_base; i += opt.missed_every) arrived -= all[i].missed;
+    }
+    printf("{\"posted\":%d,\"arrived\":%d,\"seconds\":%.4f,", to_post, arrived, (double)(nanoseconds() - began) / 1e9);
+    report_faults();
 }
 
 static void run_hold(void) {
@@ -863,6 +885,7 @@ static void run_hold(void) {
         ssize_t got = read(STDIN_FILENO, line, sizeof line);
         if (got == 0) return;
         if (got > 0 && line[0] == 'c') storm(&due_at, gap);
+        if (got > 0 && line[0] == 'p') post();
         if (got > 0 && line[0] == 'q') return;
         next_event_at = 0;
         turn(nanoseconds() + 50000000);

@@ -65,7 +65,10 @@ def measure(bench: Bench) -> Section:
         below("records in the log, of messages found and of sessions, per client", events / clients, 0.5, ""),
         faults_check("gaps, repeats, errors", sum(int(found[name]) for name in _FAULTS), str(found["first_error"])),
     ]
-    section.notes.append(f"Load average before: {before:.2f}.")
+    section.notes.append(
+        f"Load average before: {before:.2f}. The generator itself sent {milliseconds(found['late_p99_us'])} ms late "
+        f"(p99), {milliseconds(found['late_max_us'])} ms at most, which is counted."
+    )
     section.notes.append(
         f"{found['missed']:,} clients found a message; {found['turned_away']:,} were told to come again; "
         f"{events:,.0f} records were written meanwhile. Sessions are not "
