@@ -13,7 +13,8 @@
  * --pause is how long everyone is there before anybody talks: in a cluster, until all know who is in which room.
  *
  * It speaks to Pixiu (--protocol pixiu: WebSocket, JSON; --class durable or live), NATS core (nats), Valkey's pub/sub
- * (resp) and a WebSocket server that hands what it gets to everyone (plain).
+ * (resp) and a WebSocket server that hands what it gets to everyone (plain). With --tcp-port it speaks to Pixiu over TCP:
+ * JSON behind its length.
  *
  * Every text starts with "~", its sequence and the time it was due, by which gaps, repeats and disorder are found and
  * latency is counted: a message that is sent late because the sender was kept waiting is late. Results are JSON lines
@@ -83,7 +84,7 @@ static struct {
     enum protocol protocol;
     enum mode mode;
     const char *host, *tokens, *path;
-    int port, connections, pairs, window, bytes, concurrency, missed_every, spread_ms, address;
+    int port, tcp_port, connections, pairs, window, bytes, concurrency, missed_every, spread_ms, address;
     double seconds, warmup, rate, pause;
     bool is_live;
     int watch_pids[WATCHED_MAX], watched;
@@ -238,6 +239,12 @@ static void put(struct connection *c, const char *text, size_t size) {
 
 /* A text frame of a client. Its mask is zero, which leaves the text as it is. */
 static void put_frame(struct connection *c, const char *text, size_t size, int opcode) {
+    if (opt.tcp_port) {
+        char length[4] = {0, (char)(size >> 16), (char)(size >> 8), (char)size};
+        put(c, length, sizeof length);
+        put(c, text, size);
+        return;
+    }
     char head[8] = {(char)(0x80 | opcode), (char)(0x80 | (size < 126 ? size : 126))};
     size_t used = 2;
     if (size >= 126) {
@@ -441,6 +448,18 @@ static size_t websocket_frame(struct connection *c, const char *data, size_t siz
     return used + length;
 }
 
+/* One frame over TCP; how many bytes it has, 0 if it is not whole. */
+static size_t tcp_frame(struct connection *c, const char *data, size_t size) {
+    if (size < 4) return 0;
+    const unsigned char *head = (const unsigned char *)data;
+    size_t length = (size_t)head[0] << 24 | (size_t)head[1] << 16 | (size_t)head[2] << 8 | head[3];
+    if (length + 4 > CARRY_MAX) die("a frame of %zu bytes", length);
+    if (size < length + 4) return 0;
+    if (c->state == CONNECTING) c->state = UPGRADING;
+    pixiu_said(c, data + 4, length);
+    return length + 4;
+}
+
 static size_t handshake(struct connection *c, const char *data, size_t size) {
     const char *end = memmem(data, size, "\r\n\r\n", 4);
     if (end == NULL) return 0;
@@ -514,6 +533,7 @@ static void understand(struct connection *c, const char *data, size_t size) {
         size_t used;
         if (opt.protocol == NATS) used = nats_line(c, data + at, size - at);
         else if (opt.protocol == RESP) used = resp_value(c, data + at, size - at);
+        else if (opt.tcp_port) used = tcp_frame(c, data + at, size - at);
         else if (c->state == CONNECTING) used = handshake(c, data + at, size - at);
         else used = websocket_frame(c, data + at, size - at);
         if (used == 0) break;
@@ -599,7 +619,7 @@ static void begin(struct connection *c) {
     struct sockaddr_in from = {.sin_family = AF_INET};
     from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1 + (uint32_t)(opt.address + c->index / PER_ADDRESS));
     if (opt.mode == HOLD && bind(c->fd, (struct sockaddr *)&from, sizeof from) != 0) die("bind: %s", strerror(errno));
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)opt.port)};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)(opt.tcp_port ? opt.tcp_port : opt.port))};
     inet_pton(AF_INET, opt.host, &address.sin_addr);
     c->state = CONNECTING;
     c->opened_at = nanoseconds();
@@ -611,6 +631,13 @@ static void begin(struct connection *c) {
     c->wants_write = true;
     if (opt.protocol == NATS || opt.protocol == RESP) {
         greet(c);
+        return;
+    }
+    if (opt.tcp_port) {
+        char hello[1400];
+        int length = snprintf(hello, sizeof hello, "{\"token\":\"%s\",\"cursor\":\"%llu\"}", c->token,
+                              (unsigned long long)c->cursor);
+        put_frame(c, hello, (size_t)length, 1);
         return;
     }
     char query[1400] = "", resume[40] = "";
@@ -919,6 +946,7 @@ static void read_options(int argc, char **argv) {
         {"pairs", 1, 0, 'a'}, {"window", 1, 0, 'w'}, {"bytes", 1, 0, 'b'}, {"concurrency", 1, 0, 'o'},
         {"watch-pid", 1, 0, 'i'}, {"missed-every", 1, 0, 'e'}, {"spread-ms", 1, 0, 'd'}, {"address", 1, 0, 'A'},
         {"seconds", 1, 0, 's'}, {"warmup", 1, 0, 'r'}, {"rate", 1, 0, 'R'}, {"pause", 1, 0, 'S'},
+        {"tcp-port", 1, 0, 'T'},
         {0, 0, 0, 0},
     };
     static const char *const protocols[] = {"pixiu", "nats", "resp", "plain", NULL};
@@ -948,6 +976,7 @@ static void read_options(int argc, char **argv) {
         case 'r': opt.warmup = atof(optarg); break;
         case 'R': opt.rate = atof(optarg); break;
         case 'S': opt.pause = atof(optarg); break;
+        case 'T': opt.tcp_port = atoi(optarg); break;
         default: exit(2);
         }
     }
