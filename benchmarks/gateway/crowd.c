@@ -5,14 +5,16 @@
  *                  is there when every subscriber has it) or, with --rate, says so many a second
  *   --mode pair    pairs of clients; one of each pair sends to the other, at a fixed rate over all pairs
  *   --mode hold    connect everyone, say so, and keep the connections; "cut" on stdin breaks all of them at once and
- *                  lets them come back, while pairs go on talking
+ *                  lets them come back, while pairs go on talking; "post" sends a durable message to each one of
+ *                  --missed-every and waits until they are there
  *
  * --address is the first address of 127.0.0.0/8, counted from 127.0.0.2, that connections of "hold" come from: several of
  * these programs together have more ports than one address.
  * --pause is how long everyone is there before anybody talks: in a cluster, until all know who is in which room.
  *
  * It speaks to Pixiu (--protocol pixiu: WebSocket, JSON; --class durable or live), NATS core (nats), Valkey's pub/sub
- * (resp) and a WebSocket server that hands what it gets to everyone (plain).
+ * (resp) and a WebSocket server that hands what it gets to everyone (plain). With --tcp-port it speaks to Pixiu over TCP:
+ * JSON behind its length.
  *
  * Every text starts with "~", its sequence and the time it was due, by which gaps, repeats and disorder are found and
  * latency is counted: a message that is sent late because the sender was kept waiting is late. Results are JSON lines
@@ -82,7 +84,7 @@ static struct {
     enum protocol protocol;
     enum mode mode;
     const char *host, *tokens, *path;
-    int port, connections, pairs, window, bytes, concurrency, missed_every, spread_ms, address;
+    int port, tcp_port, connections, pairs, window, bytes, concurrency, missed_every, spread_ms, address;
     double seconds, warmup, rate, pause;
     bool is_live;
     int watch_pids[WATCHED_MAX], watched;
@@ -95,7 +97,7 @@ static struct connection *all;
 static int count, epoll_fd, opening, ready, next_to_open, away, pair_base;
 static struct connection **waiting; /* those that come back, by the time they are due */
 static int waiting_from, waiting_to;
-static struct histogram latency, calm;
+static struct histogram latency, calm, lateness; /* lateness: by how much this program itself sent too late */
 static uint64_t delivered, published, completed, gaps, repeats, disorder, errors, answers, closed_early, connects;
 static uint64_t sent_pairs, received_pairs, resyncs, turned_away, posts_taken;
 static uint16_t remaining[RING];
@@ -237,6 +239,12 @@ static void put(struct connection *c, const char *text, size_t size) {
 
 /* A text frame of a client. Its mask is zero, which leaves the text as it is. */
 static void put_frame(struct connection *c, const char *text, size_t size, int opcode) {
+    if (opt.tcp_port) {
+        char length[4] = {0, (char)(size >> 16), (char)(size >> 8), (char)size};
+        put(c, length, sizeof length);
+        put(c, text, size);
+        return;
+    }
     char head[8] = {(char)(0x80 | opcode), (char)(0x80 | (size < 126 ? size : 126))};
     size_t used = 2;
     if (size >= 126) {
@@ -440,6 +448,18 @@ static size_t websocket_frame(struct connection *c, const char *data, size_t siz
     return used + length;
 }
 
+/* One frame over TCP; how many bytes it has, 0 if it is not whole. */
+static size_t tcp_frame(struct connection *c, const char *data, size_t size) {
+    if (size < 4) return 0;
+    const unsigned char *head = (const unsigned char *)data;
+    size_t length = (size_t)head[0] << 24 | (size_t)head[1] << 16 | (size_t)head[2] << 8 | head[3];
+    if (length + 4 > CARRY_MAX) die("a frame of %zu bytes", length);
+    if (size < length + 4) return 0;
+    if (c->state == CONNECTING) c->state = UPGRADING;
+    pixiu_said(c, data + 4, length);
+    return length + 4;
+}
+
 static size_t handshake(struct connection *c, const char *data, size_t size) {
     const char *end = memmem(data, size, "\r\n\r\n", 4);
     if (end == NULL) return 0;
@@ -513,6 +533,7 @@ static void understand(struct connection *c, const char *data, size_t size) {
         size_t used;
         if (opt.protocol == NATS) used = nats_line(c, data + at, size - at);
         else if (opt.protocol == RESP) used = resp_value(c, data + at, size - at);
+        else if (opt.tcp_port) used = tcp_frame(c, data + at, size - at);
         else if (c->state == CONNECTING) used = handshake(c, data + at, size - at);
         else used = websocket_frame(c, data + at, size - at);
         if (used == 0) break;
@@ -598,7 +619,7 @@ static void begin(struct connection *c) {
     struct sockaddr_in from = {.sin_family = AF_INET};
     from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1 + (uint32_t)(opt.address + c->index / PER_ADDRESS));
     if (opt.mode == HOLD && bind(c->fd, (struct sockaddr *)&from, sizeof from) != 0) die("bind: %s", strerror(errno));
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)opt.port)};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)(opt.tcp_port ? opt.tcp_port : opt.port))};
     inet_pton(AF_INET, opt.host, &address.sin_addr);
     c->state = CONNECTING;
     c->opened_at = nanoseconds();
@@ -610,6 +631,13 @@ static void begin(struct connection *c) {
     c->wants_write = true;
     if (opt.protocol == NATS || opt.protocol == RESP) {
         greet(c);
+        return;
+    }
+    if (opt.tcp_port) {
+        char hello[1400];
+        int length = snprintf(hello, sizeof hello, "{\"token\":\"%s\",\"cursor\":\"%llu\"}", c->token,
+                              (unsigned long long)c->cursor);
+        put_frame(c, hello, (size_t)length, 1);
         return;
     }
     char query[1400] = "", resume[40] = "";
@@ -693,6 +721,7 @@ static void pass_notes(uint64_t now, uint64_t *due_at, double gap) {
     while (*due_at <= now) {
         struct connection *c = &all[pair_base + 2 * (int)(sent_pairs % (uint64_t)opt.pairs)];
         if (c->fd >= 0 && c->state == READY) {
+            if (in_storm) count_latency(&lateness, nanoseconds() - *due_at);
             say(c, sent_pairs / (uint64_t)opt.pairs, *due_at);
             flush(c);
         }
@@ -842,8 +871,28 @@ static void storm(uint64_t *due_at, double gap) {
            own_cpu_seconds() - own, watched_cpu_seconds() - theirs);
     report_latency("calm_", &calm);
     report_latency("storm_", &latency);
+    report_latency("late_", &lateness);
     report_faults();
     *due_at = notes_at;
+}
+
+/* The first client sends to some of the others, who only are there. */
+static void post(void) {
+    uint64_t began = nanoseconds(), limit = began + (uint64_t)SETTLE_SECONDS * 1000000000ull;
+    int to_post = 0, arrived = 0, next = opt.missed_every;
+    for (int i = opt.missed_every; i < pair_base; i += opt.missed_every, to_post++) all[i].missed = true;
+    posts_taken = 0;
+    for (uint64_t posted = 0; arrived < to_post && nanoseconds() < limit;) {
+        for (; next < pair_base && posted < posts_taken + 32; posted++, next += opt.missed_every)
+            put_request(&all[0], "{\"id\":%llu,\"action\":\"send\",\"params\":{\"to\":\"%s\",\"text\":\"%s\",\"send_id\":\"p%llu\"}}",
+                        POST_ID + posted, all[next].user, stamped(0, nanoseconds()), (unsigned long long)posted);
+        if (all[0].out_to > all[0].out_from) flush(&all[0]);
+        turn(nanoseconds() + 1000000);
+        arrived = to_post;
+        for (int i = opt.missed_every; i < pair_base; i += opt.missed_every) arrived -= all[i].missed;
+    }
+    printf("{\"posted\":%d,\"arrived\":%d,\"seconds\":%.4f,", to_post, arrived, (double)(nanoseconds() - began) / 1e9);
+    report_faults();
 }
 
 static void run_hold(void) {
@@ -863,6 +912,7 @@ static void run_hold(void) {
         ssize_t got = read(STDIN_FILENO, line, sizeof line);
         if (got == 0) return;
         if (got > 0 && line[0] == 'c') storm(&due_at, gap);
+        if (got > 0 && line[0] == 'p') post();
         if (got > 0 && line[0] == 'q') return;
         next_event_at = 0;
         turn(nanoseconds() + 50000000);
@@ -896,6 +946,7 @@ static void read_options(int argc, char **argv) {
         {"pairs", 1, 0, 'a'}, {"window", 1, 0, 'w'}, {"bytes", 1, 0, 'b'}, {"concurrency", 1, 0, 'o'},
         {"watch-pid", 1, 0, 'i'}, {"missed-every", 1, 0, 'e'}, {"spread-ms", 1, 0, 'd'}, {"address", 1, 0, 'A'},
         {"seconds", 1, 0, 's'}, {"warmup", 1, 0, 'r'}, {"rate", 1, 0, 'R'}, {"pause", 1, 0, 'S'},
+        {"tcp-port", 1, 0, 'T'},
         {0, 0, 0, 0},
     };
     static const char *const protocols[] = {"pixiu", "nats", "resp", "plain", NULL};
@@ -925,6 +976,7 @@ static void read_options(int argc, char **argv) {
         case 'r': opt.warmup = atof(optarg); break;
         case 'R': opt.rate = atof(optarg); break;
         case 'S': opt.pause = atof(optarg); break;
+        case 'T': opt.tcp_port = atoi(optarg); break;
         default: exit(2);
         }
     }

@@ -41,7 +41,9 @@ IN_PROCESSES = (1, 2)
 STEP = 8_000
 PER_ADDRESS = 8_000
 """Connections that come from one address; `crowd.c` has the same number."""
-MAX_SECONDS = 120.0
+POST_EVERY = 100
+"""When as many as possible are there, one of so many is sent a message."""
+MAX_SECONDS = 240.0
 """How long connections may go on coming when as many as possible are wanted."""
 
 
@@ -57,6 +59,8 @@ class Crowd:
     full_mb: float
     faults: int
     first_error: str
+    posted: int = 0
+    arrived: int = 0
 
     @property
     def per_second(self) -> float:
@@ -120,6 +124,7 @@ def measure_max(bench: Bench) -> Section:
     before = load_average()
     server = bench.fresh(PixiuServe)
     server.gateways = server.gateways or -(-TOWARDS // (_limit() * 3 // 4))
+    server.cores = ""
     try:
         with server:
             most = int(server.metrics()["pixiu_gateway_connections_max"])
@@ -131,11 +136,14 @@ def measure_max(bench: Bench) -> Section:
     section.checks = [
         below("RSS per idle connection", found.kib_each, 20, " KiB"),
         faults_check("refused or lost connections", found.faults, found.first_error),
+        faults_check("messages to some of them that did not arrive", found.posted - found.arrived, ""),
     ]
     spare = memory_mb_of_machine() / 2
     by_memory = spare * 1e6 / 1024 / found.kib_each
     section.notes.append(
-        f"Load average before: {before:.2f}. Users come for the first time: each is written to the log."
+        f"Load average before: {before:.2f}. Users come for the first time: each is written to the log. "
+        f"When all were there, {found.arrived:,} of {found.posted:,} durable messages to them arrived. Servers on all "
+        "cores, beside the generators."
     )
     section.notes.append(
         f"A process may have {_limit() + KEPT_BACK:,} descriptors here (RLIMIT_NOFILE); these gateways take {most:,} "
@@ -169,6 +177,7 @@ def _crowds(bench: Bench, server: PixiuServe, users: int, stack: ExitStack, *, s
     for first in range(0, users, step):
         count = min(users - first, step)
         options = {"connections": count, "concurrency": CONCURRENCY, "address": first // PER_ADDRESS}
+        options["missed_every"] = POST_EVERY
         yield stack.enter_context(Held(server, bench.crowd_cores, range(first, first + count), **options))
 
 
@@ -184,10 +193,13 @@ def memory_mb_of_machine() -> float:
 def _held(bench: Bench, server: PixiuServe, connections: int, *, seconds: float = 0) -> Crowd:
     """Let them come, and look at the server when all are there; or when it has taken so many ``seconds``."""
     found: list[dict[str, Any]] = []
+    crowds: list[Held] = []
+    posts: list[dict[str, Any]] = []
     with ExitStack() as stack:
         empty_mb = server.all_memory_mb()
         for held in _crowds(bench, server, connections, stack, step=STEP if seconds else 0):
             found.append(held.line())
+            crowds.append(held)
             spent = sum(each["seconds"] for each in found)
             if seconds:
                 bench.say(f"  {sum(each['connections'] for each in found):,} connections in {spent:.0f} s")
@@ -195,6 +207,10 @@ def _held(bench: Bench, server: PixiuServe, connections: int, *, seconds: float 
                     break
         time.sleep(SETTLE_SECONDS)
         full_mb = server.all_memory_mb()
+        if seconds:
+            for held in crowds:
+                held.tell("post")
+                posts.append(held.line())
     return Crowd(
         connections=sum(each["connections"] for each in found),
         seconds=sum(each["seconds"] for each in found),
@@ -202,8 +218,10 @@ def _held(bench: Bench, server: PixiuServe, connections: int, *, seconds: float 
         server_cpu_seconds=sum(each["server_cpu_seconds"] for each in found),
         empty_mb=empty_mb,
         full_mb=full_mb,
-        faults=sum(each["errors"] + each["closed"] for each in found),
-        first_error=next((each["first_error"] for each in found if each["first_error"]), ""),
+        faults=sum(each["errors"] + each["closed"] for each in posts or found),  # counted from the start
+        first_error=next((each["first_error"] for each in [*found, *posts] if each["first_error"]), ""),
+        posted=sum(each["posted"] for each in posts),
+        arrived=sum(each["arrived"] for each in posts),
     )
 
 

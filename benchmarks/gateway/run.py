@@ -27,8 +27,9 @@ QUESTIONS: dict[str, Callable[[Bench], Section]] = {
     "storm": storm.measure,
     "life": life.measure,
     "idle-max": idle.measure_max,
+    "storm-tcp": storm.measure_tcp,
 }
-USUAL = [key for key in QUESTIONS if key != "idle-max"]
+USUAL = [key for key in QUESTIONS if key not in ("idle-max", "storm-tcp")]
 MARKERS = "bench-gateway"
 
 

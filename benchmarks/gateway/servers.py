@@ -7,7 +7,16 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import ClassVar
 
-from benchmarks.queue.servers import HOST, Server, ServerError, connected, line_of, memory_mb, packaged_binary
+from benchmarks.queue.servers import (
+    HOST,
+    Server,
+    ServerError,
+    connected,
+    free_port,
+    line_of,
+    memory_mb,
+    packaged_binary,
+)
 from pixiu.config.security import SecuritySettings
 from pixiu.ports.authentication import Identity
 from pixiu.runtime.clock import SystemClock
@@ -68,12 +77,14 @@ class PixiuServe(Pinned):
     product = "Pixiu"
     protocol = "pixiu"
     gateways: int = 0
+    tcp_port: int = 0
     settings: ClassVar[dict[str, object]] = {}
 
     def words(self) -> list[str]:
         """`pixiu serve --dev`, with this Python, in its shipped settings but for the rates."""
         words = [sys.executable, "-m", "pixiu", "serve", "--dev", "--no-pipeline", "--data", str(self.directory)]
-        words += ["--port", str(self.port), "--queue-port", "0"]
+        self.tcp_port = self.tcp_port or free_port()
+        words += ["--port", str(self.port), "--queue-port", "0", "--set", f"gateway.tcp_port={self.tcp_port}"]
         for name, value in (NO_RATES | self.settings).items():
             words += ["--set", f"{name}={value}"]
         if self.gateways:

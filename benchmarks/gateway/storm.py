@@ -5,6 +5,8 @@ and during the storm. The clients come back spread over a second, as those of a 
 before they try again.
 """
 
+from contextlib import ExitStack
+
 from benchmarks.gateway.bench import Bench
 from benchmarks.gateway.crowd import Held
 from benchmarks.gateway.idle import CONCURRENCY, prepared
@@ -15,6 +17,7 @@ PAIRS = 20
 RATE = 200
 SPREAD_MS = 1000
 EVENTS = "pixiu_queue_events_total"
+_BACK = "each coming back with its cursor"
 _FAULTS = ("gaps", "repeats", "disorder", "errors", "closed")
 COLUMNS = [
     "clients",
@@ -30,15 +33,28 @@ COLUMNS = [
 
 def measure(bench: Bench) -> Section:
     """One storm."""
+    return _measure(bench, Section("storm", f"{bench.connections:,} clients cut at once, {_BACK}", COLUMNS))
+
+
+def measure_tcp(bench: Bench) -> Section:
+    """The same over TCP."""
+    title = f"{bench.connections:,} clients over TCP cut at once, {_BACK}"
+    return _measure(bench, Section("storm-tcp", title, COLUMNS), is_tcp=True)
+
+
+def _measure(bench: Bench, section: Section, *, is_tcp: bool = False) -> Section:
     clients = bench.connections
     users = clients + 2 * PAIRS
-    section = Section("storm", f"{clients:,} clients cut at once, each coming back with its cursor", COLUMNS)
     before = load_average()
     options: dict[str, int | float | str] = {
         "connections": clients, "pairs": PAIRS, "class": "live", "rate": RATE, "concurrency": CONCURRENCY,
         "spread_ms": SPREAD_MS, "seconds": max(bench.seconds, 3.0), "missed_every": 10,
     }  # fmt: skip
-    with prepared(bench, users) as server, Held(server, bench.crowd_cores, range(users), **options) as held:
+    with ExitStack() as stack:
+        server = stack.enter_context(prepared(bench, users))
+        if is_tcp:
+            options["tcp_port"] = server.tcp_port
+        held = stack.enter_context(Held(server, bench.crowd_cores, range(users), **options))
         held.line()
         events = server.metrics()[EVENTS]
         held.tell("cut")
@@ -65,7 +81,10 @@ def measure(bench: Bench) -> Section:
         below("records in the log, of messages found and of sessions, per client", events / clients, 0.5, ""),
         faults_check("gaps, repeats, errors", sum(int(found[name]) for name in _FAULTS), str(found["first_error"])),
     ]
-    section.notes.append(f"Load average before: {before:.2f}.")
+    section.notes.append(
+        f"Load average before: {before:.2f}. The generator itself sent {milliseconds(found['late_p99_us'])} ms late "
+        f"(p99), {milliseconds(found['late_max_us'])} ms at most, which is counted."
+    )
     section.notes.append(
         f"{found['missed']:,} clients found a message; {found['turned_away']:,} were told to come again; "
         f"{events:,.0f} records were written meanwhile. Sessions are not "

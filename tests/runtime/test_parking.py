@@ -15,7 +15,7 @@ import pytest
 from pixiu.runtime import parking
 from pixiu.runtime.certificates import Certificates
 from tests.certificates import Authority
-from tests.roles.gateway.world import eventually, on_the_loop_that_serves, world_at
+from tests.roles.gateway.world import TcpClient, eventually, on_the_loop_that_serves, world_at
 
 if TYPE_CHECKING:
     from tests.roles.gateway.world import World
@@ -136,17 +136,48 @@ class TestParking:
             back = await world.connect("bob")
             await back.until(lambda: len(back.texts) == 100)
 
-    async def test_tls_stays_with_the_loop(self, tmp_path: Path) -> None:
-        """What its socket shows does not tell what was said."""
+    @pytest.mark.feature("T4")
+    async def test_so_it_is_with_tls(self, tmp_path: Path) -> None:
         authority = Authority(tmp_path, "pixiu test")
         certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
         authority.certify(certificate, key)
         certificates = Certificates(certificate, key)
         trusting = ssl.create_default_context(cafile=str(authority.path))
-        async with world_at(tmp_path / "data", tls=certificates.context) as world:
-            alice = await world.connect_to(
-                world.url("alice").replace("ws://127.0.0.1", "wss://localhost"), ssl=trusting
-            )
-            await asyncio.sleep(0.2)
-            assert parked(world) == 0
-            assert (await alice.ask("ping"))["at"]
+        async with world_at(tmp_path / "data", tls=certificates.context, requests_per_user=0) as world:
+            url = world.url("alice").replace("ws://127.0.0.1", "wss://localhost")
+            alice = await world.connect_to(url, ssl=trusting)
+            stream = await asyncio.open_connection("localhost", world.tcp_port, ssl=trusting)
+            bob = TcpClient(*stream)
+            bob.send({"token": "bob"})
+            assert (await bob.frame())["push"] == "contacts"
+            for number in range(3):
+                await eventually(lambda: parked(world) == 2)
+                text = f"{number}" * 20_000
+                assert "message_id" in await alice.ask("send", to="bob", text=text)
+                pushed = await bob.frame()
+                assert pushed["message"]["text"] == text, "it is written to while it is parked"
+                bob.send({"action": "ack", "params": {"cursor": pushed["cursor"]}})
+                bob.send({"id": number, "action": "ping"})
+                assert (await bob.frame())["id"] == number
+            await eventually(lambda: parked(world) == 2)
+            answers = await asyncio.gather(*(alice.ask("ping") for _ in range(100)))
+            assert all(answer["at"] for answer in answers)
+            await eventually(lambda: parked(world) == 2)
+            await bob.leave()
+            await eventually(lambda: world.gateway.counters.connections == 1 and parked(world) == 1)
+            await alice.leave()
+            await eventually(lambda: world.gateway.counters.connections == 0 and parked(world) == 0)
+
+    async def test_the_server_says_goodbye_to_one_with_tls_that_is_parked(self, tmp_path: Path) -> None:
+        authority = Authority(tmp_path, "pixiu test")
+        certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+        authority.certify(certificate, key)
+        trusting = ssl.create_default_context(cafile=str(authority.path))
+        async with world_at(tmp_path / "data", tls=Certificates(certificate, key).context) as world:
+            url = world.url("alice").replace("ws://127.0.0.1", "wss://localhost")
+            alice = await world.connect_to(url, ssl=trusting)
+            await eventually(lambda: parked(world) == 1)
+            (connection,) = [each for part in world.gateway._parts for each in part.values()]
+            connection.kick("admin")
+            assert await alice.closed() > 4000
+            await eventually(lambda: world.gateway.counters.connections == 0 and parked(world) == 0)

@@ -37,6 +37,7 @@ from pixiu.runtime.client_sockets import CLOSE_SECONDS, TcpSocket, address_of, b
 from pixiu.runtime.pace import Pace
 from pixiu.runtime.parking import Parking
 from pixiu.runtime.server import BACKLOG
+from pixiu.runtime.tls_sockets import over_tls
 
 if TYPE_CHECKING:
     import ssl
@@ -104,20 +105,27 @@ class AppServer:
     async def start(self, host: str, port: int, *, tcp_port: int = -1, reuse_port: bool = False) -> tuple[int, int]:
         """Listen. Returns the ports: of HTTP and WebSockets, and of TCP (-1 if it is not served)."""
         loop = asyncio.get_running_loop()
-        options: dict[str, Any] = {"backlog": BACKLOG, "ssl": self._tls, "reuse_port": reuse_port or None}
-        if self._tls is not None:  # who does not finish its handshake holds a socket no longer than who says nothing
-            options["ssl_handshake_timeout"] = self.settings.hello_timeout_ms / 1000
-            options["ssl_shutdown_timeout"] = CLOSE_SECONDS
-        front = await loop.create_server(lambda: Front(self, loop), host, port, **options)
+        options: dict[str, Any] = {"backlog": BACKLOG, "reuse_port": reuse_port or None}
+        front = await loop.create_server(self._making(loop, lambda: Front(self, loop)), host, port, **options)
         self._servers.append(front)
         bound_output(front, self.settings.output_mark_bytes)
         found = _port_of(front)
         if tcp_port >= 0:
-            raw = await loop.create_server(lambda: TcpSocket(self, loop), host, tcp_port, **options)
+            raw = await loop.create_server(self._making(loop, lambda: TcpSocket(self, loop)), host, tcp_port, **options)
             self._servers.append(raw)
             bound_output(raw, self.settings.output_mark_bytes)
             tcp_port = _port_of(raw)
         return found, tcp_port
+
+    def _making(
+        self, loop: asyncio.AbstractEventLoop, make: Callable[[], Front | TcpSocket]
+    ) -> Callable[[], asyncio.BaseProtocol]:
+        """Who does not finish its handshake of TLS holds a socket no longer than who says nothing."""
+        if self._tls is None:
+            return make
+        return over_tls(
+            loop, make, self._tls, handshake_seconds=self._hello_seconds, shutdown_seconds=CLOSE_SECONDS
+        )  # fmt: skip
 
     async def stop(self) -> None:
         """Take nobody any more, send everyone away, and wait until they have their last bytes."""
@@ -199,6 +207,7 @@ class Front(asyncio.Protocol):
     """A new connection of the HTTP port, until it is known what it wants."""
 
     def __init__(self, server: AppServer, loop: asyncio.AbstractEventLoop) -> None:
+        self.wire: asyncio.Transport | None = None
         self._server = server
         self._loop = loop
         self._data = b""
@@ -279,7 +288,8 @@ class Front(asyncio.Protocol):
             self._answer(429 if isinstance(error, RateLimited) else 503, str(error), retry_after_ms=later)
             return
         self._done()
-        protocol = make_websocket(self._server, self._loop, asked, address, self._transport)
+        wire = self.wire or self._transport
+        protocol = make_websocket(self._server, self._loop, asked, address, self._transport, wire)
         head = _UPGRADE_HEAD % asked.key.encode("ascii")
         _feed(protocol, head + self._data[asked.size :])
 

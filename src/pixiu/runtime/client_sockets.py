@@ -53,10 +53,15 @@ def address_of(transport: asyncio.BaseTransport) -> str:
 
 
 def make_websocket(
-    server: AppServer, loop: asyncio.AbstractEventLoop, asked: Upgrade, address: str, transport: asyncio.Transport
+    server: AppServer,
+    loop: asyncio.AbstractEventLoop,
+    asked: Upgrade,
+    address: str,
+    transport: asyncio.Transport,
+    wire: asyncio.Transport,
 ) -> asyncio.BufferedProtocol:
-    """Picows' protocol, made as its own server makes it, and given the connection."""
-    listener = WebSocket(server, loop, asked, address, transport)
+    """Picows' protocol, made as its own server makes it, and given the connection. ``wire`` is what is below TLS."""
+    listener = WebSocket(server, loop, asked, address, transport, wire)
     made = WSProtocol(
         None,  # host and port, of a client
         None,  # path, of a client
@@ -94,6 +99,7 @@ class _Socket:
         __slots__ = ()  # picows' listener has room of its own, so the slots are those of the classes below
     _server: AppServer
     _socket: asyncio.Transport
+    _wire: asyncio.Transport  # the same, or what is below TLS
     _is_held: bool  # the gateway reads no more
     _is_parked: bool
     has_spoken: bool
@@ -113,11 +119,11 @@ class _Socket:
     def pause_reading(self) -> None:
         """Take no more."""
         self._is_held = True
-        if self._is_parked:  # so the loop does not read it either
-            self._is_parked = False
+        if self._is_parked:
             self._server.parking.release(self)
             self._server.parking.came(self)
-        elif not self._socket.is_closing():
+            self.wake()
+        if not self._socket.is_closing():
             self._socket.pause_reading()
 
     def resume_reading(self) -> None:
@@ -129,24 +135,25 @@ class _Socket:
     # What the parking of the silent calls.
 
     def park(self) -> bool:
-        """Read no more until ``wake``. One that owes us nothing and is owed nothing, or the loop would look for it."""
-        if self._is_held or self._socket.is_closing() or self._socket.get_write_buffer_size():
+        """Read no more until ``wake``. Nothing may wait to be written, or the loop would go on watching the socket."""
+        if self._is_held or self._socket.is_closing():
+            return False
+        if self._socket.get_write_buffer_size() or self._wire.get_write_buffer_size():
             return False
         self._is_parked = True
-        self._socket.pause_reading()
+        self._wire.pause_reading()
         return True
 
     def wake(self) -> None:
         """Read again."""
         self._is_parked = False
-        if not self._socket.is_closing():
-            self._socket.resume_reading()
+        if not self._wire.is_closing():  # what is above TLS may be: then it waits for the client's last word
+            self._wire.resume_reading()
 
     def _may_park(self) -> None:
-        """It has its session: from here on it may be silent. With TLS it is the loop's for good."""
-        if self._socket.get_extra_info("ssl_object") is None:
-            self.number = self._socket.get_extra_info("socket").fileno()
-            self._server.parking.came(self)
+        """It has its session: from here on it may be silent."""
+        self.number = self._wire.get_extra_info("socket").fileno()
+        self._server.parking.came(self)
 
 
 class WebSocket(WSListener, _Socket):
@@ -155,7 +162,7 @@ class WebSocket(WSListener, _Socket):
     # fmt: off
     __slots__ = (
         "_address", "_asked", "_client", "_is_held", "_is_parked", "_loop", "_parts", "_parts_are_text", "_parts_bytes",
-        "_said_goodbye", "_server", "_socket", "_timer", "_ws", "has_spoken", "number",
+        "_said_goodbye", "_server", "_socket", "_timer", "_wire", "_ws", "has_spoken", "number",
     )
     # fmt: on
 
@@ -166,10 +173,12 @@ class WebSocket(WSListener, _Socket):
         asked: Upgrade,
         address: str,
         transport: asyncio.Transport,
+        wire: asyncio.Transport,
     ) -> None:
         self._server = server
         self._loop = loop
         self._socket = transport
+        self._wire = wire
         self._asked: Upgrade | None = asked
         self._address = address
         self._client: ConnectedClient | None = None
@@ -287,11 +296,12 @@ class TcpSocket(asyncio.Protocol, _Socket):
     # fmt: off
     __slots__ = (
         "_client", "_early", "_frames", "_is_closing", "_is_held", "_is_parked", "_is_pending", "_is_text",
-        "_is_waiting", "_loop", "_server", "_socket", "_timer", "has_spoken", "number",
+        "_is_waiting", "_loop", "_server", "_socket", "_timer", "_wire", "has_spoken", "number", "wire",
     )
     # fmt: on
 
     def __init__(self, server: AppServer, loop: asyncio.AbstractEventLoop) -> None:
+        self.wire: asyncio.Transport | None = None
         self._server = server
         self._loop = loop
         self._frames = LengthPrefixed(HELLO_BYTES_MAX, then=server.gateway.frame_bytes_max)
@@ -312,6 +322,7 @@ class TcpSocket(asyncio.Protocol, _Socket):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Somebody is here."""
         self._socket = cast("asyncio.Transport", transport)
+        self._wire = self.wire or self._socket
         self._server.opened(self._socket)
         self._is_pending = True
         self._server.came(self._socket)

@@ -10,7 +10,8 @@ libuv, which is in uvloop, leaves a descriptor that is not read in its own epoll
 events were one turn of 20 ms, so they are taken out here, which libuv does not mind as long as it waits for nothing of
 that descriptor: neither for bytes nor, a connection that is owed some is not parked, for room to write.
 
-A connection with TLS stays with the loop: what its socket shows does not tell what was said.
+Of a connection with TLS it is the socket below that is not read. Nothing waits inside of TLS then but what is not
+whole: all else was handed on as it came.
 """
 
 from __future__ import annotations
