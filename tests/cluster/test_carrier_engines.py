@@ -15,7 +15,7 @@ import pytest
 from tests.cluster.processes import Cluster
 from tests.cluster.talkers import Talkers
 from tests.cluster.test_durable_faults import DURABLE, Extra, audit, doors_of, serves
-from tests.engines import ValkeyProcess
+from tests.engines import ValkeyProcess, require_cassandra
 from tests.servers import wait_for
 
 if TYPE_CHECKING:
@@ -57,6 +57,10 @@ async def test_carriers_and_their_valkey_are_killed_during_traffic(tmp_path: Pat
             await asyncio.sleep(2)
             valkey.start()
             await talkers.more(seconds=PATIENCE_S)
+            valkey.freeze()
+            await asyncio.sleep(4)  # longer than the lease, and than an answer may take
+            valkey.thaw()
+            await talkers.more(seconds=PATIENCE_S)
             valkey.told("FLUSHALL")  # everything is made again from the log
             await talkers.more(seconds=PATIENCE_S)
             served = await asyncio.to_thread(serves, cluster, 1)
@@ -68,6 +72,27 @@ async def test_carriers_and_their_valkey_are_killed_during_traffic(tmp_path: Pat
             print(f"accepted {len(talkers.times)}, longest pause {talkers.longest_gap_s():.1f} s")
         report = await asyncio.to_thread(audit, cluster)
         assert report["balanced"] and report["accepted"] >= len(talkers.times), report
+
+
+@pytest.mark.feature("X62", "X73", "X75")
+async def test_carriers_and_their_cassandra_are_killed_during_traffic(tmp_path: Path) -> None:
+    cassandra = require_cassandra(tmp_path / "cassandra")
+    with ValkeyProcess(tmp_path / "valkey", "--appendonly", "yes") as valkey, cassandra:
+        timelines = f'timelines = "cassandra://{cassandra.address}/talk?timeout_ms=5000"\n'
+        with Cluster(tmp_path, text_of(valkey, partitions=1) + timelines) as cluster:
+            doors = await asyncio.to_thread(doors_of, cluster)
+            async with Talkers(doors) as talkers:
+                await talkers.more()
+                await asyncio.to_thread(cassandra.kill)
+                await asyncio.to_thread(cluster.ask, "kill", await asyncio.to_thread(serves, cluster, 0))
+                await asyncio.to_thread(cassandra.start)
+                await talkers.more(seconds=PATIENCE_S)
+                await asyncio.to_thread(cluster.ask, "kill", await asyncio.to_thread(serves, cluster, 0))
+                await talkers.more(seconds=PATIENCE_S)
+                await talkers.check(seconds=PATIENCE_S)
+                print(f"accepted {len(talkers.times)}, longest pause {talkers.longest_gap_s():.1f} s")
+            report = await asyncio.to_thread(audit, cluster)
+            assert report["balanced"], report
 
 
 @pytest.mark.feature("X61", "X75")

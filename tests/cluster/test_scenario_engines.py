@@ -47,13 +47,13 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Call
     kafka, cassandra = require_kafka(folder / "kafka"), require_cassandra(folder / "cassandra")
     with ExitStack() as exits:
         valkey = exits.enter_context(ValkeyProcess(folder / "valkey", "--appendonly", "yes"))
-        slots = exits.enter_context(ValkeyCluster(folder / "slots"))
+        three = exits.enter_context(ValkeyCluster(folder / "three"))
         exits.enter_context(kafka)
         exits.enter_context(cassandra)
         databases, keyspaces = iter(range(16)), iter(range(16))
         yield {
             "store": lambda: f"store={valkey.url}/{next(databases)}?timeout_ms=5000",
-            "clustered": lambda: f"store={slots.url}?timeout_ms=5000",
+            "clustered": lambda: f"store={three.url}?timeout_ms=5000",
             "timelines": lambda: f"timelines=cassandra://{cassandra.address}/s{next(keyspaces)}?timeout_ms=10000",
             "log": lambda: f"log=kafka://{kafka.hosts}?prefix={new_prefix()}",
         }

@@ -18,7 +18,7 @@ from pixiu.model.partitions import Share
 from pixiu.model.user import Profile
 from pixiu.node.processes.carrier.engines import ALL_EMBEDDED, open_replica, replica_engines
 from pixiu.node.processes.carrier.snapshots import Giving
-from pixiu.node.processes.carrier.stores import DiskHome
+from pixiu.node.processes.carrier.stores import DiskHome, note_loss
 from pixiu.ports.stores import Lane
 from pixiu.runtime.datadir import DataDirectory
 from pixiu.runtime.scheduler import LoopScheduler
@@ -138,6 +138,20 @@ def test_stores_that_move_to_another_engine_are_made_again(server: ValkeyProcess
         assert found.stores.applied(Lane.INBOXES) == 0
         assert not list(found.stores.users.all())
         found.stores.close()
+
+
+def test_a_loss_that_was_noted_is_made_good_by_the_next_life(server: ValkeyProcess, tmp_path: Path) -> None:
+    with DataDirectory.open(tmp_path):
+        found = opened(tmp_path, server.url, "carrier-0-0", Share(0, 1))
+        put_user(found.stores, 7)
+        note_loss(found.store, is_lost=True)
+        found.stores.close()
+        for applied in (0, 8):
+            found = opened(tmp_path, server.url, "carrier-0-0", Share(0, 1))
+            assert found.stores.applied(Lane.ROSTERS) == applied
+            put_user(found.stores, 8)
+            assert list(found.stores.users.all()) == [8]
+            found.stores.close()
 
 
 @pytest.mark.engines
