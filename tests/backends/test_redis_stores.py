@@ -42,14 +42,16 @@ class OnRedis(StoresCase):
     """Runs a contract in each state and layout.
 
     ``pending`` commits nothing, so that all is in the overlay; ``refused`` has a commit that fails each time;
-    ``committed`` commits and goes on; ``reopened`` commits and starts anew, with caches that hold next to nothing.
+    ``committed`` commits and goes on, ``begun`` in two steps; ``reopened`` commits and starts anew, with caches
+    that hold next to nothing.
     """
 
-    @pytest.fixture(params=["pending", "refused", "committed", "reopened", "reopened cluster"], autouse=True)
+    @pytest.fixture(params=["pending", "refused", "committed", "begun", "reopened", "reopened cluster"], autouse=True)
     def prepare(self, request: pytest.FixtureRequest, valkey: ValkeyProcess) -> Iterator[None]:
         kind: str = request.param
         self._is_reopened = "reopened" in kind
-        self._is_committed = self._is_reopened or kind == "committed"
+        self._is_committed = self._is_reopened or kind in ("committed", "begun")
+        self._is_begun = kind == "begun"
         self._is_refused = kind == "refused"
         self._address = RedisAddress.parse(f"{valkey.url}?layout={'cluster' if 'cluster' in kind else 'seed'}")
         self._memory = MemoryStores()
@@ -74,6 +76,8 @@ class OnRedis(StoresCase):
             with pytest.raises(Unavailable, match="refused on purpose"):
                 self._redis.commit({})
             self._redis.client.gate = ""
+        if self._is_begun:
+            self._redis.begin_commit({})
         if self._is_committed:
             self._redis.commit({})
         if self._is_reopened:

@@ -9,7 +9,7 @@ is ever ahead of it.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from pixiu.ports.stores import Lane
+from pixiu.ports.stores import Begins, Lane
 from pixiu.ports.timelines import Timelines
 
 if TYPE_CHECKING:
@@ -121,6 +121,14 @@ class MixedStores:
         """Commit every part; one that is down keeps what it has for the next time. Raises ``Unavailable``."""
         for part in self.parts:
             part.commit(applied)
+
+    def begin_commit(self, applied: Mapping[Lane, int]) -> bool:
+        """Have the base begin what ``commit`` will end, if it can; no other part is ahead of it meanwhile."""
+        return isinstance(self.base, Begins) and self.base.begin_commit(applied)
+
+    def is_answered(self, waited_ms: int) -> bool:
+        """Of a commit that was begun so long ago: does ``commit`` end it without waiting for the base?"""
+        return not isinstance(self.base, Begins) or self.base.is_answered(waited_ms)
 
     def begin_again(self) -> None:
         """Parts that have lost what they had go on from what they have. Raises ``Unavailable``."""

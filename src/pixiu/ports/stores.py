@@ -7,7 +7,7 @@ never lets a half of a record survive without its event id.
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pixiu.ports.bodies import Bodies
 from pixiu.ports.contacts import Contacts
@@ -21,7 +21,7 @@ from pixiu.ports.timelines import Timelines
 from pixiu.ports.unread import Unread
 from pixiu.ports.users import Users
 
-__all__ = ["Lane", "Stores"]
+__all__ = ["Begins", "Lane", "Stores"]
 
 
 class Lane(Enum):
@@ -79,4 +79,20 @@ class Stores(Protocol):
 
     def close(self) -> None:
         """Let go, without a commit."""
+        ...
+
+
+@runtime_checkable
+class Begins(Protocol):
+    """Stores of an engine elsewhere, which works on a commit while this process does something else."""
+
+    def begin_commit(self, applied: Mapping[Lane, int]) -> bool:
+        """Begin what ``commit`` with these event ids will end. False: ``commit`` has to do all of it.
+
+        Nothing may be applied until then. Raises ``Unavailable``.
+        """
+        ...
+
+    def is_answered(self, waited_ms: int) -> bool:
+        """Of a commit that was begun so long ago: does ``commit`` end it without waiting?"""
         ...

@@ -24,8 +24,9 @@ from pixiu.model.errors import Conflict, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pixiu.backends.redis.connection import Command, RedisClient
+    from pixiu.backends.redis.connection import RedisClient
     from pixiu.backends.redis.layout import Keys
+    from pixiu.backends.redis.server import Command
 
 __all__ = ["Commits", "first_key"]
 
@@ -118,8 +119,19 @@ class Commits:
         self._numbered("commit", [_packed(commands)])
         self._number += 1
 
+    def begin(self, commands: Iterable[Command]) -> None:
+        """Have all of it applied, and do not wait. Not in a cluster: there a commit is several calls."""
+        before = self._number
+        self._client.begin("commit", self._keys.owner, self._token, before, before + 1, _packed(commands))
+
+    def end(self) -> None:
+        """What was begun has been applied, or this raises."""
+        self._accept(self._client.end())
+        self._number += 1
+
     def clear(self) -> None:
         """Remove every key of the layout, and all that was noted."""
+        self._client.settle()
         for server in self._client.servers:
             for pattern in self._keys.all_patterns:
                 cursor = b"0"
@@ -134,11 +146,13 @@ class Commits:
     def _numbered(self, function: str, arguments: list[Any]) -> None:
         """Call what only the owner may call, and only where nothing was lost."""
         before = self._number
-        answer = self._client.call(function, self._keys.owner, self._token, before, before + 1, *arguments)
+        self._accept(self._client.call(function, self._keys.owner, self._token, before, before + 1, *arguments))
+
+    def _accept(self, answer: bytes) -> None:
         if answer == b"TAKEN":
             raise Unavailable(self._taken())
         if answer == b"LOST":
-            self.has_lost(f"Redis is not at commit {before}: it has lost what came before")
+            self.has_lost(f"Redis is not at commit {self._number}: it has lost what came before")
             raise Unavailable(self.lost)
 
     def _commit_in_slots(self, commands: list[Command]) -> None:

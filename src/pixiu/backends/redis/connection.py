@@ -3,18 +3,18 @@
 Stores are asked in the middle of other work (docs/decisions/0011), so an answer may not take long. The first one that
 does not come in time closes the connection: from then on every question is refused at once, and a thread looks whether
 Redis is back. The loop stands still once per outage, for ``timeout_ms``, and never again until it is over.
+
+One call may be under way while nobody waits (``begin``): a commit. Answers come in order, so whoever asks something
+meanwhile gets the commit's answer first.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import ssl
 import threading
 from typing import TYPE_CHECKING, Any
 
-from valkey.backoff import NoBackoff
-from valkey.connection import Connection, SSLConnection
 from valkey.crc import key_slot
 from valkey.exceptions import (
     AskError,
@@ -29,23 +29,19 @@ from valkey.exceptions import (
     TryAgainError,
     ValkeyError,
 )
-from valkey.retry import Retry
 
 from pixiu.backends.redis.library import FUNCTIONS, LIBRARY, NAME, SCRIPTS
-from pixiu.model.errors import CorruptData, Unavailable
+from pixiu.backends.redis.server import Command, Server
+from pixiu.model.errors import CorruptData, PixiuError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pixiu.backends.redis.address import RedisAddress
-    from pixiu.model.errors import PixiuError
 
-__all__ = ["Command", "RedisClient"]
+__all__ = ["RedisClient", "slot_of"]
 
 log = logging.getLogger(__name__)
-
-Command = tuple[Any, ...]
-"""A name, the key that says where it belongs, and the rest."""
 
 SLOTS = 16384
 _REDIRECTS_MAX = 4
@@ -54,65 +50,6 @@ _PLACES = {"FCALL": 3, "EVALSHA": 3, "XGROUP": 2, "XREADGROUP": -2}
 """Where the key is in commands that do not have it behind their name; of the last one, with one stream."""
 _GONE = (BusyLoadingError, ReadOnlyError, MasterDownError, ClusterDownError)
 """Answers of a server that is no master any more, or not yet: as good as none."""
-
-
-class Server:
-    """One connection."""
-
-    def __init__(self, address: RedisAddress, host: str, port: int, *, is_sentinel: bool = False) -> None:
-        seconds = address.timeout_ms / 1000
-        options: dict[str, Any] = {
-            "host": host,
-            "port": port,
-            "socket_timeout": seconds,
-            "socket_connect_timeout": seconds,
-            "socket_keepalive": True,
-            "retry": Retry(NoBackoff(), 0),
-            "protocol": 2,
-        }
-        if not is_sentinel:
-            options |= {"db": address.database, "username": address.username, "password": address.password}
-        kind: type[Connection] | type[SSLConnection] = Connection
-        if address.is_tls:
-            kind = SSLConnection
-            options |= {
-                "ssl_ca_certs": address.ca,
-                "ssl_check_hostname": address.is_verified,
-                "ssl_cert_reqs": "required" if address.is_verified else "none",
-                "ssl_min_version": ssl.TLSVersion.TLSv1_2,
-            }
-        self.name = f"{host}:{port}"
-        self._connection = kind(**options)
-
-    def send(self, commands: Sequence[Command]) -> None:
-        """Send without waiting."""
-        connection = self._connection
-        connection.send_packed_command([packed(commands)], check_health=False)
-
-    def receive(self, count: int) -> list[Any]:
-        """Wait for that many answers; an error is an answer."""
-        answers: list[Any] = []
-        read: Callable[..., Any] = self._connection.read_response
-        for _ in range(count):
-            try:
-                answers.append(read(disconnect_on_error=True))
-            except ResponseError as error:
-                answers.append(error)
-            except BusyLoadingError as error:
-                answers.append(error)
-        return answers
-
-    def ask(self, *command: Any) -> Any:
-        """One question; an error raises."""
-        self.send([command])
-        answer = self.receive(1)[0]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def close(self) -> None:
-        """Let go."""
-        self._connection.disconnect()
 
 
 class Topology:
@@ -157,6 +94,9 @@ class RedisClient:
         self.when_connected: Callable[[], object] = lambda: None
         self.round_trips = 0
         self.commands = 0
+        self._begun: Command | None = None
+        """The call that nobody waits for, until its answer is there."""
+        self._answer: Any = None
         try:
             self._topology = self._connected()
         except (ValkeyError, OSError) as error:
@@ -186,12 +126,7 @@ class RedisClient:
 
     def ask(self, commands: Sequence[Command]) -> list[Any]:
         """One round trip. Raises ``Unavailable``, or ``CorruptData`` for an answer that makes no sense."""
-        if self._problem:
-            self._return()
-        if self.gate:
-            raise Unavailable(self.gate)
-        self.round_trips += 1
-        self.commands += len(commands)
+        self._check(len(commands))
         try:
             answers = self._exchange(commands)
         except (ValkeyError, OSError) as error:
@@ -210,8 +145,55 @@ class RedisClient:
         """Call a function with one key and its arguments, several times, in one round trip."""
         return self.ask([self._call_of(name, key, args) for key, args in calls])
 
+    def begin(self, name: str, key: str | bytes, *args: str | bytes | int) -> None:
+        """Call a function of one server and do not wait: ``end`` has the answer. One at a time."""
+        self._check(1)
+        command = self._call_of(name, key, args)
+        try:
+            self._topology.servers[0].send([command])
+        except (ValkeyError, OSError) as error:
+            self._down(error)
+            raise self._unavailable(error) from error
+        self._begun, self._answer = command, None
+
+    def is_answered(self, waited_ms: int) -> bool:
+        """Of what was begun so long ago: does ``end`` know the answer without waiting, or that it takes too long?"""
+        if self._begun is None:
+            return True
+        try:
+            if self._topology.servers[0].can_receive():
+                return True
+            if waited_ms > self._address.timeout_ms:
+                raise TimeoutError("no answer in time")
+        except (ValkeyError, OSError) as error:
+            self._fail(error)
+            return True
+        return False
+
+    def end(self) -> Any:
+        """The answer to what was begun. Raises like ``ask``."""
+        self.settle()
+        answer, self._answer = self._answer, None
+        if isinstance(answer, PixiuError):
+            raise answer
+        return answer
+
+    def settle(self) -> None:
+        """Wait for the answer to what was begun, and keep it for ``end``."""
+        command, self._begun = self._begun, None
+        if command is None:
+            return
+        try:
+            answer = self._received(self._topology.servers[0], [command])[0]
+        except (ValkeyError, OSError) as error:
+            self._fail(error)
+            return
+        self._answer = self._refused(answer) if isinstance(answer, Exception) else answer
+
     def look(self) -> None:
         """See whether everybody is there, when nobody asks."""
+        if self._begun is not None:  # its answer will tell
+            return
         if self._problem and self._fresh is None:
             return
         if self._problem:
@@ -233,6 +215,17 @@ class RedisClient:
 
     # Questions and answers.
 
+    def _check(self, commands: int) -> None:
+        """Before as many are sent: may anything be asked? Raises ``Unavailable``."""
+        if self._begun is not None:
+            self.settle()
+        if self._problem:
+            self._return()
+        if self.gate:
+            raise Unavailable(self.gate)
+        self.round_trips += 1
+        self.commands += commands
+
     def _call_of(self, name: str, key: str | bytes, args: Sequence[Any]) -> Command:
         sha = self._topology.shas.get(name)
         if sha is not None:
@@ -244,10 +237,7 @@ class RedisClient:
         if topology.owners is None:
             server = topology.servers[0]
             server.send(commands)
-            answers = server.receive(len(commands))
-            if any(isinstance(answer, Exception) for answer in answers):
-                answers = self._answers_mended(commands, answers)
-            return answers
+            return self._received(server, commands)
         found: list[Any] = [None] * len(commands)
         left = list(range(len(commands)))
         for _ in range(_REDIRECTS_MAX):
@@ -260,6 +250,12 @@ class RedisClient:
         if any(isinstance(answer, Exception) for answer in found):
             found = self._answers_mended(commands, found)
         return found
+
+    def _received(self, server: Server, commands: Sequence[Command]) -> list[Any]:
+        answers = server.receive(len(commands))
+        if any(isinstance(answer, Exception) for answer in answers):
+            answers = self._answers_mended(commands, answers)
+        return answers
 
     def _exchange_some(self, commands: Sequence[Command], indices: list[int], found: list[Any]) -> None:
         """Ask every master its part at once."""
@@ -299,6 +295,11 @@ class RedisClient:
         return Unavailable(f"Redis at {self._address.where} is down: {_text(error)}")
 
     # Connections.
+
+    def _fail(self, error: Exception) -> None:
+        """What was begun gets no answer."""
+        self._down(error)
+        self._begun, self._answer = None, self._unavailable(error)
 
     def _down(self, error: Exception) -> None:
         self._topology.close()
@@ -391,22 +392,6 @@ class RedisClient:
         self._topology.close()
         self._topology = topology
         self.when_connected()
-
-
-def packed(commands: Sequence[Command]) -> bytes:
-    """Commands as they are sent. A commit has thousands of arguments, and the driver takes three times as long."""
-    parts: list[bytes] = []
-    add = parts.append
-    for command in commands:
-        add(b"*%d\r\n" % len(command))
-        for argument in command:
-            kind = type(argument)
-            if kind is str:
-                argument = argument.encode()
-            elif kind is not bytes:
-                argument = repr(argument).encode()
-            add(b"$%d\r\n%b\r\n" % (len(argument), argument))
-    return b"".join(parts)
 
 
 def _place(command: Command) -> str | bytes:

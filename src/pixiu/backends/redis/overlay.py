@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pixiu.model.errors import PixiuError, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from pixiu.backends.redis.connection import Command, RedisClient
+    from pixiu.backends.redis.connection import RedisClient
+    from pixiu.backends.redis.server import Command
 
 __all__ = ["PENDING_MAX", "Overlay", "Table"]
 
@@ -62,6 +63,8 @@ class Overlay:
         self.pending_bytes = 0
         """About how much waits here."""
         self.is_full = False
+        self.when_late: Callable[[], object] | None = None
+        """While a commit is under way, what is written now is not of it: called first, to see its end."""
 
     def attach(self, table: Table) -> None:
         """Ask this table too when there is a commit."""
@@ -151,11 +154,15 @@ class Overlay:
 
     def put(self, key: str | bytes, value: Value | None) -> None:
         """Set a value; None removes it."""
+        if self.when_late is not None:
+            self.when_late()
         self._strings[key] = value
         self.pending_bytes += len(key) + (len(value) if isinstance(value, (bytes, str)) else 16)
 
     def put_field(self, key: str, field: str, value: Value | None) -> None:
         """Set a field of a hash; None removes it."""
+        if self.when_late is not None:
+            self.when_late()
         fields = self._hashes.get(key)
         if fields is None:
             fields = self._hashes[key] = {}
@@ -164,11 +171,15 @@ class Overlay:
 
     def put_member(self, key: str, member: str, *, is_in: bool) -> None:
         """Put a member into a set, or take it out."""
+        if self.when_late is not None:
+            self.when_late()
         self._sets.setdefault(key, {})[member] = is_in
         self.pending_bytes += 24 + len(member)
 
     def put_score(self, key: str, member: str, score: float | None) -> None:
         """Put a member into a sorted set; None takes it out."""
+        if self.when_late is not None:
+            self.when_late()
         members = self._zsets.get(key)
         if members is None:
             members = self._zsets[key] = {}
@@ -177,6 +188,8 @@ class Overlay:
 
     def step(self, *command: Any) -> None:
         """A command that must keep its place among others like it, and changes nothing when it is repeated."""
+        if self.when_late is not None:
+            self.when_late()
         self._steps.append(command)
         if command[0] in _BULKY:
             self.pending_bytes += 32 + sum(len(part) if isinstance(part, (bytes, str)) else 8 for part in command)

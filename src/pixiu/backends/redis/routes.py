@@ -13,8 +13,9 @@ from pixiu.backends.memory.routes import MemoryRoutes
 from pixiu.model.errors import Unavailable
 
 if TYPE_CHECKING:
-    from pixiu.backends.redis.connection import Command, RedisClient
+    from pixiu.backends.redis.connection import RedisClient
     from pixiu.backends.redis.layout import Keys
+    from pixiu.backends.redis.server import Command
     from pixiu.ports.routes import Route
 
 __all__ = ["WRITE_MAX", "RedisRoutes"]

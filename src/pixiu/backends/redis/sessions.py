@@ -14,8 +14,9 @@ from pixiu.backends.memory.sessions import MemorySessions
 from pixiu.model.errors import Unavailable
 
 if TYPE_CHECKING:
-    from pixiu.backends.redis.connection import Command, RedisClient
+    from pixiu.backends.redis.connection import RedisClient
     from pixiu.backends.redis.layout import Keys
+    from pixiu.backends.redis.server import Command
     from pixiu.model.session import Session
 
 __all__ = ["WRITE_MAX", "RedisSessions"]

@@ -107,6 +107,10 @@ class RedisStores:
             self.streams = RedisStreams(
                 overlay, keys, entries_max=address.streams, applied=lambda: self._applied[Lane.TIMELINES]
             )
+        self._begun: dict[Lane, int] | None = None
+        """The event ids of a commit that is under way."""
+        self._ended: tuple[dict[Lane, int], PixiuError | None] | None = None
+        """Those of one that is over, until somebody asks what became of it."""
         self._parts = bodies, inboxes, groups, unread, send_keys
         self.when_lost: Callable[[], object] = lambda: None
         """Called when Redis was found to have lost something: whoever applies the log must call ``begin_again``."""
@@ -164,21 +168,70 @@ class RedisStores:
         return self._applied[lane]
 
     def commit(self, applied: Mapping[Lane, int]) -> None:
-        """Write everything with one call, with the event ids. Raises ``Unavailable``, and may then be called again."""
-        overlay = self._overlay
-        overlay.save()
+        """Write everything with one call, with the event ids. Raises ``Unavailable``, and may then be called again.
+
+        One that was begun ends here; if it was of these event ids, that is all.
+        """
+        if self._begun is not None:
+            self._end()
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            begun, error = ended
+            if error is not None:
+                raise error
+            if begun == applied:
+                return
+        self._save(applied)
+        self._written(applied, lambda: self._commits.commit(self._overlay.commands()))
+
+    def begin_commit(self, applied: Mapping[Lane, int]) -> bool:
+        """Begin what ``commit`` with these event ids will end. False: it has to do all of it. Raises ``Unavailable``.
+
+        Nothing may be written until then but by those who do so through the overlay, which waits first.
+        """
+        if self.client.is_cluster:
+            return False
+        self._save(applied)
+        self._or_refused(lambda: self._commits.begin(self._overlay.commands()))
+        self._begun, self._ended = dict(applied), None
+        self._overlay.when_late = self._end
+        return True
+
+    def is_answered(self, waited_ms: int) -> bool:
+        """Of a commit that was begun so long ago: does ``commit`` end it without waiting?"""
+        return self._begun is None or self.client.is_answered(waited_ms)
+
+    def _end(self) -> None:
+        """See the end of what was begun, and keep what became of it."""
+        assert self._begun is not None
+        begun, self._begun = self._begun, None
+        self._overlay.when_late = None
+        try:
+            self._written(begun, self._commits.end)
+        except PixiuError as error:
+            self._ended = begun, error
+        else:
+            self._ended = begun, None
+
+    def _save(self, applied: Mapping[Lane, int]) -> None:
+        self._overlay.save()
         for lane, event_id in applied.items():
-            overlay.put_field(self.keys_of.meta, f"lane:{lane.value}", event_id)
+            self._overlay.put_field(self.keys_of.meta, f"lane:{lane.value}", event_id)
+
+    def _written(self, applied: Mapping[Lane, int], write: Callable[[], object]) -> None:
+        self._or_refused(write)
+        self._overlay.written()
+        self._applied.update(applied)
+
+    def _or_refused(self, write: Callable[[], object]) -> None:
         was_lost = self._commits.lost
         try:
-            self._commits.commit(overlay.commands())
+            write()
         except PixiuError as error:
-            overlay.refused(error)
+            self._overlay.refused(error)
             if self._commits.lost and not was_lost:
                 self.when_lost()
             raise
-        overlay.written()
-        self._applied.update(applied)
 
     def bodies_applied(self, lane: Lane) -> int:
         """The bodies are here, with everything else."""
@@ -186,6 +239,7 @@ class RedisStores:
 
     def begin_again(self) -> None:
         """Redis has lost something: forget what was cached, and go on from what it has. Raises ``Unavailable``."""
+        self._begun = self._ended = self._overlay.when_late = None
         self._commits.open()
         self._overlay.forget()
         self._applied = self._read_applied()

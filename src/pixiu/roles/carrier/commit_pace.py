@@ -15,6 +15,8 @@ __all__ = ["COMMIT_US", "CommitPace"]
 
 COMMIT_US = 10_000
 """How long a commit should hold the loop at most."""
+WAIT_US = 40_000
+"""How long nothing should be applied because another engine is at work: pushes come later by as much."""
 _BYTES_MIN = 16 * 1024
 _FORGET_INTERVAL_US = 60_000_000
 _LOOK_EVERY = 32
@@ -54,9 +56,9 @@ class CommitPace:
         self._forgot_us = now_us
         return True
 
-    def took(self, pending_bytes: int, microseconds: int) -> None:
-        """A commit of this much has taken so long. One measure alone moves the bound half of the way."""
+    def took(self, pending_bytes: int, held_us: int, waited_us: int = 0) -> None:
+        """A commit of this much has held the loop so long, and the carrier. One measure moves the bound half way."""
         self._events = 0
         if pending_bytes >= _BYTES_MIN:
-            fitting = pending_bytes * COMMIT_US // max(microseconds, 1)
+            fitting = pending_bytes * COMMIT_US // max(held_us, waited_us * COMMIT_US // WAIT_US, 1)
             self.bytes = min(max((self.bytes + fitting) // 2, _BYTES_MIN), self._bytes_max)

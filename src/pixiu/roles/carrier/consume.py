@@ -24,7 +24,7 @@ from pixiu.ports.log import MAIN
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.appliers import Appliers, parse
 from pixiu.roles.carrier.arrivals import receipt_of, wakes_of
-from pixiu.roles.carrier.commit_pace import CommitPace
+from pixiu.roles.carrier.commits import Commits
 from pixiu.roles.carrier.courtesy import Courtesy
 from pixiu.roles.carrier.dead_letters import DeadLetters
 from pixiu.roles.carrier.flush_times import FlushTimes
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pixiu.model.wake import Wake
     from pixiu.ports.clock import Clock
     from pixiu.ports.log import Log, LogRecord
-    from pixiu.ports.scheduler import Scheduler, Timer
+    from pixiu.ports.scheduler import Scheduler
     from pixiu.ports.stores import Stores
     from pixiu.roles.carrier.apply_rosters import Removed
     from pixiu.roles.carrier.apply_timelines import Said
@@ -95,7 +95,6 @@ class Carrier:
                 queue, clock, scheduler, settings, self.dead, self.counters,
                 notify=notify, general=general, schedule=schedule, owns=part.owns_task,
             )  # fmt: skip
-            self.tasks.changed = self._touch
         self._stores = stores
         self._log = queue
         self._clock = clock
@@ -123,16 +122,20 @@ class Carrier:
         """Lanes that went back have nothing to tell before this event."""
         self._courtesy = Courtesy(settings)
         self._times = FlushTimes(clock, self.counters.apply_seconds.observe, traces or TraceRows())
-        self._commit_timer: Timer | None = None
-        self._pace = CommitPace(settings, clock.monotonic_us())
-        self._commit_problem = ""
+        self._commits = Commits(
+            stores, clock, scheduler, settings, self.counters,
+            applied=self._applied_now, is_behind=lambda: self.is_behind, ended=self._receive,
+        )  # fmt: skip
+        self._touch = self._commits.touch
+        if self.tasks is not None:
+            self.tasks.changed = self._touch
         self._bug = self._log_problem = ""
 
     # Life.
 
     def start(self) -> None:
         """Follow the log from where the stores are."""
-        self._is_running = True
+        self._is_running = self._commits.is_running = True
         self._times.begin_after(self._log.committed)
         self._log.follow(min(state.position for state in self._lanes), self._flushed)
         if self._part.is_serving():
@@ -154,7 +157,7 @@ class Carrier:
         """Apply no more, and make durable what was applied."""
         if not self._is_running:
             return
-        self._is_running = False
+        self._is_running = self._commits.is_running = False
         if self.tasks is not None:
             self.tasks.stop()
         self._waiters.clear()
@@ -211,8 +214,8 @@ class Carrier:
         problems = [f"{state.lane.value}: {state.problem}" for state in self._lanes if state.problem]
         if self._log_problem:
             problems.append(f"log: {self._log_problem}")
-        if self._commit_problem:
-            problems.append(f"commit: {self._commit_problem}")
+        if self._commits.problem:
+            problems.append(f"commit: {self._commits.problem}")
         for problem in self._stores.problems():
             if not any(problem in known for known in problems):
                 problems.append(f"stores: {problem}")
@@ -226,11 +229,12 @@ class Carrier:
         if not self._is_running:
             return
         self._quiet_through = max(self._quiet_through, self.applied_all)
+        self._commits.forget()
         try:
             self._stores.begin_again()
             self._appliers = Appliers(self._stores, owns=self._part.owns)
         except PixiuError as error:
-            self._commit_problem = str(error)
+            self._commits.problem = str(error)
             self._scheduler.after(self._settings.lane_retry_ms, lambda: self.go_back(done))
             return
         for state, (lane, apply) in zip(self._lanes, self._appliers.lanes, strict=True):
@@ -254,7 +258,7 @@ class Carrier:
     def _turn(self) -> None:
         """A batch for every lane that can go on; lanes at one position go together."""
         self._is_turn_due = False
-        if not self._is_running or self._let_the_writer_go_first():
+        if not self._is_running or self._commits.is_under_way or self._let_the_writer_go_first():
             return
         try:
             self._go_on()
@@ -277,7 +281,7 @@ class Carrier:
         if len({state.position for state in waiting}) == 1 and len(waiting) == len(lanes):  # good times
             self._advance(lanes, lanes[0].position, quiet if is_quiet else _FAR)
             waiting = []
-        while waiting:
+        while waiting and not self._commits.is_under_way:
             after = min(state.position for state in waiting)
             together = [state for state in waiting if state.position == after]
             far = quiet if after < quiet else _FAR
@@ -438,50 +442,18 @@ class Carrier:
 
     # Commits.
 
-    def _touch(self, events: int = 0) -> None:
-        """Something was applied or finished: make it durable soon."""
-        if not self._is_running:
-            return
-        pace = self._pace
-        if pace.is_look_due(events) and self._stores.pending_bytes >= pace.bound(is_behind=self.is_behind):
-            if self.is_behind:
-                self.commit()
-            elif not pace.is_due:  # not in one go with what was just applied: answers come in between
-                pace.is_due = True
-                self._scheduler.soon(lambda: self._pace.is_due and self._is_running and self.commit())
-        elif self._commit_timer is None:
-            self._commit_timer = self._scheduler.after(self._settings.commit_ms, self.commit)
-
     def commit(self, *, has_more: bool = False) -> bool:
         """Make the stores durable with their positions, with ``has_more`` even if none has moved. False: later."""
-        self._pace.is_due = False
-        timer, self._commit_timer = self._commit_timer, None
-        if timer is not None:
-            timer.cancel()
+        return self._commits.commit(has_more=has_more)
+
+    def _applied_now(self) -> dict[Lane, int] | None:
+        """Where the lanes are. None while no commit may say so.
+
+        What was skipped must be among the dead letters first, and half a record would not be applied again right.
+        """
         if self.dead.waiting or self._appliers.inboxes.is_midway or self._appliers.timelines.is_midway:
-            # What was skipped must be among the dead letters first, and half a record would not be applied again right.
-            self._touch_later()
-            return False
+            return None
         applied = {state.lane: state.position for state in self._lanes}
         if self.tasks is not None and self.tasks.has_begun:
             applied[Lane.TASKS] = self.tasks.finished_through
-        if not has_more and all(self._stores.applied(lane) == position for lane, position in applied.items()):
-            return True
-        pending, began_us = self._stores.pending_bytes, self._clock.monotonic_us()
-        try:
-            if self._pace.is_forgetting_due(began_us):
-                self._stores.groups.forget_left(min(self._stores.applied(state.lane) for state in self._lanes))
-            self._stores.commit(applied)
-        except PixiuError as error:
-            log.warning("commit failed", extra={"reason": str(error)})
-            self._commit_problem = str(error) or type(error).__name__
-            self._touch_later()
-            return False
-        self._commit_problem = ""
-        self.counters.commits += 1
-        self._pace.took(pending, self._clock.monotonic_us() - began_us)
-        return True
-
-    def _touch_later(self) -> None:
-        if self._is_running:
-            self._commit_timer = self._scheduler.after(self._settings.lane_retry_ms, self.commit)
+        return applied
