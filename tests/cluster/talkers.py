@@ -101,10 +101,14 @@ class Talkers:
         assert not self.errors, self.errors
         for user in self.users:
             to, texts = self.peer_of(user), [text for _, text in self.accepted[user]]
-            async with asyncio.timeout(seconds):
-                while self.heard[to] != texts:
-                    assert len(self.heard[to]) <= len(texts), f"{to} heard something twice"
-                    await asyncio.sleep(0.1)
+            try:
+                async with asyncio.timeout(seconds):
+                    while self.heard[to] != texts:
+                        assert len(self.heard[to]) <= len(texts), f"{to} heard something twice"
+                        await asyncio.sleep(0.1)
+            except TimeoutError:
+                missing = [text for text in texts if text not in set(self.heard[to])]
+                raise AssertionError(f"{to} has not heard {len(missing)} of {len(texts)}: {missing[:5]} …") from None
             for owner, peer in ((user, to), (to, user)):
                 assert await self._history(owner, peer) == self.accepted[user], f"history of {owner} with {peer}"
 

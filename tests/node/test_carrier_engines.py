@@ -9,8 +9,10 @@ import pytest
 
 from pixiu.backends.embedded.layout import LAYOUT
 from pixiu.backends.memory.keyvalue import MemoryKeyValue
+from pixiu.backends.redis.address import RedisAddress
 from pixiu.backends.redis.connection import slot_of
 from pixiu.backends.redis.layout import Keys
+from pixiu.backends.redis.stores import RedisStores
 from pixiu.config.engines import EngineSettings
 from pixiu.machines.snapshots import Ask, Frames, Head, No, encode
 from pixiu.model.errors import ConfigError, Conflict
@@ -23,6 +25,7 @@ from pixiu.ports.stores import Lane
 from pixiu.runtime.datadir import DataDirectory
 from pixiu.runtime.scheduler import LoopScheduler
 from tests.engines import ValkeyCluster, ValkeyProcess
+from tests.servers import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,6 +155,27 @@ def test_a_loss_that_was_noted_is_made_good_by_the_next_life(server: ValkeyProce
             put_user(found.stores, 8)
             assert list(found.stores.users.all()) == [8]
             found.stores.close()
+
+
+def test_a_look_at_a_redis_that_has_lost_something_tells_and_goes_on(tmp_path: Path) -> None:
+    with ValkeyProcess(tmp_path) as server:
+        stores = RedisStores(RedisAddress.parse(f"{server.url}?probe_ms=20"), "n1")
+        told: list[str] = []
+        stores.when_lost = lambda: told.append(stores.problem)
+        stores.commit({Lane.ROSTERS: 1})
+        server.stop()
+        stores.look()
+        assert "is down" in stores.problem
+        server.start()  # empty
+
+        def has_lost() -> bool:
+            stores.look()  # whoever does so now and then must not be stopped by what it finds
+            return "it has lost some" in stores.problem
+
+        wait_for(has_lost, what="the loss to be found")
+        stores.look()
+        assert len(told) == 1
+        stores.close()
 
 
 @pytest.mark.engines

@@ -10,6 +10,7 @@ log brings the rest.
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pixiu.backends.redis.bodies import RedisBodies
@@ -253,8 +254,9 @@ class RedisStores:
         self.when_begun()
 
     def look(self) -> None:
-        """See whether Redis is there, when nobody asks."""
-        self.client.look()
+        """See whether Redis is there, when nobody asks: ``problem`` says what was found."""
+        with suppress(Unavailable):  # it is back, and has lost something, or is gone again
+            self.client.look()
 
     def flush(self) -> None:
         """A commit is as durable as Redis is told to make it."""

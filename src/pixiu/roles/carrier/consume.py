@@ -310,8 +310,9 @@ class Carrier:
 
     def _advance(self, states: list[LaneState], after: int, bound: int) -> list[LaneState]:
         """Apply a batch behind ``after``, not beyond ``bound``, where other lanes wait. Returns those that go on."""
-        committed = min(self._log.committed, bound)
         records = self._log.read(after, self._settings.batch_count)
+        # Only now: a log over the network knows no more than this lane when it has to fetch what comes next.
+        committed = min(self._log.committed, bound)
         if not records:
             last = max(committed, after)
         elif records[-1].event_id > bound:
