@@ -323,6 +323,26 @@ class TestArriving:
         assert made.take_missed() == 101, "not 150, which lies behind the gap"
         assert made.take_missed() is None
 
+    @pytest.mark.parametrize(
+        "odd",
+        [
+            {"push": "contacts", "contacts": 3},
+            {"push": "contacts", "contacts": [None]},
+            {"push": "receipt", "message_ids": 3},
+            {"push": "message", "cursor": "1", "message": message(1, send_id={})},
+            {"id": 1, "result": {"messages": [1], "gaps": [], "cursor": "5"}},
+            {"id": 1, "result": {"messages": [], "gaps": 7, "cursor": "5"}},
+        ],
+    )
+    def test_what_is_json_and_no_frame_ends_the_connection_and_not_the_session(self, odd: dict[str, object]) -> None:
+        made = session()
+        live(made)
+        made.received(frame({"push": "resync"}), 0)
+        commands = made.received(frame(odd), 0)
+        assert any(isinstance(command, Drop) for command in commands) and made.state is State.WAITING
+        made.tick(made.due() or 0)
+        assert shown([*made.received(frame(CONTACTS), 200), *made.received(push(1, 101), 200)]) == ["101"]
+
     def test_rooms_and_watches_come_back_with_a_connection(self) -> None:
         made = session()
         live(made)

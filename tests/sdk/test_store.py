@@ -309,6 +309,26 @@ async def test_a_store_that_cannot_be_written_acks_nothing(tmp_path: Path, monke
         assert texts(await take(bob, 3)) == ["m0", "m1", "m2"] and len(failures) == 2
 
 
+async def test_a_store_that_cannot_be_written_undoes_nothing_that_the_server_has(tmp_path: Path) -> None:
+    """A full disk: a send that was accepted is no error, or the program would send it twice."""
+    async with (
+        world_at(tmp_path) as world,
+        world.connect("alice") as alice,
+        world.connect("bob", store=tmp_path / "bob.db") as bob,
+    ):
+        await say(alice, 0, 1)
+        (message,) = await take(bob, 1)
+        bob.local._db.execute("PRAGMA query_only = ON")
+        sent = await bob.send("alice", "said once")
+        await bob.recall(sent.message_id)
+        await alice.receipt([sent.message_id])
+        message.ack()
+        bob.local._db.execute("PRAGMA query_only = OFF")
+        await say(alice, 1, 2)
+        assert texts(await take(bob, 1)) == ["m1"]
+    message.ack()  # the store is closed
+
+
 def test_a_store_keeps_the_newest_that_were_read(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.db", messages_max=10)
     store.claim("bob")

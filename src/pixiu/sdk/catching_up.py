@@ -69,7 +69,10 @@ class CatchingUp:
         if gap.place.name == INBOX:
             return False
         if self._store is not None:
-            self._store.put_gap(gap)
+            try:
+                self._store.put_gap(gap)
+            except Unavailable as error:
+                log.error("a gap could not be kept", extra={"reason": str(error), "place": gap.place.name})
         else:
             self._gaps[gap.place, gap.after] = gap
             if len(self._gaps) > GAPS_MAX:
@@ -89,7 +92,10 @@ class CatchingUp:
         if self._owed is None or (self._store.owed is not None and self._store.owed < self._owed):
             self._owed = self._store.owed
         if self._owed != self._store.owed:
-            self._store.owe(self._owed)
+            try:
+                self._store.owe(self._owed)
+            except Unavailable as error:
+                log.error("a gap of the inbox could not be kept", extra={"reason": str(error)})
 
     @property
     def is_owed(self) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections import deque
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -36,7 +37,7 @@ from pixiu.sdk.streams import Over, Stream, or_error
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator, Coroutine, Iterator
     from pathlib import Path
     from types import TracebackType
     from typing import Literal
@@ -259,7 +260,8 @@ class Client(Driver, Actions):
 
     def _finished(self, hand: Hand) -> None:
         if not hand.is_done:
-            self._shelf.finish(hand)
+            with self._keeping("how far the program has read"):
+                self._shelf.finish(hand)
 
     async def _change_or_end(self) -> None:
         if self._ended is not None:
@@ -323,13 +325,23 @@ class Client(Driver, Actions):
         elif action == "presence":
             self._session.watches, self._session.watched = True, params.get("users")
         elif action == "recall" and self._local is not None:
-            self._local.recalled(number(params.get("message_id")))  # its notice does not come back to this session
+            with self._keeping("a recall"):  # its notice does not come back to this session
+                self._local.recalled(number(params.get("message_id")))
         elif action in ("send", "gsend"):
             message_id = number(answer.get("message_id"))
             self._session.sent(message_id)
             if self._local is not None and message_id:
                 own = {"message_id": str(message_id), "from": self.name, "at": answer.get("at")}
-                self._local.add([{"kind": "text", **params, **own}])
+                with self._keeping("what was sent"):
+                    self._local.add([{"kind": "text", **params, **own}])
+
+    @contextmanager
+    def _keeping(self, what: str) -> Iterator[None]:
+        """For what the server has already: a store that cannot be written (a full disk) does not undo it."""
+        try:
+            yield
+        except Unavailable as error:
+            log.error("%s could not be kept", what, extra={"reason": str(error)})
 
     # What the session tells.
 
@@ -382,7 +394,8 @@ class Client(Driver, Actions):
                     self._spawn(self._catching_up.close_and_show())
             case ReceiptEvent(_, ids, kind, at) if self._local is not None:
                 names = {"delivered": ("delivered_at",), "read": ("read_at",)}.get(kind, ("delivered_at", "read_at"))
-                self._local.receipt(ids, dict.fromkeys(names, at))
+                with self._keeping("a receipt"):
+                    self._local.receipt(ids, dict.fromkeys(names, at))
             case _:
                 pass
         self._events.append(event)

@@ -13,6 +13,7 @@ server's history has them still.
 from __future__ import annotations
 
 import sqlite3
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,7 +22,7 @@ from pixiu.machines.client_session.values import Gap, Message, Page, Place, numb
 from pixiu.model.errors import Conflict, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
 __all__ = ["MESSAGES_MAX", "Store"]
@@ -47,6 +48,8 @@ CREATE TABLE IF NOT EXISTS gaps (
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 Raw = dict[str, Any]
+_KEPT = ("message_id", "from", "to", "group", "at", "kind")
+"""What is left of a message that was taken back."""
 
 
 class Store:
@@ -100,8 +103,14 @@ class Store:
 
         Returns how many are new to the program. Raises ``Unavailable``; then nothing of it is here.
         """
-        try:
+        with self._writing():
             return self._arrived(messages, cursor, is_late=is_late)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Whatever SQLite has against it (a full disk, a store that is closed) is ``Unavailable``."""
+        try:
+            yield
         except sqlite3.Error as error:
             raise Unavailable(f"the store {self.path} cannot be written: {error}") from error
 
@@ -134,7 +143,7 @@ class Store:
 
     def add(self, messages: Iterable[Raw]) -> None:
         """Messages that the program knows already: its own, or pages that it has asked for."""
-        with self._db:
+        with self._writing(), self._db:
             self._db.execute("BEGIN")
             for message in messages:
                 self._write(message, None, is_late=False)
@@ -156,41 +165,45 @@ class Store:
 
     def recalled(self, message_id: int) -> None:
         """A message was taken back: its content goes."""
-        content = self._content(message_id)
-        if content is not None:
-            kept = {
-                name: content[name] for name in ("message_id", "from", "to", "group", "at", "kind") if name in content
-            }
-            self._update(message_id, kept | {"recalled": True})
+        with self._writing():
+            content = self._content(message_id)
+            if content is not None:
+                kept = {name: content[name] for name in _KEPT if name in content}
+                self._update(message_id, kept | {"recalled": True})
 
     def receipt(self, message_ids: Iterable[int], fields: Mapping[str, int]) -> None:
         """Someone got or read these."""
-        for message_id in message_ids:
-            content = self._content(message_id)
-            if content is not None:
-                self._update(message_id, {**fields, **content})
+        with self._writing():
+            for message_id in message_ids:
+                content = self._content(message_id)
+                if content is not None:
+                    self._update(message_id, {**fields, **content})
 
     def took(self, arrival: int) -> None:
         """The program has read everything through here."""
         if arrival > self.taken:
             self.taken = arrival
-            self._set("taken", arrival)
+            with self._writing():
+                self._set("taken", arrival)
 
     def owe(self, after: int | None) -> None:
         """Something is missing behind this message, wherever it is; None: no more."""
         self.owed = after
-        self._set("owed", "" if after is None else after)
+        with self._writing():
+            self._set("owed", "" if after is None else after)
 
     def put_gap(self, gap: Gap) -> None:
         """Something is missing."""
-        self._db.execute(
-            "INSERT INTO gaps VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET before = max(before, excluded.before)",
-            (*gap.place, gap.after, gap.before, gap.is_trimmed),
-        )
+        with self._writing():
+            self._db.execute(
+                "INSERT INTO gaps VALUES (?, ?, ?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET before = max(before, excluded.before)",
+                (*gap.place, gap.after, gap.before, gap.is_trimmed),
+            )
 
     def close_gap(self, gap: Gap, messages: Iterable[Raw], rest: Gap | None) -> None:
         """A page of it is here; ``rest`` is what is still missing."""
-        with self._db:
+        with self._writing(), self._db:
             self._db.execute("BEGIN")
             for message in messages:
                 self._write(message, None, is_late=False)

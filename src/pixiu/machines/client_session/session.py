@@ -68,6 +68,9 @@ OWN_DEADLINE_MS = 60_000
 PAGE = 100
 LASTS_MAX = 1_000
 
+MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, TypeError, ValueError, AttributeError, KeyError)
+"""What a frame of somebody else's server comes to: no JSON, or something else where a list or an object belongs."""
+
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -91,8 +94,7 @@ class ClientSession:
         self.watches = False
         self._rules = rules
         self._jitter = jitter
-        self._received = cursor
-        self._resumed = cursor
+        self._received = self._resumed = cursor
         self._is_first = False
         self._seen: dict[int, None] = {}
         self._own: dict[str, None] = {}
@@ -100,16 +102,12 @@ class ClientSession:
         self._missed: int | None = None
         self._out: list[Command] = []
         self._requests = Requests(self._write, self._answered)
-        self._attempts = 0
-        self._refusals = 0
+        self._attempts = self._refusals = 0
         self._advice: int | None = None
         self._kick = ""
-        self._since = 0
-        self._heard = 0
+        self._since = self._heard = 0
         self._wake: int | None = None
-        self._is_pinging = False
-        self._is_syncing = False
-        self._is_deaf = False
+        self._is_pinging = self._is_syncing = self._is_deaf = False
 
     # The life of a session.
 
@@ -250,11 +248,17 @@ class ClientSession:
         if self.state not in (State.CONNECTING, State.LIVE):
             return self._done()
         try:
-            frame = _decode(payload)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+            self._heed(_decode(payload), now)
+        except MALFORMED:
+            self._received = self.cursor  # it comes again, and what was shown is known
             self._out.append(Drop())
             self._lost("the server does not speak as Pixiu does", now)
             return self._done()
+        if self.state is State.LIVE:
+            self._requests.pump(now)
+        return self._done()
+
+    def _heed(self, frame: dict[str, Any], now: int) -> None:
         push = frame.get("push")
         if push is None:
             self._answer(frame, now)
@@ -262,9 +266,6 @@ class ClientSession:
             self._message(frame)
         else:
             self._pushed(str(push), frame, now)
-        if self.state is State.LIVE:
-            self._requests.pump(now)
-        return self._done()
 
     def _answer(self, frame: dict[str, Any], now: int) -> None:
         asked, error = frame.get("id"), frame.get("error")
@@ -459,8 +460,7 @@ class ClientSession:
             return
         self.state = State.ENDED
         self._requests.fail(error or Unavailable("this session is over"), now)
-        self._out.append(Tell(Closed(str(error) if error else "left")))
-        self._out.append(Ended(error))
+        self._out += [Tell(Closed(str(error) if error else "left")), Ended(error)]
 
     def _ask(self, action: str, params: dict[str, Any], then: Any, now: int) -> None:
         """For the session itself: only of this connection, and before what the program asks."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import shutil
 import signal
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -30,7 +32,7 @@ PROBE_SECONDS = 0.1
 STOP_SECONDS = 15.0
 LINE_BYTES_MAX = 64 * 1024
 LOG_BYTES_MAX = 16 * 2**20
-"""A log that is larger when its process starts becomes NAME.log.1, and the one before that goes."""
+"""A log that is larger becomes NAME.log.1, and the one before that goes."""
 LAST_BYTES = 2000
 WRONG_USAGE = 2
 """The exit code of a command that was given something it cannot use."""
@@ -172,6 +174,13 @@ class Child:
             return ""
         return lines[-1].removeprefix("pixiu: ") if lines else ""
 
+    def turn_log(self) -> None:
+        """A log that has grown too large begins anew under its process, which appends wherever the end is."""
+        with contextlib.suppress(OSError):
+            if self._log_path.stat().st_size > LOG_BYTES_MAX:
+                shutil.copyfile(self._log_path, self._log_path.with_suffix(".log.1"))
+                os.truncate(self._log_path, 0)
+
     def _must_end(self) -> bool:
         """Asked anew after every wait."""
         return not self._is_wanted
@@ -210,7 +219,7 @@ class Child:
                 continue  # longer than a line of ours ever is
             if not line:
                 return
-            with self._log_path.open("ab") as log:
+            with contextlib.suppress(OSError), self._log_path.open("ab") as log:  # a full disk stops nobody's reading
                 log.write(line)
             if _is_ready_line(line):
                 self._is_up()

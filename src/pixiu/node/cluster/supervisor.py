@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
+import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,10 +29,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Supervisor", "end_leftovers", "take_lock"]
 
+log = logging.getLogger(__name__)
+
 START_SECONDS = 90.0
 """How long one group of processes may take to be ready."""
 REGISTRY_SECONDS = 2.0
 LEFTOVER_SECONDS = 8.0
+LOGS_SECONDS = 30.0
+"""How often the logs are looked at: one that has grown too large begins anew."""
 
 
 class Supervisor:
@@ -62,6 +68,7 @@ class Supervisor:
         """Start everything, what others need first. Raises ``Unavailable`` naming what does not start."""
         await self._door.open()
         self._write_state()
+        self._tasks.add(asyncio.create_task(self._turn_logs()))
         for role in dict.fromkeys(plan.role for plan in self.layout.plans):
             group = [child for child in self.children.values() if child.plan.role == role]
             for child in group:
@@ -109,7 +116,8 @@ class Supervisor:
             await asyncio.get_running_loop().run_in_executor(None, self._registry.close)
         for task in self._tasks:
             task.cancel()
-        self._write_state()
+        with contextlib.suppress(OSError):
+            self._write_state()
         await self._door.close()
         os.close(self._lock)
 
@@ -264,9 +272,20 @@ class Supervisor:
         return None if isinstance(found, PixiuError) else found
 
     def _changed(self, child: Child, words: str) -> None:
-        self._say(f"{child.plan.name:<14} {words}")
+        """Tell it. Where that fails (a full disk, a terminal that is gone), children are kept alive all the same."""
+        with contextlib.suppress(OSError, ValueError):
+            self._say(f"{child.plan.name:<14} {words}")
         if child.pid is not None or child.state is ChildState.WAITING:
-            self._write_state()
+            try:
+                self._write_state()
+            except OSError as error:
+                log.warning("the state of the cluster cannot be written", extra={"reason": str(error)})
+
+    async def _turn_logs(self) -> None:
+        while True:
+            await asyncio.sleep(LOGS_SECONDS)
+            for child in tuple(self.children.values()):
+                child.turn_log()
 
     def _write_state(self) -> None:
         rows = [{"name": name, "pid": child.pid, "state": child.state.value} for name, child in self.children.items()]

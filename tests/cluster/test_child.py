@@ -1,0 +1,94 @@
+"""One supervised process, whatever becomes of its log and of those who are told."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+from pixiu.config.cluster import read_cluster_file
+from pixiu.node.cluster import child as child_module
+from pixiu.node.cluster.child import Child, ChildState
+from pixiu.node.cluster.layout import ChildPlan
+from pixiu.node.cluster.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import pytest
+
+READY = "import json, sys, time; print(json.dumps({'address': 'x'}), flush=True); "
+
+
+def child_of(folder: Path, program: str, changed: Callable[[Child, str], object]) -> Child:
+    plan = ChildPlan("broker-0-0", "broker", 0, 0, (sys.executable, "-c", program), "127.0.0.1:1")
+    return Child(plan, folder / "broker-0-0.log", changed=changed)
+
+
+async def test_a_log_that_grows_too_large_begins_anew_under_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child_module, "LOG_BYTES_MAX", 10_000)
+    program = READY + "\nwhile True: print('x' * 99, file=sys.stderr, flush=True); time.sleep(0.0005)"
+    child = child_of(tmp_path, program, lambda _child, _words: None)
+    child.start()
+    path = tmp_path / "broker-0-0.log"
+    try:
+        async with asyncio.timeout(20):
+            for _ in range(3):
+                while not path.exists() or path.stat().st_size <= 10_000:
+                    await asyncio.sleep(0.01)
+                child.turn_log()
+                assert path.stat().st_size < 10_000
+        assert (tmp_path / "broker-0-0.log.1").stat().st_size > 10_000
+    finally:
+        await child.stop()
+    assert b"\0" not in path.read_bytes(), "it appends to the end that there is"
+
+
+async def test_a_process_is_ready_also_where_its_log_cannot_be_written(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    told: list[ChildState] = []
+
+    def changed(child: Child, _words: str) -> None:
+        told.append(child.state)
+
+    child = child_of(folder, "import time; time.sleep(0.5)\n" + READY + "time.sleep(60)", changed)
+    child.start()
+    try:
+        async with asyncio.timeout(20):
+            while child.pid is None:
+                await asyncio.sleep(0.01)
+            shutil.rmtree(folder)
+            await child.is_ready.wait()
+        assert told[-1] is ChildState.RUNNING
+    finally:
+        await child.stop()
+
+
+async def test_a_full_disk_does_not_end_the_keeping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text('zookeeper = "zk://127.0.0.1:1/x"\n[roles.broker]\n', encoding="utf-8")
+
+    def say(_line: str) -> None:
+        raise BrokenPipeError
+
+    supervisor = Supervisor(tmp_path / "c", read_cluster_file(path), say=say)
+
+    def full(**_more: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(supervisor.layout, "write_state", full)
+    child = child_of(tmp_path, READY + "raise SystemExit(1)", supervisor._changed)
+    child.start()
+    try:
+        async with asyncio.timeout(20):
+            while child.restarts < 2:
+                await asyncio.sleep(0.01)
+    finally:
+        await child.stop()
+        await supervisor.down()
