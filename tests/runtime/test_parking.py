@@ -31,6 +31,14 @@ def soon_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parking, "SILENT_SECONDS", 0.05)
 
 
+def contexts(path: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Of a server, and of clients that trust it."""
+    authority = Authority(path, "pixiu test")
+    authority.certify(path / "cert.pem", path / "key.pem")
+    certificates = Certificates(path / "cert.pem", path / "key.pem")
+    return certificates.context, ssl.create_default_context(cafile=str(authority.path))
+
+
 def hello(token: str) -> bytes:
     frame = json.dumps({"token": token}).encode()
     return len(frame).to_bytes(4) + frame
@@ -136,14 +144,46 @@ class TestParking:
             back = await world.connect("bob")
             await back.until(lambda: len(back.texts) == 100)
 
+    @pytest.mark.feature("P28")
+    @pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
+    async def test_whatever_waits_to_be_written_when_somebody_is_parked_arrives(
+        self, tmp_path: Path, with_tls: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Libuv ends the process if it finds that it waits for a descriptor that was taken from it."""
+        monkeypatch.setattr(parking, "SILENT_SECONDS", 0.001)
+        server_side, trusting = contexts(tmp_path) if with_tls else (None, None)
+        rounds, bytes_each = 12, 60_000
+        async with world_at(tmp_path / "data", tls=server_side, output_bytes_max=16 << 20) as world:
+            clients: list[TcpClient] = []
+            for number in range(8):
+                stream = await asyncio.open_connection("localhost", world.tcp_port, ssl=trusting, limit=4096)
+                clients.append(TcpClient(*stream))
+                clients[-1].send({"token": f"u{number}"})
+                assert (await clients[-1].frame())["push"] == "contacts"
+            for round_number in range(rounds):
+                for number in range(8):
+                    await world.node.send("alice", to=f"u{number}", text="x" * bytes_each)
+                await asyncio.sleep(0.002 * (round_number % 5))  # long enough to be parked, or not
+                for each in clients[round_number % 2 :: 2]:
+                    each.send({"id": round_number, "action": "ping"})
+            for number, client in enumerate(clients):
+                answered = pushed = 0
+                while pushed < rounds or answered < rounds // 2:
+                    frame = await client.frame()
+                    if frame.get("push") == "message":
+                        pushed += 1
+                        client.send({"action": "ack", "params": {"cursor": frame["cursor"]}})
+                    else:
+                        answered += 1
+                assert (pushed, answered) == (rounds, rounds // 2), f"u{number}"
+            await eventually(lambda: parked(world) == 8)
+            for client in clients:
+                await client.leave()
+
     @pytest.mark.feature("T4")
     async def test_so_it_is_with_tls(self, tmp_path: Path) -> None:
-        authority = Authority(tmp_path, "pixiu test")
-        certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-        authority.certify(certificate, key)
-        certificates = Certificates(certificate, key)
-        trusting = ssl.create_default_context(cafile=str(authority.path))
-        async with world_at(tmp_path / "data", tls=certificates.context, requests_per_user=0) as world:
+        server_side, trusting = contexts(tmp_path)
+        async with world_at(tmp_path / "data", tls=server_side, requests_per_user=0) as world:
             url = world.url("alice").replace("ws://127.0.0.1", "wss://localhost")
             alice = await world.connect_to(url, ssl=trusting)
             stream = await asyncio.open_connection("localhost", world.tcp_port, ssl=trusting)
@@ -169,11 +209,8 @@ class TestParking:
             await eventually(lambda: world.gateway.counters.connections == 0 and parked(world) == 0)
 
     async def test_the_server_says_goodbye_to_one_with_tls_that_is_parked(self, tmp_path: Path) -> None:
-        authority = Authority(tmp_path, "pixiu test")
-        certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-        authority.certify(certificate, key)
-        trusting = ssl.create_default_context(cafile=str(authority.path))
-        async with world_at(tmp_path / "data", tls=Certificates(certificate, key).context) as world:
+        server_side, trusting = contexts(tmp_path)
+        async with world_at(tmp_path / "data", tls=server_side) as world:
             url = world.url("alice").replace("ws://127.0.0.1", "wss://localhost")
             alice = await world.connect_to(url, ssl=trusting)
             await eventually(lambda: parked(world) == 1)
