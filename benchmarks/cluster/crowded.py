@@ -96,7 +96,7 @@ class Crowd:
         tick = Tick(end.scheduler, None, counters)  # type: ignore[arg-type]  # names are for stored messages
         self.rules = OutletRules(settings.gateway, tick, end.scheduler, counters)
         self._actions: dict[str, Any] = {}
-        gateway: Any = SimpleNamespace(actions=self._actions, when_left=[], when_rejoined=[])
+        gateway: Any = SimpleNamespace(actions=self._actions, when_left=[], when_rejoined=[], tick=tick)
         self.publishing = Publishing(
             end.endpoint, end.directory, end.clock, end.scheduler, PublishingRules(), node_id=end.boot & 1023,
             pick=lambda count: time.monotonic_ns() % count,
