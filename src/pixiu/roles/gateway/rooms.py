@@ -30,10 +30,10 @@ __all__ = ["RoomListening"]
 
 SESSIONS_PER_TURN = 256
 """Sessions of big rooms that are written to in one turn of the loop, at most."""
-TURN_US = 300
+TURN_US = 100
 """So long big rooms may hold the loop in one turn. What is said in a small room passes through some five turns of its
 gateway: in, to the proxy, from the broker, to the connection, to the socket."""
-SESSIONS_AT_ONCE = 16
+SESSIONS_AT_ONCE = 8
 """Sessions that are written to between two looks at the clock."""
 LARGE_MAX = 4_096
 """Deliveries of big rooms that wait; beyond it all of them are written at once."""
