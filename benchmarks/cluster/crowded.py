@@ -15,7 +15,6 @@ It is told what to do by lines of JSON on its input, and answers each with one:
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import sys
 import time
@@ -41,6 +40,7 @@ from pixiu.roles.gateway import ClusterRooms, RoomListening
 from pixiu.roles.gateway.metrics import GatewayCounters
 from pixiu.roles.gateway.outlet import Outlet, OutletRules
 from pixiu.roles.gateway.tick import Tick
+from pixiu.runtime.collector import spare_the_collector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +96,7 @@ class Crowd:
         tick = Tick(end.scheduler, None, counters)  # type: ignore[arg-type]  # names are for stored messages
         self.rules = OutletRules(settings.gateway, tick, end.scheduler, counters)
         self._actions: dict[str, Any] = {}
-        gateway: Any = SimpleNamespace(actions=self._actions, when_left=[], when_rejoined=[])
+        gateway: Any = SimpleNamespace(actions=self._actions, when_left=[], when_rejoined=[], tick=tick)
         self.publishing = Publishing(
             end.endpoint, end.directory, end.clock, end.scheduler, PublishingRules(), node_id=end.boot & 1023,
             pick=lambda count: time.monotonic_ns() % count,
@@ -202,8 +202,7 @@ async def _run(registry: str) -> None:
     end = await ClusterEnd.open(registry, secrets_of("", "127.0.0.1"), Settings().links)
     crowd = Crowd(end)
     loop = asyncio.get_running_loop()
-    gc.collect()
-    gc.freeze()  # as a role process does
+    spare_the_collector()  # as a role process does
     print(json.dumps({"address": end.address, "boot": f"{end.boot:x}"}), flush=True)
     while True:
         line = await loop.run_in_executor(None, sys.stdin.readline)

@@ -8,7 +8,6 @@ are sent away in order, and the process ends.
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import logging
 import os
@@ -27,6 +26,7 @@ from pixiu.runtime.app_server import AppServer
 from pixiu.runtime.authentication import make_authentication
 from pixiu.runtime.certificates import certificates_from
 from pixiu.runtime.clock import SystemClock
+from pixiu.runtime.collector import spare_the_collector
 from pixiu.runtime.descriptors import raise_descriptors
 from pixiu.runtime.http_passage import Passages
 from pixiu.runtime.keys import Keyring
@@ -170,8 +170,7 @@ async def _serve(orders: Orders) -> int:
         starting.result()
     except OSError as error:
         raise PixiuError(f"cannot start {orders.name}: {error.strerror or error}") from error
-    gc.collect()
-    gc.freeze()
+    spare_the_collector()
     await stopping
     log.info("stopping", extra={"gateway": orders.name})
     await process.stop()

@@ -8,7 +8,6 @@ of its peers are on an admin port.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 from typing import TYPE_CHECKING, Protocol
@@ -32,6 +31,7 @@ from pixiu.roles.relay.room_metrics import snapshot as relay_snapshot
 from pixiu.roles.relay.rooms import ClusterRelay
 from pixiu.roles.router.router import Router
 from pixiu.runtime.admin import AdminServer, Response, standard_routes
+from pixiu.runtime.collector import spare_the_collector
 from pixiu.runtime.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -313,7 +313,6 @@ async def _run(options: RoleOptions, stop: asyncio.Event) -> None:
         await end.close()
         raise
     options.started(address, **more)
-    gc.collect()
-    gc.freeze()
+    spare_the_collector()
     await stop.wait()
     await process.stop()

@@ -29,7 +29,12 @@ if TYPE_CHECKING:
 __all__ = ["RoomListening"]
 
 SESSIONS_PER_TURN = 256
-"""Sessions of big rooms that are written to in one turn of the loop."""
+"""Sessions of big rooms that are written to in one turn of the loop, at most."""
+TURN_US = 100
+"""So long big rooms may hold the loop in one turn. What is said in a small room passes through some five turns of its
+gateway: in, to the proxy, from the broker, to the connection, to the socket."""
+SESSIONS_AT_ONCE = 8
+"""Sessions that are written to between two looks at the clock."""
 LARGE_MAX = 4_096
 """Deliveries of big rooms that wait; beyond it all of them are written at once."""
 
@@ -64,6 +69,7 @@ class RoomListening:
         self._large: deque[tuple[Talk, tuple[int, ...], int]] = deque()
         self._is_near = False
         self._soon = soon
+        self._write_now = gateway.tick.write_now
 
     def receive(self, source: str, frame: Frame) -> Ack | None:
         """What the broker called ``source`` sends. Returns what to answer it, if it wants an answer."""
@@ -89,14 +95,27 @@ class RoomListening:
                 connection.outlet.talk(talk)
 
     def _write_later(self, talk: Talk, sessions: tuple[int, ...]) -> None:
-        """Of big rooms so many in each turn: what is said in small ones does not wait for all of them (X24)."""
+        """Of big rooms some in each turn: what is said in small ones does not wait for all of them (X24)."""
         self._large.append((talk, sessions, 0))
         if not self._is_near and self._soon is not None:
             self._is_near = True
             self._soon(self._write_some)
 
     def _write_some(self) -> None:
-        left = SESSIONS_PER_TURN if len(self._large) <= LARGE_MAX else sum(len(each[1]) for each in self._large)
+        """Sockets are written within the turn, since that takes most of its time."""
+        if len(self._large) > LARGE_MAX:
+            self._write_large(sum(len(each[1]) for each in self._large))
+        until_us, left = self._clock.monotonic_us() + TURN_US, SESSIONS_PER_TURN
+        while self._large and left > 0:
+            self._write_large(SESSIONS_AT_ONCE)
+            self._write_now()
+            left = left - SESSIONS_AT_ONCE if self._clock.monotonic_us() < until_us else 0
+        self._is_near = bool(self._large)
+        if self._is_near and self._soon is not None:
+            self._soon(self._write_some)
+
+    def _write_large(self, left: int) -> None:
+        """To so many sessions of those that wait."""
         while self._large and left > 0:
             talk, sessions, begin = self._large.popleft()
             some = sessions[begin : begin + left]
@@ -104,9 +123,6 @@ class RoomListening:
             left -= len(some)
             if begin + len(some) < len(sessions):
                 self._large.appendleft((talk, sessions, begin + len(some)))
-        self._is_near = bool(self._large)
-        if self._is_near and self._soon is not None:
-            self._soon(self._write_some)
 
     def _perform(self, action: str, connection: Connection, params: Params, done: Done) -> None:
         self._act(connection.actor, action, params, partial(self._performed, action, connection, done))

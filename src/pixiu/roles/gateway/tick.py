@@ -96,14 +96,18 @@ class Tick:
             except Exception:  # one connection's trouble is not the others'
                 log.exception("an ack could not be passed on")
         self._is_near = False
+        self.write_now()
+        self._messages.clear()
+        self._events.clear()
+        if self._acking and not self._is_near:  # asked for while acks were passed on
+            self._is_near = True
+            self._scheduler.soon(self._end)
+
+    def write_now(self) -> None:
+        """Write what has collected: at the end of a turn, or in the middle of one that is long."""
         writing, self._writing = self._writing, []
         for one in writing:
             try:
                 one.flush()
             except Exception:
                 log.exception("a connection could not be written")
-        self._messages.clear()
-        self._events.clear()
-        if self._acking and not self._is_near:  # asked for while acks were passed on
-            self._is_near = True
-            self._scheduler.soon(self._end)
