@@ -186,9 +186,9 @@ def chaos(path: Path, seed: int, count: int) -> None:
         records = [*users, made.group(), *(made.record() for _ in range(count))]
         for number, record in enumerate(records):
             record.at = record.at or made.at
-            if record.WhichOneof("what") in ("read", "trimmed") and left:
-                done.clear()
-                await done.wait()
+            if record.WhichOneof("what") in ("read", "trimmed"):
+                if left:
+                    await done.wait()
                 made.fill_in(record, said)
             left += 1
             done.clear()

@@ -34,7 +34,7 @@ from pixiu.roles.relay.relay import Relay
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pixiu.config import Settings
+    from pixiu.config import MessagingSettings, Settings
     from pixiu.im.draft import Actor, Answer, Params
     from pixiu.model.inbox import Entry
     from pixiu.model.partitions import Share
@@ -113,10 +113,8 @@ class Messaging:
         """Told what large groups say, for their live rooms."""
         self.when_removed: Callable[[list[Removed]], object] = lambda _removed: None
         """Told who is no member of a group any more, for its live room."""
-        self._is_stopped = False
+        self._is_stopped = self._has_started = self._is_going_back = self._goes_on = False
         self._is_refused = False  # the log refuses ledger rows, and that has been told
-        self._has_started = False
-        self._is_going_back = self._goes_on = False
         self._past = 0
         """What was committed when it began to serve."""
         self._stale_ms = settings.horn.stale_ms
@@ -145,8 +143,11 @@ class Messaging:
             creates_users=creates_users, node_id=settings.queue.node_id, searches=searches, traces=traces,
             holds=self.relay.holds, has_rows_of=self.serves, cursors=self.cursors,
         )  # fmt: skip
-        self.trimming = Trimming(
-            stores, queue, clock, scheduler, settings.messaging,
+        self.trimming = self._new_trimming(settings.messaging)
+
+    def _new_trimming(self, settings: MessagingSettings) -> Trimming:
+        return Trimming(
+            self.stores, self.log, self._clock, self._scheduler, settings,
             is_serving=self._is_serving, serves=self.serves, when_applied=self.carrier.when_applied,
         )  # fmt: skip
 

@@ -83,15 +83,14 @@ class Diffusion:
 
     def _with_cut(self, rows: DataFrame, owner: str, kind: str) -> DataFrame:
         """Rows with the event, ``cut_event``, at which they left their owner's timeline, null if they did not."""
-        cuts = self._trims.where(f"{kind} > 0").select(sf.col(kind).alias(owner), "_cut", "_through")
-        first = (
-            rows.select(owner, "message_id", "event_id")
-            .join(cuts, owner)
-            .where("_cut > event_id AND _through >= message_id")
-            .groupBy(owner, "message_id")
-            .agg(sf.min("_cut").alias("cut_event"))
+        cuts = self._trims.where(f"{kind} > 0").select(
+            sf.col(kind).alias(owner), sf.col("_through").alias("message_id"), "_cut"
         )
-        return rows.join(first, [owner, "message_id"], "left")
+        # Message ids rise: whatever is at or below one that was cut was said before the cut.
+        above = Window.partitionBy(owner).orderBy(sf.col("message_id").desc(), sf.col("_cut").asc_nulls_last())
+        both = rows.withColumn("_cut", sf.lit(None).cast("bigint")).unionByName(cuts, allowMissingColumns=True)
+        known = both.withColumn("cut_event", sf.min("_cut").over(above.rowsBetween(Window.unboundedPreceding, 0)))
+        return known.where("_cut IS NULL").drop("_cut")
 
     # Timelines.
 
