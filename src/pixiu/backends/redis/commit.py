@@ -19,6 +19,7 @@ import msgspec
 from valkey.exceptions import ValkeyError
 
 from pixiu.backends.redis.connection import slot_of
+from pixiu.backends.redis.server import TextCommand
 from pixiu.model.errors import Conflict, Unavailable
 
 if TYPE_CHECKING:
@@ -163,6 +164,10 @@ class Commits:
             if command[0] == "POINTS":  # each in its own slot
                 body, floor, bound, message_id, *streams = command[1:]
                 others += [("POINT", stream, floor, bound, message_id, body) for stream in streams]
+            elif command[0] == "TELL":
+                body, stream, floor, bound, message_id, *fields = command[1:]
+                others.append(("SAY", body, floor, bound, message_id, *fields))
+                others.append(("POINT", stream, floor, bound, message_id, body))
             elif slot_of(command[1]) == own_slot and command[0] != "SAY":
                 last.append(command)
             else:
@@ -222,7 +227,7 @@ class Commits:
 def _packed(commands: Iterable[Command]) -> bytes:
     """Commands as one argument, as Lua's reader takes them: it knows text alone, and its numbers are exact to 2^53."""
     return _encode([
-        [
+        command if command.__class__ is TextCommand else [
             part if (kind := part.__class__) is str else str(part) if kind is not bytes else _raw(part)
             for part in command
         ]

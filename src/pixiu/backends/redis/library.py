@@ -10,7 +10,7 @@ Every command of a commit says what is, never what to add: applied twice it chan
 
 __all__ = ["FUNCTIONS", "LIBRARY", "NAME", "SCRIPTS"]
 
-NAME = "pixiu_3"
+NAME = "pixiu_4"
 """The library; its number rises with every change."""
 
 _APPLY = """
@@ -95,6 +95,12 @@ special['POINT'] = function(stream, floor, bound, id, body, at)
   if tail[id] then return end
   at = at or tail_of(body, floor)[id] or ''
   tail[id] = redis.call('XADD', stream, 'MAXLEN', '~', bound, '*', 'FW', body, 'id', id, 'entry', at)
+end
+
+-- Both at once, where all are on one server.
+special['TELL'] = function(stream, pointer, floor, bound, id, ...)
+  special['SAY'](stream, floor, bound, id, ...)
+  special['POINT'](pointer, floor, bound, id, stream)
 end
 
 -- Pointers of many to one body, where all are on one server.

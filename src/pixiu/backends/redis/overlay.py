@@ -196,6 +196,13 @@ class Overlay:
         else:
             self.pending_bytes += 32 + 24 * len(command)
 
+    def put_step(self, command: Command, size: int) -> None:
+        """The same, by whoever knows about how long it is."""
+        if self.when_late is not None:
+            self.when_late()
+        self._steps.append(command)
+        self.pending_bytes += 32 + 24 * len(command) + size
+
     def commands(self) -> Iterable[Command]:
         """All that waits, in the order in which it is applied."""
         strings = self._strings

@@ -15,10 +15,16 @@ if TYPE_CHECKING:
 
     from pixiu.backends.redis.address import RedisAddress
 
-__all__ = ["Command", "Server"]
+__all__ = ["Command", "Server", "TextCommand"]
 
 Command = tuple[Any, ...]
 """A name, the key that says where it belongs, and the rest."""
+
+
+class TextCommand(tuple[str, ...]):
+    """A command of text alone: a commit takes it as it is."""
+
+    __slots__ = ()
 
 
 class Server:

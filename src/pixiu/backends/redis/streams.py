@@ -10,8 +10,9 @@ through the end of a stream for messages of this commit, which are not older tha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from pixiu.backends.redis.server import TextCommand
 from pixiu.model.message import ENCRYPTIONS, KINDS
 from pixiu.model.pixiu_pb2 import DELETE, NORMAL, PLAIN, SYSTEM, TEXT, MsgChat
 
@@ -51,9 +52,11 @@ class RedisStreams:
         if not self._is_new(event_id, message_id):
             return
         body = self._keys.stream % to
-        self._say(body, message_id, _fields(chat, uid=from_user, tuid=to), len(chat))
+        fields = _fields(chat, ("uid", from_user), ("tuid", to))
         if from_user and from_user != to:
-            self._point([from_user], message_id, body)
+            self._put("TELL", (body, self._keys.stream % from_user), message_id, fields, len(chat))
+        else:
+            self._put("SAY", (body,), message_id, fields, len(chat))
 
     def say_in_group(
         self, event_id: int, message_id: int, from_user: int, group: int, members: Sequence[int], chat: bytes
@@ -62,7 +65,8 @@ class RedisStreams:
         if not self._is_new(event_id, message_id):
             return
         body = self._keys.group_stream % group
-        self._say(body, message_id, _fields(chat, user=from_user, group=group), len(chat))
+        fields = _fields(chat, ("user", from_user), ("group", group))
+        self._put("SAY", (body,), message_id, fields, len(chat))
         self._point(members, message_id, body)
 
     def unsay(self, message_id: int, *, user: int = 0, group: int = 0) -> None:
@@ -95,9 +99,10 @@ class RedisStreams:
         self._floor = self._floor or message_id
         return True
 
-    def _say(self, stream: str, message_id: int, fields: list[str | bytes | int], size: int) -> None:
-        self._overlay.pending_bytes += size
-        self._overlay.step("SAY", stream, self._floor, self._entries_max, message_id, *fields)
+    def _put(self, name: str, streams: Sequence[str], message_id: int, fields: list[str | bytes], size: int) -> None:
+        parts = (name, *streams, str(self._floor), str(self._entries_max), str(message_id), *fields)
+        is_text = bytes not in map(type, fields)
+        self._overlay.put_step(TextCommand(cast("tuple[str, ...]", parts)) if is_text else parts, size)
 
     def _point(self, users: Sequence[int], message_id: int, body: str) -> None:
         pattern = self._keys.stream
@@ -106,33 +111,59 @@ class RedisStreams:
             self._overlay.step("POINTS", body, self._floor, self._entries_max, message_id, *streams)
 
 
-def _fields(chat: bytes, **places: int) -> list[str | bytes | int]:
-    """Names and values of a message, as programs of others may want them."""
+def _fields(chat: bytes, one: tuple[str, int], other: tuple[str, int]) -> list[str | bytes]:
+    """Names and values of a message, as programs of others may want them, behind the two that say where it is."""
     said = MsgChat.FromString(chat)
-    found: dict[str, str | bytes | int] = {**places, "at": said.tm}
+    found: list[str | bytes] = [one[0], str(one[1]), other[0], str(other[1]), "at", str(said.tm)]
     if said.chatType == SYSTEM or not said.fromId:  # users cannot say what the system says
-        found |= dict(said.params)
-        if "group" in places:  # a group that was being created had no number yet
-            found["group"] = places["group"]
-        if said.fromId and str(said.fromId) != str(found.get("user", found.get("uid"))):
-            found["by"] = said.fromId
-    else:
+        return _notice(said, found)
+    if said.params:
         for name, text in said.params.items():
-            found[f"field:{name}" if name in _RESERVED else name] = text
-    if said.msgType == DELETE:
-        found["action"] = "recall"
-    elif said.msgType != TEXT:
-        found["kind"] = _KIND_NAMES.get(said.msgType, str(said.msgType))
-    if said.encType != PLAIN:
-        found["enc"] = _ENCRYPTION_NAMES.get(said.encType, str(said.encType))
-    if said.data:
-        found["text" if said.msgType == TEXT and said.encType == PLAIN else "data"] = said.data
-    if said.sendId:
-        found["send_id"] = said.sendId
-    if said.refMessageId:
-        found["ref"] = said.refMessageId
-    if said.subMsgType:
-        found["subtype"] = said.subMsgType
-    if said.priority != NORMAL:
-        found["priority"] = int(said.priority)
+            found += (f"field:{name}" if name in _RESERVED else name, text)
+    return found + _content(said)
+
+
+def _notice(said: MsgChat, places: list[str | bytes]) -> list[str | bytes]:
+    """What the system says has its own names for who and what."""
+    found = _pairs(places)
+    group = found.get("group")
+    found.update(said.params)
+    if group is not None:  # a group that was being created had no number yet
+        found["group"] = group
+    if said.fromId and str(said.fromId) != found.get("user", found.get("uid")):
+        found["by"] = str(said.fromId)
+    found |= _pairs(_content(said))
     return [part for pair in found.items() for part in pair]
+
+
+def _content(said: MsgChat) -> list[str | bytes]:
+    found: list[str | bytes] = []
+    kind, encryption, data = said.msgType, said.encType, said.data
+    if kind == DELETE:
+        found += ("action", "recall")
+    elif kind != TEXT:
+        found += ("kind", _KIND_NAMES.get(kind, str(kind)))
+    if encryption != PLAIN:
+        found += ("enc", _ENCRYPTION_NAMES.get(encryption, str(encryption)))
+    if data:
+        found += ("text" if kind == TEXT and encryption == PLAIN else "data", _text(data))
+    if said.sendId:
+        found += ("send_id", said.sendId)
+    if said.refMessageId:
+        found += ("ref", str(said.refMessageId))
+    if said.subMsgType:
+        found += ("subtype", str(said.subMsgType))
+    if said.priority != NORMAL:
+        found += ("priority", str(int(said.priority)))
+    return found
+
+
+def _pairs(parts: list[str | bytes]) -> dict[str | bytes, str | bytes]:
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def _text(data: bytes) -> str | bytes:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
