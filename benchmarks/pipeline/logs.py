@@ -13,7 +13,7 @@ from pixiu.model.ids import SNOWFLAKE_EPOCH_MS, Snowflakes
 from pixiu.model.inbox import FIRST
 from pixiu.model.pixiu_pb2 import Ledger, Record, Rows, UserChanged
 from pixiu.model.plain_record import plain_record
-from pixiu.queue.batch import Batch
+from pixiu.queue.batch import Batch, Numbered
 from pixiu.queue.storage.journal import Journal
 from pixiu.queue.storage.messages import key_digest, numbered
 from pixiu.queue.storage.record import Kind
@@ -82,12 +82,11 @@ def make_log(data: Path, count: int, per_minute: int, tell: Callable[[int], obje
                 for user in {sender, to}:
                     inboxes[user] += 1
             message_id = ids.next(now_ms)
-            batch.append(
-                topic, numbered(0, body, message_id, key), message_id, key, key_digest(key) if key else b"", body
-            )
+            digest = key_digest(key) if key else b""
+            batch.append(topic, Numbered([numbered(0, body, message_id, key)], [message_id], [key], [digest], [body]))
         if made - noted >= per_minute or (made >= count and not users):
             ledger, noted = _ledger(inboxes, acked, now_ms), made
-            batch.append(topic, numbered(0, ledger, 0, b""), 0, b"", b"", ledger)
+            batch.append(topic, Numbered([numbered(0, ledger, 0, b"")], [0], [b""], [b""], [ledger]))
         batch.close_run()
         journal.append(batch.frames(), batch.entries(), batch.last_event_id)
         next_event_id = batch.last_event_id + 1

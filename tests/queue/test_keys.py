@@ -75,3 +75,17 @@ def test_too_much_to_read_back_is_told() -> None:
     keys.start(1000)
     with pytest.raises(LookupError, match="too many to read back"):
         keys.find(key_digest(b"1"), 0)
+
+
+def test_beyond_the_bound_a_part_of_the_oldest_is_forgotten_and_the_floor_says_how_far() -> None:
+    log = [(b"%d" % n, Numbers(n, n)) for n in range(1, 66)]
+    keys = memory(64, log)
+    for key, numbers in log:
+        keys.add(key_digest(key), numbers)
+    assert keys.floor == 5
+    assert keys.find(key_digest(b"6"), 5) == Numbers(6, 6)
+    assert keys.find(key_digest(b"5"), 5) is None
+    keys.add(key_digest(b"6"), Numbers(66, 66))
+    for number in range(67, 75):
+        keys.add(key_digest(b"%d" % number), Numbers(number, number))
+    assert keys.find(key_digest(b"6"), keys.floor) == Numbers(66, 66), "what is used again is not among the oldest"

@@ -72,6 +72,23 @@ def test_appends_of_one_turn_are_one_record_with_rising_numbers() -> None:
     Model(journal_frames(machine.disk))
 
 
+@pytest.mark.parametrize(("name", "bound"), [("RUN_COUNT_MAX", 4), ("RUN_BYTES_MAX", 300)])
+def test_appends_of_one_turn_that_are_too_many_or_too_long_for_one_record_are_several(
+    name: str, bound: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"pixiu.queue.batch.{name}", bound)
+    machine = Machine()
+    payloads = [b"%d" % number * 20 for number in range(11)]
+    answers = [answer for answer in machine.append(*payloads) if isinstance(answer, Appended)]
+    records = machine.log.read(0, 20)
+    assert [record.payload for record in records] == payloads
+    assert [(record.event_id, record.message_id) for record in records] == [answer[:2] for answer in answers]
+    frames = [frame for frame in journal_frames(machine.disk) if decode_block(frame.block).kind == Kind.APPEND]
+    assert sum(frame.count for frame in frames) == 11
+    assert 1 < max(frame.count for frame in frames) <= 4
+    Model(journal_frames(machine.disk))
+
+
 def test_the_same_key_is_appended_once_and_answered_alike() -> None:
     machine = Machine()
     first, second = machine.append(b"a", b"a", key=b"k")

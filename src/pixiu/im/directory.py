@@ -40,7 +40,7 @@ class Directory:
         self._user_numbers: dict[str, int] = {}
         self._user_names: dict[int, str] = {0: SYSTEM}
         self._present: dict[int, None] = {}
-        """Users of whom it is known that they were not erased."""
+        """Users of whom it is known that they are there, and were not erased: none of them is barred."""
         self._barred: dict[int, None] = {}
         """Users whose erasure is on its way, or has just been applied; the stores know of the others."""
         self._group_numbers: dict[str, int] = {}
@@ -50,6 +50,8 @@ class Directory:
 
     def knows_user(self, number: int) -> bool:
         """Is there a user with this number?"""
+        if number in self._present:
+            return True
         if number in self._user_names:
             return number != 0 and not self.is_erased(number)
         return self._learn_user(number) is not None and not self.is_erased(number)

@@ -260,6 +260,9 @@ class Messaging:
         key: bytes = b"",
     ) -> None:
         """Do what a user asks for; under a ``key`` it takes effect once."""
+        if self._place is None and self._has_started:  # a node of its own that is up: the frequent case
+            self.proxy.act(actor, action, params, done, key=key)
+            return
         # What is about another user is done where that one is, whoever asks for it; the verb looks.
         refusal = self._refusal(actor.user) if action != "erase_user" or not actor.is_admin else self._not_now()
         if refusal is None:

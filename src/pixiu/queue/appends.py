@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, cast
 from pixiu.machines.queue_wire.commands import BEHIND
 from pixiu.model.errors import Conflict, PixiuError, Unavailable
 from pixiu.ports.log import Appended
+from pixiu.queue.batch import Numbered
 from pixiu.queue.operations import Change
 from pixiu.queue.storage.keys import Numbers
 from pixiu.queue.storage.messages import body_of, key_digest, numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from pixiu.queue.batch import Batch
     from pixiu.queue.engine import Engine
@@ -65,16 +66,14 @@ class KeysAdded:
 class AppendRun(Change):
     """Appends of roles in this process to one topic, one behind the other."""
 
-    __slots__ = ("_contents", "_dones", "_engine", "_keys", "_results", "_topic_of", "_unless_afters", "name")
+    __slots__ = ("_dones", "_engine", "_results", "_rows", "_topic_of", "name")
 
     def __init__(self, engine: Engine, name: str, topic_of: Callable[[str, int], Topic]) -> None:
         super().__init__(cast("Connection", self), self._number)
         self.name = name
         self._engine = engine
         self._topic_of = topic_of
-        self._contents: list[bytes] = []
-        self._keys: list[bytes] = []
-        self._unless_afters: list[int] = []
+        self._rows: list[tuple[bytes, bytes, int]] = []
         self._dones: list[Callable[[Appended | PixiuError], object]] = []
         self._results: Iterable[Appended | PixiuError] = ()
 
@@ -82,9 +81,7 @@ class AppendRun(Change):
         self, content: bytes, key: bytes, unless_after: int, done: Callable[[Appended | PixiuError], object]
     ) -> None:
         """One more."""
-        self._contents.append(content)
-        self._keys.append(key)
-        self._unless_afters.append(unless_after)
+        self._rows.append((content, key, unless_after))
         self._dones.append(done)
 
     def _number(self, batch: Batch) -> bytes:
@@ -93,7 +90,7 @@ class AppendRun(Change):
         except PixiuError as error:
             self._results = repeat(error)
         else:
-            self._results = number_all(self._engine, batch, topic, 0, self._contents, self._keys, self._unless_afters)
+            self._results = number_all(self._engine, batch, topic, 0, self._rows)
         return b""
 
     def answered(self, data: bytes) -> None:
@@ -111,26 +108,24 @@ def number(
     engine: Engine, batch: Batch, topic: Topic, headers: int, content: bytes, *, key: bytes, unless_after: int
 ) -> Appended:
     """Give a message its numbers within a batch, or find the append that it repeats."""
-    (result,) = number_all(engine, batch, topic, headers, (content,), (key,), (unless_after,))
+    (result,) = number_all(engine, batch, topic, headers, ((content, key, unless_after),))
     if isinstance(result, PixiuError):
         raise result
     return result
 
 
 def number_all(
-    engine: Engine,
-    batch: Batch,
-    topic: Topic,
-    headers: int,
-    contents: Sequence[bytes],
-    keys: Sequence[bytes],
-    unless_afters: Sequence[int],
+    engine: Engine, batch: Batch, topic: Topic, headers: int, rows: Iterable[tuple[bytes, bytes, int]]
 ) -> list[Appended | PixiuError]:
-    """Give messages their numbers, one behind the other. One that cannot be numbered does not keep the others."""
-    now_ms, next_id, append = batch.now_ms, engine.snowflakes.next, batch.append
+    """Give messages their numbers, one behind the other. One that cannot be numbered does not keep the others.
+
+    ``rows`` are content, key, and behind which event the key must not have been appended.
+    """
+    now_ms, next_id, event_id = batch.now_ms, engine.snowflakes.next, batch.upcoming_event_id
     find, remember, note = engine.keys.find, engine.keys.add, KeysAdded.of(engine, batch).rows.append
     results: list[Appended | PixiuError] = []
-    for content, key, unless_after in zip(contents, keys, unless_afters, strict=True):
+    messages, message_ids, used, digests, bodies = added = Numbered([], [], [], [], [])
+    for content, key, unless_after in rows:
         digest = b""
         if key:
             digest = key_digest(key)
@@ -147,11 +142,18 @@ def number_all(
                 continue
         message_id = next_id(now_ms)
         message = numbered(headers, content, message_id, key)
-        event_id = append(topic, message, message_id, key, digest, body_of(message) if headers else content)
+        messages.append(message)
+        message_ids.append(message_id)
+        used.append(key)
+        digests.append(digest)
+        bodies.append(body_of(message) if headers else content)
         if key:
             note((digest, remember(digest, _new(Numbers, (event_id, message_id)))))
         results.append(_new(Appended, (event_id, message_id, False)))
-        engine.state.last_message_id = message_id
+        event_id += 1
+    if messages:
+        batch.append(topic, added)
+        engine.state.last_message_id = message_ids[-1]
     return results
 
 

@@ -7,7 +7,7 @@ checksum and one frame for a whole run is what lets a single writer in Python ke
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pixiu.queue.storage.changes import Changes
 from pixiu.queue.storage.index import pack_entries, pack_numbered_entries
@@ -38,6 +38,31 @@ class Run:
         self.messages: list[bytes] = []
 
 
+class Numbered(NamedTuple):
+    """Messages that have their numbers, with what each of them carries: a list for each, of one length."""
+
+    messages: list[bytes]
+    message_ids: list[int]
+    keys: list[bytes]
+    digests: list[bytes]
+    bodies: list[bytes]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all messages."""
+        return sum(map(len, self.messages))
+
+    def halves(self) -> tuple[Numbered, Numbered]:
+        """Itself, in two parts."""
+        middle = len(self.messages) // 2
+        return self._part(slice(middle)), self._part(slice(middle, None))
+
+    def _part(self, part: slice) -> Numbered:
+        return Numbered(
+            self.messages[part], self.message_ids[part], self.keys[part], self.digests[part], self.bodies[part]
+        )
+
+
 class Appends(Run):
     """A run of numbered messages, with what each of them carries."""
 
@@ -50,6 +75,15 @@ class Appends(Run):
         self.digests: list[bytes] = []
         self.bodies: list[bytes] = []
         self.size = 0
+
+    def add(self, added: Numbered, size: int) -> None:
+        """More of them, of this size together."""
+        self.messages += added.messages
+        self.message_ids += added.message_ids
+        self.keys += added.keys
+        self.digests += added.digests
+        self.bodies += added.bodies
+        self.size += size
 
 
 class Batch:
@@ -120,25 +154,29 @@ class Batch:
         self.runs.append(run)
         return run.first_event_id
 
-    def append(self, topic: Topic, message: bytes, message_id: int, key: bytes, digest: bytes, body: bytes) -> int:
-        """A numbered message; consecutive ones of a topic are one record. Returns its event id."""
+    @property
+    def upcoming_event_id(self) -> int:
+        """The event id of whatever is added next."""
+        run = self._open_run
+        return self.next_event_id if run is None else self.next_event_id + len(run.messages)
+
+    def append(self, topic: Topic, added: Numbered) -> None:
+        """Numbered messages, of event ids from ``upcoming_event_id`` on; consecutive ones of a topic are one record."""
+        count, size = len(added.messages), added.size
+        if count > 1 and (count > RUN_COUNT_MAX or size > RUN_BYTES_MAX):
+            for half in added.halves():
+                self.append(topic, half)
+            return
         run = self._open_run
         if (
             type(run) is not Appends
             or run.topic is not topic
-            or len(run.messages) >= RUN_COUNT_MAX
-            or run.size + len(message) > RUN_BYTES_MAX
+            or len(run.messages) + count > RUN_COUNT_MAX
+            or run.size + size > RUN_BYTES_MAX
         ):
             self.close_run()
             run = self._open_run = Appends(topic, self.next_event_id)
-        event_id = run.first_event_id + len(run.messages)
-        run.messages.append(message)
-        run.message_ids.append(message_id)
-        run.keys.append(key)
-        run.digests.append(digest)
-        run.bodies.append(body)
-        run.size += len(message)
-        return event_id
+        run.add(added, size)
 
     def change(self, kind: Kind, topic: bytes, payload: bytes, *, topic_id: int = 0, count: int = 1) -> int:
         """A record without a message of its own: create, delete, delay, cancel, position, epoch."""

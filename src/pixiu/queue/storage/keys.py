@@ -5,11 +5,14 @@ between what that index has applied and now. It remembers the newest keys, knows
 complete (``floor``), and after a restart reads back from the journal only as far as an append asks for.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from pixiu.queue.storage.messages import key_digest
+
+_FORGET_PART = 16
+"""Beyond the bound, this part of what is remembered is forgotten."""
 
 
 class Numbers(NamedTuple):
@@ -25,7 +28,8 @@ class RecentKeys:
     def __init__(self, *, limit: int, read_back: Callable[[int, int], Iterator[tuple[bytes, Numbers]]]) -> None:
         self._limit = limit
         self._read_back = read_back
-        self._keys: OrderedDict[bytes, Numbers] = OrderedDict()
+        self._keys: dict[bytes, Numbers] = {}
+        """Those that were added last are last."""
         self.floor = 0
 
     def start(self, last_event_id: int) -> None:
@@ -43,18 +47,21 @@ class RecentKeys:
         return numbers if numbers is not None and numbers.event_id > unless_after else None
 
     def add(self, digest: bytes, numbers: Numbers) -> Numbers | None:
-        """Remember an append; forget the oldest beyond the bound. Returns what ``forget`` needs to undo this."""
+        """Remember an append; forget the oldest ones beyond the bound. Returns what ``forget`` needs to undo this."""
         if not digest:
             return None
         keys = self._keys
-        before = keys.get(digest)
+        before = keys.pop(digest, None)
         keys[digest] = numbers
-        if before is not None:
-            keys.move_to_end(digest)
         if len(keys) > self._limit:
-            _, oldest = keys.popitem(last=False)
-            self.floor = max(self.floor, oldest.event_id)
+            self._forget_oldest()
         return before
+
+    def _forget_oldest(self) -> None:
+        """Many at a time: to find the first one, a dict passes by all places of those that have gone."""
+        for digest, numbers in list(islice(self._keys.items(), self._limit // _FORGET_PART + 1)):
+            del self._keys[digest]
+            self.floor = max(self.floor, numbers.event_id)
 
     def forget(self, digest: bytes, before: Numbers | None) -> None:
         """Undo ``add``."""
@@ -68,7 +75,7 @@ class RecentKeys:
         """Read keys behind ``event_id`` back from the journal, if they are few enough to remember."""
         if self.floor - event_id > 10 * self._limit:
             raise LookupError(f"events {event_id} to {self.floor} are too many to read back")
-        found: OrderedDict[bytes, Numbers] = OrderedDict()
+        found: dict[bytes, Numbers] = {}
         for key, numbers in self._read_back(event_id, self.floor):
             found[key_digest(key)] = numbers
         if len(found) + len(self._keys) > self._limit:

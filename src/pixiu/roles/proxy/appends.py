@@ -89,11 +89,12 @@ class Appends:
         if self.in_flight >= self._in_flight_max:
             done(Overloaded(f"{self.in_flight} actions are on their way into the log already", retry_after_ms=100))
             return
-        begun_us = self._begun_us()
-        self.in_flight += 1
         committed: Callable[[Appended | PixiuError], object] = partial(self._committed, payload, at, key, done, tries)
-        if begun_us:
-            committed = partial(self._timed, begun_us, committed)
+        self._untimed += 1
+        if not self.in_flight or self._untimed >= TIMED_ONE_IN:
+            self._untimed = 0
+            committed = partial(self._timed, self._clock.monotonic_us(), committed)
+        self.in_flight += 1
         self._log.append(MAIN, payload, committed, key=key, unless_after=applied)
 
     def _timed(
@@ -130,14 +131,6 @@ class Appends:
         else:
             self.accepted += 1
             done(_new(Accepted, (message_id, event_id, at, False, ())))
-
-    def _begun_us(self) -> int:
-        """When an append begins, if it is one of those that are timed; 0 if not."""
-        self._untimed += 1
-        if self.in_flight and self._untimed < TIMED_ONE_IN:
-            return 0
-        self._untimed = 0
-        return self._clock.monotonic_us()
 
     def _behind(
         self,
