@@ -109,11 +109,33 @@ def test_files_are_sorted_as_their_table_says() -> None:
     chunks = [
         pa.Table.from_pylist(rows[start : start + 100], schema=LAKE_SCHEMAS["messages"]) for start in (0, 100, 200)
     ]
-    found = ordered("messages", pa.concat_tables(chunks)).to_pylist()
+    pieces = list(ordered("messages", pa.concat_tables(chunks), 128))
+    assert [piece.num_rows for piece in pieces] == [128, 128, 44]
+    found = pa.concat_tables(pieces).to_pylist()
     key = ORDER["messages"]
     assert [row["text"] for row in found] == [
         row["text"] for row in sorted(rows, key=lambda row: [row[k] for k in key])
     ]
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_rows_that_come_in_the_order_of_their_events_keep_it(in_order: bool) -> None:
+    dice = np.random.default_rng(5)
+    day = datetime(2020, 1, 1, tzinfo=UTC).date()
+    rows = [
+        {"day": day, "user_id": int(dice.integers(9)), "platform": f"p{dice.integers(3)}", "event_id": 7 + at // 40,
+         "part": at % 40}
+        for at in range(200)
+    ]  # fmt: skip
+    if not in_order:
+        rows = [rows[place] for place in dice.permutation(len(rows))]
+    for table in ("deliveries", "changes", "traces"):
+        names = set(LAKE_SCHEMAS[table].names)
+        given = [{name: value for name, value in row.items() if name in names} for row in rows]
+        (found,) = ordered(table, pa.Table.from_pylist(given, schema=LAKE_SCHEMAS[table]), 1000)
+        key = ORDER[table]
+        kept = [{name: row[name] for name in given[0]} for row in found.to_pylist()]
+        assert kept == sorted(given, key=lambda row: [row[k] for k in key])
 
 
 def test_slices_travel_as_texts() -> None:

@@ -9,7 +9,7 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from pixiu.model.pixiu_pb2 import IMAGE, MsgChat, PushTokenChanged, Record
+from pixiu.model.pixiu_pb2 import IMAGE, Ledger, MsgChat, PushTokenChanged, Record, Rows
 from pixiu.pipeline.records.schema import SCHEMAS
 from pixiu.pipeline.records.unfold import Records, unfold
 from pixiu.pipeline.source.decode import Wanted, decode
@@ -121,6 +121,28 @@ def test_a_chat_that_nobody_can_read_is_kept_as_it_is() -> None:
         ("unreadable", None, b"\xff\xff"),
         ("text", "caf\ufffd", None),
     ]
+
+
+def test_ledgers_become_rows_in_the_order_in_which_they_are_applied() -> None:
+    handed = Rows(
+        user=[4, 5], platform=[1, 0], first=[1, 2], through=[1, 3], message=[90, -10], gateway=[1, 0],
+        waited=[True, False],
+    )  # fmt: skip
+    unstamped = Rows(user=[4], platform=[0], first=[9], through=[9])
+    one = Ledger(platforms=["ios", "web"], gateways=["a", "b"], handed=handed, acked=unstamped, dead=unstamped)
+    wrong = Rows(user=[1], platform=[1], first=[1], through=[1])
+    other = Ledger(platforms=["web"], expired=wrong, resent=unstamped)
+    batch = batch_of(*((0, Record(at=at, ledger=ledger).SerializeToString()) for at, ledger in ((5, one), (6, other))))
+    found = unfold(Records.of_rows(batch), "deliveries").to_pylist()
+    names = ("event_id", "part", "what", "user_id", "platform", "first_useq", "through_useq", "message_id")
+    assert [tuple(row[name] for name in (*names, "gateway", "waited")) for row in found] == [
+        (1, 0, "dead", 4, "ios", 9, 9, 0, None, None),
+        (1, 1, "handed", 4, "web", 1, 1, 90, "b", True),
+        (1, 2, "handed", 5, "ios", 2, 3, 80, "a", False),
+        (1, 3, "acked", 4, "ios", 9, 9, 0, None, None),
+        (2, 0, "resent", 4, "web", 9, 9, 0, None, None),
+    ]
+    assert [row["noted_at"].timestamp() for row in found] == [0.005] * 4 + [0.006]
 
 
 def test_an_empty_batch_is_an_empty_batch() -> None:

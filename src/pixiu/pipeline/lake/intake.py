@@ -58,10 +58,13 @@ def take_in(part: AnySlice, targets: Mapping[str, Target]) -> Iterator[tuple[str
     for table, batches in found.items():
         if batches:
             name = f"{part.after + 1:020d}-{secrets.token_hex(4)}.parquet"
-            rows = ordered(table, pa.Table.from_batches(batches, schema=LAKE_SCHEMAS[table]))
+            rows = pa.Table.from_batches(batches, schema=LAKE_SCHEMAS[table])
             batches.clear()
-            _write(rows, targets[table].folder, name)
-            yield table, name, rows.num_rows
+            count = rows.num_rows
+            pieces = ordered(table, rows, GROUP_ROWS)
+            del rows
+            _write(pieces, LAKE_SCHEMAS[table], targets[table].folder, name)
+            yield table, name, count
 
 
 def _has_news(records: Records, target: Target) -> bool:
@@ -74,17 +77,18 @@ def _behind(rows: Any, after: int) -> Any:
     return rows if not len(events) or events[0].as_py() > after else rows.filter(pc.greater(events, after))
 
 
-def _write(rows: Any, folder: str, name: str) -> None:
+def _write(pieces: Iterator[Any], schema: Any, folder: str, name: str) -> None:
     os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - a text that came by Spark
-    pq.write_table(
-        rows,
+    with pq.ParquetWriter(
         os.path.join(folder, name),  # noqa: PTH118
-        row_group_size=GROUP_ROWS,
+        schema,
         compression="zstd",
         compression_level=1,
-        use_dictionary=[name for name in rows.column_names if name not in _VARIED],
+        use_dictionary=[name for name in schema.names if name not in _VARIED],
         store_schema=False,
-    )
+    ) as writer:
+        for piece in pieces:
+            writer.write_table(piece, row_group_size=GROUP_ROWS)
 
 
 def take_in_batches(batches: Iterator[Any], targets: Mapping[str, Target]) -> Iterator[Any]:

@@ -7,7 +7,7 @@ receipt finds its message without a search.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,9 @@ import pyarrow.compute as pc
 
 from pixiu.model.ids import NODE_BITS, SEQUENCE_BITS, SNOWFLAKE_EPOCH_MS
 from pixiu.pipeline.lake.schema import BUCKETS, LAKE_SCHEMAS, ORDER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["bucket_of", "ordered", "shape"]
 
@@ -80,24 +83,44 @@ def bucket_of(conversation: str) -> int:
     return ((mixed ^ (mixed >> 29)) * int(_ODD) & _MASK) >> int(_TOP_BITS)
 
 
-def ordered(table: str, rows: Any) -> Any:
-    """A table of rows in the order of its files."""
+def ordered(table: str, rows: Any, piece_rows: int) -> Iterator[Any]:
+    """A table of rows in the order of its files, piece by piece: there is never a second copy of all of them."""
     rows = rows.combine_chunks()  # many small pieces would make every look-up a search
     order = _order([_sortable(rows.column(name).chunk(0)) for name in ORDER[table]])
-    return rows if (np.diff(order) == 1).all() else rows.take(pa.array(order))
+    for start in range(0, rows.num_rows, piece_rows):
+        yield (
+            rows.slice(start, piece_rows) if order is None else rows.take(pa.array(order[start : start + piece_rows]))
+        )
 
 
-def _order(keys: list[Any]) -> Any:
-    """As ``lexsort``, the first key before the others. Keys that fit into one number are sorted as one."""
-    if len(keys[0]) and (np.diff(keys[-1]) >= 0).all():
-        keys = keys[:-1]  # rows come in the order of their numbers, and sorting is stable
-        spans = [int(key.max()) - int(key.min()) + 1 for key in keys]
-        if math.prod(spans) < 2**62:
-            packed = np.zeros(len(keys[0]), dtype=np.int64)
-            for key, span in zip(keys, spans, strict=True):
-                packed = packed * span + (key.astype(np.int64) - int(key.min()))
-            return np.argsort(packed, kind="stable")
-    return np.lexsort(keys[::-1])
+def _order(keys: list[Any]) -> Any | None:
+    """As ``lexsort``, the first key before the others; None if that is how they are.
+
+    Rows come in the order of their events, and sorting is stable: the last keys mostly make no difference. Keys that
+    fit into one number are sorted as one.
+    """
+    count = next(number for number in range(len(keys) + 1) if _rises(keys[number:]))
+    if not count:
+        return None
+    keys = keys[:count]
+    spans = [int(key.max()) - int(key.min()) + 1 for key in keys]
+    if math.prod(spans) >= 2**62:
+        return np.lexsort(keys[::-1])
+    packed = np.zeros(len(keys[0]), dtype=np.int64)
+    for key, span in zip(keys, spans, strict=True):
+        packed = packed * span + (key.astype(np.int64) - int(key.min()))
+    return np.argsort(packed, kind="stable")
+
+
+def _rises(keys: list[Any]) -> bool:
+    """Are rows in the order of these keys already?"""
+    is_level: Any = True
+    for key in keys:
+        is_same = key[1:] == key[:-1]
+        if (is_level & ~is_same & (key[1:] < key[:-1])).any():
+            return False
+        is_level = is_level & is_same
+    return True
 
 
 def _sortable(column: Any) -> Any:

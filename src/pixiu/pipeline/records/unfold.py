@@ -16,15 +16,14 @@ import numpy as np
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
-from pixiu.machines.ledger import stamps_of
 from pixiu.model.pixiu_pb2 import (
     ChatMsgType,
     LimitsChanged,
     MemberChanged,
     Push,
     Record,
-    Rows,
 )
+from pixiu.pipeline.records.deliveries import delivery_rows, is_sound
 from pixiu.pipeline.records.schema import SCHEMAS
 from pixiu.pipeline.records.traces import trace_rows
 from pixiu.pipeline.records.walk import PADDING, walk
@@ -47,8 +46,6 @@ _SYSTEM_CHAT = 3
 _DELETE = 5
 _UNREADABLE = -2
 _KINDS = {-1: "system", _UNREADABLE: "unreadable"} | {number: name.lower() for name, number in ChatMsgType.items()}
-_LEDGER_KINDS = ("expired", "dead", "handed", "resent", "acked")
-"""In the order in which a ledger is applied."""
 
 Row = dict[str, Any]
 
@@ -222,40 +219,9 @@ def _texts(buffer: Any, begin: Any, end: Any, is_null: Any) -> Any:
 
 
 def _deliveries(batch: Records) -> Any:
-    schema = SCHEMAS["deliveries"]
-    found: dict[str, list[Any]] = {name: [] for name in schema.names}
-    for row in np.flatnonzero((batch.what == _LEDGER) & ~batch.is_bad).tolist():
-        parsed = batch.parsed(row)
-        if parsed is None:
-            continue
-        platforms = list(parsed.ledger.platforms)
-        count = 0
-        for what in _LEDGER_KINDS:
-            rows: Rows = getattr(parsed.ledger, what)
-            size = len(rows.user)
-            if not is_sound(rows, len(platforms)):
-                continue
-            found["event_id"] += [int(batch.event_id[row])] * size
-            found["part"] += range(count, count + size)
-            found["noted_at"] += [parsed.at * 1000] * size
-            found["what"] += [what] * size
-            found["user_id"] += rows.user
-            found["platform"] += map(platforms.__getitem__, rows.platform)
-            found["first_useq"] += rows.first
-            found["through_useq"] += rows.through
-            messages, gateways, waited = stamps_of(rows, parsed.ledger.gateways)
-            found["message_id"] += messages
-            found["gateway"] += gateways
-            found["waited"] += waited
-            count += size
-    return _built(found, schema)
-
-
-def is_sound(rows: Rows, platform_count: int) -> bool:
-    """Do the columns of a ledger fit together?"""
-    size = len(rows.user)
-    fits = len(rows.platform) == len(rows.first) == len(rows.through) == size
-    return fits and (not size or max(rows.platform) < platform_count)
+    ledgers = np.flatnonzero((batch.what == _LEDGER) & ~batch.is_bad).tolist()
+    parsed = ((int(batch.event_id[row]), batch.parsed(row)) for row in ledgers)
+    return delivery_rows((event_id, record) for event_id, record in parsed if record is not None)
 
 
 def _built(found: dict[str, list[Any]], schema: Any) -> Any:
