@@ -48,8 +48,9 @@ class _Way:
         return self._bytes
 
     def close(self) -> None:
-        """This end hangs up: the other one hears of it behind what was written."""
+        """This end hangs up, and hears no more; the other one hears of it behind what was written."""
         stream = self._stream
+        stream.let_go(self)
         if not stream.is_over and not stream.is_closing:
             stream.is_closing = True
             self.later(lambda: stream.end(self._target, "the peer hung up"))
@@ -102,6 +103,11 @@ class Stream:
         self.back.receiver = self.there.writer = ours
         theirs.opened(self.back)
         self.back.later(lambda: None if self.is_over else ours.opened(self.there))
+
+    def let_go(self, way: _Way) -> None:
+        """Whoever writes into this way has hung up: it is told nothing more, whatever the other end does."""
+        opposite = self.back if way is self.there else self.there
+        way.writer = opposite.receiver = None
 
     def end(self, told: Process, reason: str) -> None:
         """It is over, and one end hears of it."""
