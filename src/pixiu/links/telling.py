@@ -9,9 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pixiu.machines.links.messages import StreamKey
-from pixiu.machines.links.news import NewsRules, NewsSource, flushed
+from pixiu.machines.links.news import NewsRules, NewsSource, by_count, flushed, sources_of
 from pixiu.machines.routes import RouteTable
-from pixiu.model.partitions import owns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from pixiu.links.directory import RoleView
     from pixiu.links.endpoint import Endpoint
     from pixiu.machines.links.messages import AskRoutes, Want
+    from pixiu.machines.links.news import ByCount
     from pixiu.machines.routes import RouteRow
     from pixiu.ports.clock import Clock
     from pixiu.ports.scheduler import Scheduler
@@ -54,6 +54,7 @@ class Telling:
         self._new_life = new_life
         self._rules = rules
         self._streams: dict[StreamKey, NewsSource] = {}
+        self._by_count: ByCount = {}  # the same
         self._is_near = False
 
     def next_version(self) -> int:
@@ -64,13 +65,12 @@ class Telling:
     def tell(self, row: RouteRow, *, is_hedged: bool) -> None:
         """A change. ``is_hedged``: no later news would repair its loss soon, so it goes three times (X37)."""
         self.table.apply(row)
-        for key, stream in self._streams.items():
-            if owns(key.partition, row.room, key.partitions):
-                stream.tell(row)
-                if is_hedged:
-                    number = stream.position
-                    for pause_ms in AGAIN_MS:
-                        self._scheduler.after(pause_ms, partial(self._again, key, number))
+        for stream in sources_of(self._by_count, row.room):
+            stream.tell(row)
+            if is_hedged:
+                number = stream.position
+                for pause_ms in AGAIN_MS:
+                    self._scheduler.after(pause_ms, partial(self._again, stream.key, number))
         if not self._is_near:
             self._is_near = True
             self._scheduler.soon(self._flush)
@@ -119,4 +119,5 @@ class Telling:
             now_ms = self._clock.monotonic_us() // 1000
             self._streams = {each: source for each, source in self._streams.items() if source.sinks(now_ms)}
             stream = self._streams[key] = NewsSource(key, self._new_life(), self._rules)
+            self._by_count = by_count(self._streams.values())
         return stream

@@ -5,8 +5,9 @@ import random
 import pytest
 
 from pixiu.machines.links.messages import TO_BROKER, AskRoutes, News, Reach, Routes, StreamKey, Want
-from pixiu.machines.links.news import NewsRules, NewsSink, NewsSource
+from pixiu.machines.links.news import NewsRules, NewsSink, NewsSource, by_count, sources_of
 from pixiu.machines.routes import RouteRow, RouteTable
+from pixiu.model.partitions import owns
 
 KEY = StreamKey(TO_BROKER, 0, 1)
 RULES = NewsRules()
@@ -110,3 +111,12 @@ def test_silent_receivers_are_forgotten() -> None:
     source.wanted(1, Want(KEY, 0, 0, ()), RouteTable().digest(), 0)
     assert source.sinks(RULES.silent_ms - 1) == [1]
     assert source.sinks(RULES.silent_ms) == []
+
+
+def test_a_room_is_told_by_the_sources_that_own_it_of_every_count() -> None:
+    keys = [StreamKey(TO_BROKER, partition, count) for count in (1, 2, 4) for partition in range(count)]
+    keys.append(StreamKey(TO_BROKER, 5, 4))  # of a partition beyond the count: its twin's rooms
+    found = by_count(NewsSource(key, 1, RULES) for key in keys)
+    for room in range(64):
+        owners = [key for key in keys if owns(key.partition, room, key.partitions)]
+        assert sorted(source.key for source in sources_of(found, room)) == sorted(owners)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pixiu.machines.links.messages import AskRoutes, News, Reach, Routes, Want
 from pixiu.machines.seqlog import AHEAD_MAX, Heard, Missing, Told
+from pixiu.model.partitions import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pixiu.machines.links.messages import ClusterMessage, StreamKey
     from pixiu.machines.routes import Digest, RouteRow
 
-__all__ = ["NewsRules", "NewsSink", "NewsSource", "Snapshot", "flushed"]
+__all__ = ["ByCount", "NewsRules", "NewsSink", "NewsSource", "Snapshot", "by_count", "flushed", "sources_of"]
 
 PAGE_ROWS = 5_000
 AGAIN_MAX = 2_000
@@ -239,6 +240,27 @@ class NewsSink:
         for number in sorted(number for number in ahead if number <= position):
             row = ahead.pop(number)
             self.marks[row.gateway] = max(row.version, self.marks.get(row.gateway, 0))
+
+
+ByCount = dict[int, dict[int, list[NewsSource]]]
+"""Sources by how many partitions their receivers have, and by partition."""
+
+
+def by_count(sources: Iterable[NewsSource]) -> ByCount:
+    """Sources so that ``sources_of`` finds those of a room: what a row costs does not grow with partitions."""
+    found: ByCount = {}
+    for source in sources:
+        key = source.key
+        found.setdefault(key.partitions, {}).setdefault(key.partition % key.partitions, []).append(source)
+    return found
+
+
+def sources_of(sources: ByCount, room: int) -> list[NewsSource]:
+    """Those that tell of this room."""
+    found: list[NewsSource] = []
+    for count, partitions in sources.items():
+        found += partitions.get(partition_of(room, count), ())
+    return found
 
 
 def flushed(sources: Iterable[NewsSource], now_ms: int) -> Iterator[tuple[int, News]]:

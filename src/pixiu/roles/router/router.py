@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pixiu.links.replica import Replica
 from pixiu.machines.links.messages import FROM_GATEWAY, TO_BROKER, AskRoutes, StreamKey, Want
-from pixiu.machines.links.news import NewsRules, NewsSource, flushed
+from pixiu.machines.links.news import NewsRules, NewsSource, by_count, flushed, sources_of
 from pixiu.machines.routes import RouteTable
 from pixiu.model.partitions import owns
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pixiu.links.directory import Directory, PeerInfo
     from pixiu.links.endpoint import Endpoint
     from pixiu.links.member import Member
-    from pixiu.machines.links.news import Snapshot
+    from pixiu.machines.links.news import ByCount, Snapshot
     from pixiu.machines.routes import Digest, RouteRow
     from pixiu.ports.clock import Clock
     from pixiu.ports.scheduler import Scheduler
@@ -68,6 +68,7 @@ class Router:
         self._rules = rules or NewsRules()
         self._since_ms: int | None = None
         self._streams: dict[StreamKey, NewsSource] = {}
+        self._by_count: ByCount = {}  # the same
         self._is_near = False
         self._gateways = directory.follow("gateway")
         self._routers = directory.follow("router")
@@ -139,9 +140,8 @@ class Router:
     def _tell(self, rows: Iterable[RouteRow]) -> None:
         """What has changed goes to every stream that has the room."""
         for row in rows:
-            for key, stream in self._streams.items():
-                if owns(key.partition, row.room, key.partitions):
-                    stream.tell(row)
+            for stream in sources_of(self._by_count, row.room):
+                stream.tell(row)
         if self._streams and not self._is_near:
             self._is_near = True
             self._scheduler.soon(self._flush)
@@ -173,6 +173,7 @@ class Router:
                 now_ms = self._clock.monotonic_us() // 1000
                 self._streams = {key: each for key, each in self._streams.items() if each.sinks(now_ms)}
             stream = self._streams[key] = NewsSource(key, self._new_life(), self._rules)
+            self._by_count = by_count(self._streams.values())
         return stream
 
     def _digest(self, key: StreamKey) -> Digest:
