@@ -1,6 +1,8 @@
 """The log as roles in this process see it: one writer, numbers that rise, repeats found, nothing missed."""
 
+import gc
 import random
+import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,6 +72,27 @@ def test_appends_of_one_turn_are_one_record_with_rising_numbers() -> None:
     assert [frame.count for frame in frames] == [3]
     assert [record.payload for record in machine.log.read(0, 10)] == [b"a", b"b", b"c"]
     Model(journal_frames(machine.disk))
+
+
+class _Told:
+    """Someone who waits for an answer."""
+
+    def __call__(self, _answer: Appended | PixiuError) -> None:
+        """It is there."""
+
+
+def test_who_was_answered_is_let_go_without_the_collector() -> None:
+    machine = Machine()
+    told = _Told()
+    held = weakref.ref(told)
+    gc.disable()
+    try:
+        machine.log.append(MAIN, b"x", told, key=b"k")
+        machine.run()
+        del told
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(("name", "bound"), [("RUN_COUNT_MAX", 4), ("RUN_BYTES_MAX", 300)])

@@ -94,9 +94,13 @@ class AppendRun(Change):
         return b""
 
     def answered(self, data: bytes) -> None:
-        """Committed (no bytes), or all of it refused with a text."""
-        results = repeat(Unavailable(refusal_text(data))) if data else self._results
-        for done, result in zip(self._dones, results, strict=False):
+        """Committed (no bytes), or all of it refused with a text.
+
+        It refers to itself, so whatever it holds would stay until the collector comes: it lets go of all.
+        """
+        dones, results = self._dones, repeat(Unavailable(refusal_text(data))) if data else self._results
+        self._dones, self._rows, self._results = [], [], ()
+        for done, result in zip(dones, results, strict=False):
             done(result)
 
     def pause(self) -> bool:
