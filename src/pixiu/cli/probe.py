@@ -60,7 +60,7 @@ def probe(
         for text in found["alarms"]:
             print(f"broken: {text}")
     if not found["paths"]:
-        raise ConfigError("there is no path: no proxy and broker are known there")
+        raise ConfigError("there is no path: no proxy and broker answer there; do they have this secret?")
     if any(row["success"] is None or row["success"] < SLA for row in found["paths"]):
         raise typer.Exit(1)
 

@@ -106,7 +106,7 @@ class Publisher:
             await asyncio.wait_for(asyncio.gather(numbered.wait(), found.wait()), self._timeout_seconds)
         except TimeoutError:
             await self.close()
-            raise Unavailable(f"no proxy of {self._registry} answers") from None
+            raise Unavailable(f"no proxy of {self._registry} answers: none runs, or they have another secret") from None
 
     async def close(self) -> None:
         """Leave."""

@@ -206,7 +206,10 @@ class CarrierLinks:
         if not self._leaders.is_read:
             return {"registry": "the registry has not been read"}
         down = [str(each.number) for each in self.partitions.values() if not each.link.is_up]
-        return {"carriers": f"out of reach: partition {', '.join(down)} of {self.count}"} if down else {}
+        if not down:
+            return {}
+        hint = "; do they have this secret?" if len(down) == self.count else ""
+        return {"carriers": f"out of reach: partition {', '.join(down)} of {self.count}{hint}"}
 
     @property
     def is_useful(self) -> bool:
