@@ -38,7 +38,9 @@ PLATFORMS = ("ios", "web", "tv")
 class Chaos:
     """One stretch of history."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, is_trimmed: bool = False) -> None:
+        """``is_trimmed``: with readings and cuts, too."""
+        self._more = 1 if is_trimmed else 0
         self.dice = random.Random(seed)
         self.at = 1_800_000_000_000
         self.groups: list[int] = []
@@ -50,7 +52,7 @@ class Chaos:
         make = dice.choices(
             [self.private, self.group_message, self.push, self.ledger, self.inbox, self.member, self.group, self.limits,
              self.notice, self.recall, self.read, self.trim],
-            [30, 15, 8, 25, 4, 6, 2, 1, 4, 3, 4, 2],
+            [30, 15, 8, 25, 4, 6, 2, 1, 4, 3, 4 * self._more, 2 * self._more],
         )[0]  # fmt: skip
         record = make()
         record.at = self.at
@@ -164,9 +166,9 @@ class Chaos:
             record.trimmed.keys.extend(key for _, key in self.dice.sample(said, min(len(said), 20)) if key)
 
 
-def chaos(path: Path, seed: int, count: int) -> None:
-    """Write so many random records into a new data directory."""
-    made = Chaos(seed)
+def chaos(path: Path, seed: int, count: int, *, is_trimmed: bool = False) -> None:
+    """Write so many random records into a new data directory; ``is_trimmed``: with send keys, readings and cuts."""
+    made = Chaos(seed, is_trimmed=is_trimmed)
 
     async def work(node: Any) -> None:
         log = node.host.log
@@ -195,7 +197,11 @@ def chaos(path: Path, seed: int, count: int) -> None:
             if record.WhichOneof("what") in ("ledger", "trimmed"):
                 log.publish(MAIN, record.SerializeToString(), answered)
             else:
-                key = record.actor.to_bytes(8, "big") + b"%d" % number if record.chat and number % 3 else b""
+                key = (
+                    record.actor.to_bytes(8, "big") + b"%d" % number
+                    if is_trimmed and record.chat and number % 3
+                    else b""
+                )
                 log.append(MAIN, record.SerializeToString(), partial(answered, key=key), key=key)
         await done.wait()
 

@@ -3,6 +3,7 @@
 Spark only hands tasks out; here they run in this process, but for one test.
 """
 
+import asyncio
 import random
 import signal
 import subprocess
@@ -23,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pixiu.model.errors import Unavailable
+from pixiu.model.pixiu_pb2 import HistoryTrimmed, Record
 from pixiu.node import audit_stopped, cut_stopped
 from pixiu.node.erasure import erase_stopped
 from pixiu.pipeline.books import run as books_run
@@ -33,6 +35,7 @@ from pixiu.pipeline.lake.place import Place
 from pixiu.pipeline.query import query_duckdb
 from pixiu.pipeline.runner import Pipeline
 from pixiu.pipeline.status import audit_of
+from pixiu.ports.log import MAIN
 from pixiu.roles.carrier.audit import Cut
 from tests.pipeline.chaos import chaos
 from tests.pipeline.lakes import make_lake
@@ -314,6 +317,32 @@ def test_what_was_accepted_twice_is_found_once_and_stays(data: Path) -> None:
     make_lake(data)
     audit(data)
     assert books(data)[1] == expected
+
+
+def test_a_send_id_that_was_forgotten_may_be_used_again(data: Path) -> None:
+    """History was trimmed between the two, and the second is no repetition; a third one would be."""
+
+    async def again(node: Any) -> None:
+        first = await node.send("ann", to="bob", text="one", send_id="same")
+        number = node.messaging.proxy.context.directory.user("ann")
+        key = number.to_bytes(8, "big") + b"same"
+        cut = HistoryTrimmed(through=int(first["message_id"]), users=[number], keys=[key])
+        done = asyncio.Event()
+        node.host.log.publish(MAIN, Record(at=1, trimmed=cut).SerializeToString(), lambda _: done.set())
+        await done.wait()
+        second = first
+        while second["message_id"] == first["message_id"]:  # until it is applied, it is a repeat
+            second = await node.send("ann", to="bob", text="two", send_id="same")
+
+    async def settle(node: Any) -> None:
+        for name in ("ann", "bob"):
+            await node.create_user(name)
+        await again(node)
+
+    with_node(data, settle)
+    make_lake(data)
+    audit(data)
+    assert not [each for each in books(data)[1] if each[0] == "duplicate"]
 
 
 def test_keys_that_were_there_before(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_every_row_is_what_the_carriers_wrote_and_later_runs_apply_what_is_new(
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [3, 4])
 def test_so_it_is_of_random_records(spark: Any, data: Path, tmp_path: Path, seed: int) -> None:
-    chaos(data, seed, 600)
+    chaos(data, seed, 600, is_trimmed=True)
     with DataDirectory.open(data):
         rebuild_stores(data)
     rebuild_store(lambda: spark, data, tmp_path / "new")
