@@ -85,7 +85,14 @@ def bucket_of(conversation: str) -> int:
 
 def ordered(table: str, rows: Any, piece_rows: int) -> Iterator[Any]:
     """A table of rows in the order of its files, piece by piece: there is never a second copy of all of them."""
-    rows = rows.combine_chunks()  # many small pieces would make every look-up a search
+    columns, schema = rows.columns, rows.schema
+    del rows
+    for number, column in enumerate(columns):
+        # Many small chunks would make every look-up a search. A column's own are gone before the next is joined.
+        columns[number] = column.combine_chunks()
+        del column
+    rows = pa.Table.from_arrays(columns, schema=schema)
+    del columns
     order = _order([_sortable(rows.column(name).chunk(0)) for name in ORDER[table]])
     for start in range(0, rows.num_rows, piece_rows):
         yield (
