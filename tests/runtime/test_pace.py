@@ -1,8 +1,9 @@
 """Work in slices of the loop's turns."""
 
 import asyncio
+import gc
 
-from pixiu.runtime.pace import Pace
+from pixiu.runtime.pace import COLLECT_AFTER, Pace
 
 
 class Watch:
@@ -49,3 +50,28 @@ async def test_a_piece_that_fails_does_not_stop_the_others() -> None:
     assert done == [], "it has used up the slice all the same"
     await asyncio.sleep(0)
     assert done == ["after"]
+
+
+async def test_the_collector_looks_at_what_a_crowd_that_leaves_has_made() -> None:
+    """By itself it would not: as long as more is freed than made it counts nothing as new."""
+    pace, kept = Pace(asyncio.get_running_loop()), list[list[object]]()
+    old = [[object()] for _ in range(40 * COLLECT_AFTER)]
+    gc.collect()
+
+    def leave() -> None:
+        old.pop()
+        old.pop()
+        kept.append([object()])
+
+    looks: list[int] = []
+    gc.callbacks.append(lambda phase, info: looks.append(info["generation"]) if phase == "start" else None)
+    try:
+        for _ in range(4 * COLLECT_AFTER):
+            pace.later(leave)
+        while len(pace):
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    finally:
+        gc.callbacks.pop()
+    assert 1 in looks
+    assert len(kept) == 4 * COLLECT_AFTER

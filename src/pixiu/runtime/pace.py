@@ -7,6 +7,7 @@ does not fit waits for the next turn, in order.
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections import deque
 from time import perf_counter
@@ -22,6 +23,9 @@ log = logging.getLogger(__name__)
 
 SLICE_SECONDS = 0.001
 """Time of one turn of the loop for such work; the last piece may run over."""
+COLLECT_AFTER = 128
+"""Pieces of work after which the collector looks at what is new. It counts what was made less what was freed, so while
+a crowd leaves it does not look at all, and then at everything that was made meanwhile: that took 20 to 50 ms."""
 
 
 class Pace:
@@ -40,6 +44,7 @@ class Pace:
         self._spent = 0.0
         self._waiting: deque[Callable[[], object]] = deque()
         self._is_near = False
+        self._since_collected = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -72,6 +77,9 @@ class Pace:
         if waiting:
             self._is_near = True
             self._loop.call_soon(self._next_turn)
+        if self._since_collected >= COLLECT_AFTER and gc.isenabled():
+            self._since_collected = 0
+            gc.collect(1)
 
     def _timed(self, work: Callable[[], object]) -> None:
         began = self._now()
@@ -80,3 +88,4 @@ class Pace:
         except Exception:  # one client's trouble is not the others'
             log.exception("a connection could not be opened or closed")
         self._spent += self._now() - began
+        self._since_collected += 1
