@@ -130,6 +130,11 @@ def test_so_it_is_when_history_is_trimmed(count: int, script: list[Record]) -> N
     check(logged(script), count, lambda partition: Share(partition, count))
 
 
+def test_what_waits_for_one_who_was_erased_is_blanked_when_its_author_is() -> None:
+    gone = [Record(at=AT, actor=number, erased=UserErased(user=number)) for number in (2, 1)]
+    check(logged([opened(2, "web"), send(1, 2), *gone]), 2, lambda partition: Share(partition, 2))
+
+
 MIXED = [opened(2, "web"), send(1, 2), send(2, 3), say(1, 7), say(4, 8), send(3, 1)]
 
 
