@@ -72,7 +72,7 @@ def test_the_checks_see_a_status_that_is_not_documented(served: tuple[str, dict[
 
 
 @schema.parametrize()
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+@settings(max_examples=10, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 def test_no_request_breaks_a_promise(case: Any, served: tuple[str, dict[str, str]]) -> None:
     base_url, headers = served
     answer = case.call(base_url=base_url, headers=headers, timeout=20)

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.feature("QA5", "QD1", "W39")
 PAYLOAD_BYTES_MAX = 4096
 HELD_BYTES_MAX = PAYLOAD_BYTES_MAX + 1024 + 20 + 65535 + 255 + 20
 TAKEN_BYTES_MAX = HELD_BYTES_MAX + READ_AHEAD_BYTES_MAX
-SLOWLY = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOWLY = settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.fixture(autouse=True)

@@ -156,7 +156,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     made.close()
 
 
-fuzz = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+fuzz = settings(max_examples=120, suppress_health_check=list(HealthCheck))
 cuts = st.lists(st.integers(0, 600), max_size=4)
 
 

@@ -97,7 +97,7 @@ def talk() -> tuple[World, list[int], list[int]]:
 
 
 @pytest.mark.feature("B08", "B09")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     is_group=st.booleans(), direction=st.sampled_from(["forward", "backward"]), first=st.integers(-1, 12),
     last=st.one_of(st.none(), st.integers(0, 13)), limit=st.integers(1, 14),

@@ -287,7 +287,7 @@ def fuzzed() -> Iterator[World]:
     yield world
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(asked=actions(), is_admin=st.booleans())
 def test_no_params_bring_anything_but_an_answer_or_a_typed_error(
     fuzzed: World, asked: tuple[str, Params], is_admin: bool

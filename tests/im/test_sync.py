@@ -113,7 +113,7 @@ def close(world: World, gap: Answer, user: str = "alice") -> list[str]:
 
 
 @pytest.mark.feature("B15", "B16", "B17")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     had=st.integers(0, 8), missed=st.integers(0, 12), away_ms=st.sampled_from([0, DAY_MS - 1, DAY_MS, 30 * DAY_MS]),
     page_max=st.integers(1, 7), is_group=st.booleans(),

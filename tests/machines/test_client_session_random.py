@@ -137,7 +137,7 @@ class World:
 
 @pytest.mark.feature("B20")
 @given(STEPS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_whatever_the_network_does_everything_is_shown_once_and_in_order(steps: list[tuple[str, int]]) -> None:
     world = World()
     for name, count in steps:

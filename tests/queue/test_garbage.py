@@ -35,7 +35,7 @@ def queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueueUnderFuzz]:
     running.engine.stop()
 
 
-SLOWLY = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SLOWLY = settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.mark.feature("QA5", "QD1")

@@ -232,7 +232,7 @@ def test_nonsense_is_refused_in_words_that_tell_nothing(tokens: Tokens, token: s
 
 
 @given(token=st.text(alphabet=st.sampled_from("abcXYZ019-_.={}\n "), max_size=200) | st.text(max_size=50))
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_text_raises_anything_else(tokens: Tokens, token: str) -> None:
     with pytest.raises(TokenRefused):
         tokens.verify(token)

@@ -146,7 +146,7 @@ def run(seed: int, *, loss: float = 0.0, delay_ms: int = 0, steps: int = 200, **
     return story
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32), st.sampled_from([1, 2, 64]), st.sampled_from([0, 5]))
 def test_everyone_in_the_room_throughout_gets_every_reliable_message_once_and_in_order(
     seed: int, batch_count: int, batch_ms: int

@@ -116,7 +116,7 @@ def check_references(whole: MemoryStores, parts: list[MemoryStores]) -> None:
 @pytest.mark.feature("X42")
 @pytest.mark.parametrize("count", COUNTS)
 @given(script=scripts)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_the_partitions_together_have_what_one_carrier_has_and_nobody_has_a_foreign_user(
     count: int, script: list[Record]
 ) -> None:
@@ -125,7 +125,7 @@ def test_the_partitions_together_have_what_one_carrier_has_and_nobody_has_a_fore
 
 @pytest.mark.parametrize("count", [2, 4])
 @given(script=st.lists(st.one_of(records, records, records, trims), min_size=1, max_size=40))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_so_it_is_when_history_is_trimmed(count: int, script: list[Record]) -> None:
     check(logged(script), count, lambda partition: Share(partition, count))
 
@@ -168,7 +168,7 @@ def flipped(count: int) -> Record:
 @pytest.mark.feature("X55", "X61")
 @pytest.mark.parametrize("count", [1, 2])
 @given(before=scripts, behind=scripts)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_doubling_leaves_every_user_with_one_partition_that_has_everything(
     count: int, before: list[Record], behind: list[Record]
 ) -> None:

@@ -114,7 +114,7 @@ def straight(log: list[tuple[LogRecord, Record]]) -> dict[str, object]:
 
 @pytest.mark.feature("X56")
 @given(scripts)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_applying_everything_again_changes_nothing(script: list[Record]) -> None:
     log = logged(script)
     stores = new_stores()
@@ -127,7 +127,7 @@ def test_applying_everything_again_changes_nothing(script: list[Record]) -> None
 
 @pytest.mark.feature("X46", "X59")
 @given(scripts, st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_from_any_commit_on_the_end_is_the_same(script: list[Record], data: st.DataObject) -> None:
     log = logged(script)
     committed = data.draw(st.integers(0, len(log)), label="committed")
@@ -147,7 +147,7 @@ def test_from_any_commit_on_the_end_is_the_same(script: list[Record], data: st.D
 
 
 @given(scripts, randoms)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_lanes_that_go_apart_come_to_the_same_end(script: list[Record], rng: random.Random) -> None:
     log = logged(script)
     stores = new_stores()
@@ -193,7 +193,7 @@ class Flaky:
 
 
 @given(scripts, randoms)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_stores_that_fail_now_and_then_come_to_the_same_end(script: list[Record], rng: random.Random) -> None:
     log = logged(script)
     stores = new_stores()
