@@ -109,12 +109,16 @@ def measure(bench: Bench) -> Section:
 def _queue(bench: Bench) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     with PixiuThree(bench.directory("failover")) as server, BlockingClient(server.registry, patience_s=30) as client:
+        last = [0] * WRITERS  # what each of them knows of its own: a repeat can only be behind that
 
         def write(writer: int, number: int) -> bool:
             try:
-                client.append("bench-0", f"{writer} {number}", key=f"{writer} {number}")
+                appended = client.append(
+                    "bench-0", f"{writer} {number}", key=f"{writer} {number}", unless_after=last[writer]
+                )
             except PixiuError:
                 return False
+            last[writer] = appended.event_id
             return True
 
         with Writers(write) as writers:

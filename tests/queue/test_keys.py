@@ -1,20 +1,21 @@
 """The writer's memory of keys: bounded, complete behind its floor, read back when asked."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pixiu.queue.storage.keys import Numbers, RecentKeys
+from pixiu.model.errors import Unavailable
+from pixiu.queue.storage.keys import PAUSE_US, SLICE, Numbers, RecentKeys
 from pixiu.queue.storage.messages import key_digest
 
 
-def memory(limit: int, log: list[tuple[bytes, Numbers]]) -> RecentKeys:
+def memory(limit: int, log: list[tuple[bytes, Numbers]], now_us: Callable[[], int] = lambda: 0) -> RecentKeys:
     def read_back(after: int, through: int) -> Iterator[tuple[bytes, Numbers]]:
         return iter([row for row in log if after < row[1].event_id <= through])
 
-    return RecentKeys(limit=limit, read_back=read_back)
+    return RecentKeys(limit=limit, read_back=read_back, now_us=now_us)
 
 
 @given(
@@ -75,6 +76,27 @@ def test_too_much_to_read_back_is_told() -> None:
     keys.start(1000)
     with pytest.raises(LookupError, match="too many to read back"):
         keys.find(key_digest(b"1"), 0)
+
+
+def test_a_long_past_is_read_back_in_slices_with_pauses() -> None:
+    count = 2 * SLICE + 5
+    log = [(b"%d" % n, Numbers(n, n)) for n in range(1, count + 1)]
+    now_us = [0]
+    keys = memory(count, log, lambda: now_us[0])
+    keys.start(count)
+    with pytest.raises(Unavailable):
+        keys.find(key_digest(b"1"), 0)
+    assert keys.floor == count - SLICE
+    assert keys.find(key_digest(b"%d" % count), count - SLICE) == Numbers(count, count)  # that much is known
+    with pytest.raises(Unavailable):  # others have their turn first
+        keys.find(key_digest(b"1"), 0)
+    assert keys.floor == count - SLICE
+    now_us[0] += PAUSE_US
+    with pytest.raises(Unavailable):
+        keys.find(key_digest(b"1"), 0)
+    now_us[0] += PAUSE_US
+    assert keys.find(key_digest(b"1"), 0) == Numbers(1, 1)
+    assert keys.floor == 0
 
 
 def test_beyond_the_bound_a_part_of_the_oldest_is_forgotten_and_the_floor_says_how_far() -> None:

@@ -86,7 +86,7 @@ class Engine:
             self.topics, self.windows, self.state.positions, clock, scheduler, self.counters,
             keep_alive_ms=settings.queue.keep_alive_ms,
         )  # fmt: skip
-        self.keys = RecentKeys(limit=settings.queue.keys_max, read_back=self._keys_between)
+        self.keys = RecentKeys(limit=settings.queue.keys_max, read_back=self._keys_between, now_us=clock.monotonic_us)
         self.snowflakes = Snowflakes(settings.queue.node_id)
         self.writer = Writer(
             self.journal, clock, scheduler, self.counters,

@@ -85,7 +85,7 @@ class KafkaLog:
         )
         self._reading = LogReading(address, options, self.counters)
         self._waiting = Waiting(clock, scheduler, self._fire)
-        self._keys = RecentKeys(limit=keys_max, read_back=_read_back)
+        self._keys = RecentKeys(limit=keys_max, read_back=_read_back, now_us=clock.monotonic_us)
         self._snowflakes = Snowflakes(node_id)
         self._number = self._event_id = 0
         """The newest that were given."""

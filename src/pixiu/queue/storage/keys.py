@@ -2,15 +2,22 @@
 
 The whole index of keys is derived from the log and kept by whoever applies it; the writer only has to cover the time
 between what that index has applied and now. It remembers the newest keys, knows from which event id on its memory is
-complete (``floor``), and after a restart reads back from the journal only as far as an append asks for.
+complete (``floor``), and after a restart reads back from the journal only as far as an append asks for. That is done
+in slices, with pauses: a leader that stood still for longer than its lease would lose it, and so would the next one.
 """
 
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from pixiu.machines.queue_wire.commands import READING_BACK
+from pixiu.model.errors import Unavailable
 from pixiu.queue.storage.messages import key_digest
 
+SLICE = 10_000
+"""Events that are read back at a time: some tenths of a second, if each of them is a record of its own."""
+PAUSE_US = 50_000
+"""Others have their turn for so long before the next slice; who needs it meanwhile is told to come again."""
 _FORGET_PART = 16
 """Beyond the bound, this part of what is remembered is forgotten."""
 
@@ -25,9 +32,17 @@ class Numbers(NamedTuple):
 class RecentKeys:
     """A bounded memory of appended keys, by digest (none: no key); complete for every event behind ``floor``."""
 
-    def __init__(self, *, limit: int, read_back: Callable[[int, int], Iterator[tuple[bytes, Numbers]]]) -> None:
+    def __init__(
+        self,
+        *,
+        limit: int,
+        read_back: Callable[[int, int], Iterator[tuple[bytes, Numbers]]],
+        now_us: Callable[[], int],
+    ) -> None:
         self._limit = limit
         self._read_back = read_back
+        self._now_us = now_us
+        self._pause_until_us = 0
         self._keys: dict[bytes, Numbers] = {}
         """Those that were added last are last."""
         self.floor = 0
@@ -38,7 +53,10 @@ class RecentKeys:
         self.floor = last_event_id
 
     def find(self, digest: bytes, unless_after: int) -> Numbers | None:
-        """The append of a key behind event ``unless_after``. Raises ``LookupError`` if memory does not reach back."""
+        """The append of a key behind event ``unless_after``.
+
+        Raises ``LookupError`` if memory does not reach back, ``Unavailable`` while it is read from the journal.
+        """
         if not digest:
             return None
         if unless_after < self.floor:
@@ -75,11 +93,17 @@ class RecentKeys:
         """Read keys behind ``event_id`` back from the journal, if they are few enough to remember."""
         if self.floor - event_id > 10 * self._limit:
             raise LookupError(f"events {event_id} to {self.floor} are too many to read back")
+        if self._now_us() < self._pause_until_us:
+            raise Unavailable(READING_BACK)
+        begin = max(event_id, self.floor - SLICE)
         found: dict[bytes, Numbers] = {}
-        for key, numbers in self._read_back(event_id, self.floor):
+        for key, numbers in self._read_back(begin, self.floor):
             found[key_digest(key)] = numbers
         if len(found) + len(self._keys) > self._limit:
             raise LookupError(f"more than {self._limit} keys behind event {event_id}")
         found.update(self._keys)
         self._keys = found
-        self.floor = event_id
+        self.floor = begin
+        if begin > event_id:
+            self._pause_until_us = self._now_us() + PAUSE_US
+            raise Unavailable(READING_BACK)
