@@ -108,6 +108,8 @@ class Model:
         self.doubled_keys: list[bytes] = []
         self.trims: list[tuple[int, int]] = []
         """The time of each cut, and the message id through which it went."""
+        self.forgotten: set[int] = set()
+        """Messages whose send ids may be used again."""
         self.quiet: set[int] = set()
         """Messages that nobody has to read: recalls, and a group's notices."""
         self._changes: dict[str, Callable[[LogRecord, Record], None]] = {
@@ -198,7 +200,7 @@ class Model:
                 self._release(message_id)
         for key in change.keys:
             if key in self.keys and self.keys[key][0] <= change.through:
-                del self.keys[key]
+                self.forgotten.add(self.keys.pop(key)[0])
 
     def _private(self, record: LogRecord, parsed: Record, *, is_read: bool) -> None:
         actor, to, message_id = parsed.actor, parsed.to, record.message_id

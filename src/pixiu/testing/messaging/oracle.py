@@ -155,8 +155,9 @@ class Oracle:
             raise Violation(f"I2: {model.doubled_keys[0]!r} is in the log twice")
         said = Counter(
             (message.record.actor, chat.sendId)
-            for message in model.messages.values()
+            for message_id, message in model.messages.items()
             if (chat := MsgChat.FromString(message.record.chat)).sendId and not message.record.HasField("push")
+            if message_id not in model.forgotten
         )
         for (user, send_id), count in said.items():
             if count > 1:
