@@ -232,6 +232,9 @@ class Oracle:
 
     def _check_device(self, device: Device, model: Model) -> None:
         """I3, and nobody is shown what is not for them."""
+        for send_id, other, message_id in device.shown_twice:
+            if other not in model.forgotten:
+                raise Violation(f"I2: {device.name} is shown {send_id!r} twice, as {other} and {message_id}")
         user = self._world.numbers.get(device.user_name, 0)
         inbox = model.inboxes.get(user, {}).get(device.plan.platform)
         before: dict[int, int] = dict(device.began)
