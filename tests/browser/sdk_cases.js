@@ -31,6 +31,19 @@
   const texts = async (client, place) => (await client.local(place, { limit: 1000 })).messages.map((each) => each.text).filter(Boolean).reverse();
   const range = (name, count) => Array.from({ length: count }, (_, n) => `${name} ${n}`);
 
+  /** Ann has said one thing to Ben, which he has, and then so much that his inbox, of 20, has lost some of it. */
+  const missed = async (count) => {
+    const [ann, ben] = [unique('ann'), unique('ben')];
+    const a = await clientOf(ann);
+    const first = await clientOf(ben, { store: storeOf(ben) });
+    await a.send({ to: ben, text: 'one' });
+    await until(() => first.heard.length === 1, 'the first');
+    await sleep(100);
+    first.close();
+    for (const text of range('missed', count)) await a.send({ to: ben, text });
+    return [ann, ben];
+  };
+
   const cases = {
     async two_talk_and_each_message_is_shown_once() {
       const [ann, ben] = [unique('ann'), unique('ben')];
@@ -76,14 +89,7 @@
     },
 
     async a_short_private_gap_is_closed_forward_after_a_restart() {
-      const [ann, ben] = [unique('ann'), unique('ben')];
-      const a = await clientOf(ann);
-      const first = await clientOf(ben, { store: storeOf(ben) });
-      await a.send({ to: ben, text: 'one' });
-      await until(() => first.heard.length === 1, 'the first');
-      await sleep(100);
-      first.close();
-      for (const text of range('missed', 60)) await a.send({ to: ben, text }); // the inbox keeps 20
+      const [ann, ben] = await missed(60);
       const second = await clientOf(ben, { store: storeOf(ben) });
       await until(() => second.heard.length === 60, 'what was missed');
       same(await texts(second, { with: ann }), ['one', ...range('missed', 60)], 'kept');
@@ -111,14 +117,7 @@
     },
 
     async what_could_not_be_asked_for_after_a_gap_is_asked_for_again() {
-      const [ann, ben] = [unique('ann'), unique('ben')];
-      const a = await clientOf(ann);
-      const first = await clientOf(ben, { store: storeOf(ben) });
-      await a.send({ to: ben, text: 'one' });
-      await until(() => first.heard.length === 1, 'the first');
-      await sleep(100);
-      first.close();
-      for (const text of range('missed', 40)) await a.send({ to: ben, text });
+      const [ann, ben] = await missed(40);
       const second = new Client({ url, token: await tokenOf(ben), store: storeOf(ben) });
       opened.push(second);
       const act = second.act.bind(second);
@@ -150,14 +149,7 @@
     },
 
     async what_was_missed_is_asked_for_until_it_is_answered() {
-      const [ann, ben] = [unique('ann'), unique('ben')];
-      const a = await clientOf(ann);
-      const first = await clientOf(ben, { store: storeOf(ben) });
-      await a.send({ to: ben, text: 'one' });
-      await until(() => first.heard.length === 1, 'the first');
-      await sleep(100);
-      first.close();
-      for (const text of range('missed', 60)) await a.send({ to: ben, text });
+      const [ann, ben] = await missed(60);
       let unanswered = 0;
       class Mute extends WebSocket {
         send(frame) {

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import pixiu
+from pixiu.blocking import LoopThread
 from pixiu.model.errors import NotFound, Unavailable
-from pixiu.queue.client.loop_thread import LoopThread as QueueThread
 from pixiu.sdk import BlockingClient
 from pixiu.sdk.actions import Actions
-from pixiu.sdk.loop_thread import LoopThread as SdkThread
 from tests.sdk.world import take, world_at
 from tests.servers import free_port
 
@@ -78,15 +77,14 @@ async def test_every_action_is_there_and_errors_come_through(tmp_path: Path) -> 
         pass
 
 
-@pytest.mark.parametrize("made", [SdkThread, QueueThread])
-def test_whoever_waits_on_a_loop_that_ends_is_told(made: type[SdkThread]) -> None:
+def test_whoever_waits_on_a_loop_that_ends_is_told() -> None:
     """Threads that share a client ask all the time while another one closes it: none of them waits for ever."""
     for _ in range(30):
-        loop = made("test")
+        loop = LoopThread("test")
         told: list[str] = []
         begun = threading.Barrier(5)
 
-        def ask(loop: SdkThread = loop, told: list[str] = told, begun: threading.Barrier = begun) -> None:
+        def ask(loop: LoopThread = loop, told: list[str] = told, begun: threading.Barrier = begun) -> None:
             begun.wait()
             try:
                 while True:
@@ -106,7 +104,7 @@ def test_whoever_waits_on_a_loop_that_ends_is_told(made: type[SdkThread]) -> Non
 
 
 def test_what_takes_for_ever_ends_with_the_loop() -> None:
-    loop = SdkThread("test")
+    loop = LoopThread("test")
     begun = threading.Event()
 
     async def wait() -> None:

@@ -21,6 +21,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
+from pixiu.blocking import LoopThread
 from pixiu.config import Settings
 from pixiu.links.member import Slot
 from pixiu.links.publishing import Publishing, PublishingRules
@@ -30,7 +31,6 @@ from pixiu.machines.scheduling import Priority
 from pixiu.model.errors import RequestError, TooLarge, Unavailable
 from pixiu.model.names import check_public_id
 from pixiu.node.processes.cluster_end import ClusterEnd, secrets_of
-from pixiu.sdk.loop_thread import LoopThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -17,11 +17,11 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
+from pixiu.blocking import LoopThread
 from pixiu.model.errors import Unavailable
 from pixiu.queue.client.answers import Appended, DelayedMessage, Hello, Position, Topic
 from pixiu.queue.client.asynchronous import Body, Client, ClientOptions, Duration, Headers, SubscribeOptions
 from pixiu.queue.client.delivery import Delivery
-from pixiu.queue.client.loop_thread import LoopThread
 from pixiu.queue.client.subscription import Subscription
 
 __all__ = ["BlockingClient", "BlockingSubscription"]

@@ -1,6 +1,6 @@
 """An event loop in a thread of its own, for those who wait: whoever asks gets an answer, also while it ends.
 
-The SDK has the same by itself (``pixiu.sdk.loop_thread``): neither may know the other.
+The blocking clients of the queue and of the SDK, which may not know each other, and the blocking publisher run on it.
 """
 
 from __future__ import annotations
