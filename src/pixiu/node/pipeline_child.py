@@ -50,7 +50,7 @@ LINE_BYTES_MAX = 2**20
 REASON_MAX = 500
 SAID_MAX = 50
 """Lines of one life that the node's log repeats."""
-PACKAGES = ("pyspark", "pyarrow", "numpy", "pandas", "deltalake", "duckdb", "tantivy")
+PACKAGES = ("pyspark", "pyarrow", "numpy", "pandas", "deltalake", "duckdb", "tantivy", "zlib_ng")
 """What the command of pipeline.install installs, as Python knows it."""
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["open_session", "require_packages", "require_spark"]
 
-PACKAGES = ("pyarrow", "numpy", "deltalake", "duckdb")
+PACKAGES = ("pyarrow", "numpy", "deltalake", "duckdb", "zlib_ng")
 JOB_MEMORY = "1g"
 LOCAL = "local[*]"
 
@@ -99,6 +99,7 @@ def open_session(
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.executorEnv.PYTHONPATH": environ["PYTHONPATH"],
+        "spark.python.daemon.module": "pixiu.pipeline.daemon",
         f"spark.executorEnv.{ALLOCATOR}": environ[ALLOCATOR],
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

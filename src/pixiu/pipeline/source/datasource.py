@@ -23,7 +23,6 @@ from pixiu.model.errors import ConfigError
 from pixiu.node.processes.cluster_secrets import queue_key, read_secrets
 from pixiu.pipeline.records.schema import DDL
 from pixiu.pipeline.source.decode import Wanted
-from pixiu.pipeline.source.journal import SLICE_ROWS
 from pixiu.pipeline.source.remote import RemoteLog
 from pixiu.pipeline.source.schema import FULL_DDL, HEADER_DDL
 from pixiu.pipeline.source.slices import AnyLog, AnySlice, batches_in, log_of
@@ -39,6 +38,10 @@ OPTIONS = (
     "path", "server", "topics", "columns", "startingEventId", "startingTime", "endingEventId",
     "maxRowsPerTrigger", "rowsPerPartition", "indexFolder", "secretFile",
 )  # fmt: skip
+
+PARTITION_ROWS = 1_000_000
+"""Rows of one partition, if nobody says otherwise. They flow through in batches, so that many take no more memory, and
+Java takes 50 ms for each partition beside its rows."""
 
 COLUMNS = {"header": HEADER_DDL, "full": FULL_DDL, **DDL}
 
@@ -94,7 +97,7 @@ class SourceOptions:
             starting_time_ms=starting_time,
             ending_event_id=_number(given, "endingEventId", 0),
             rows_per_trigger=_number(given, "maxRowsPerTrigger", 1),
-            rows_per_partition=_number(given, "rowsPerPartition", 1) or SLICE_ROWS,
+            rows_per_partition=_number(given, "rowsPerPartition", 1) or PARTITION_ROWS,
             index_folder=given.get("indexFolder"),
         )
 

@@ -16,10 +16,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
+from zlib_ng.zlib_ng import crc32
 
 from pixiu.machines.queue_wire.commands import HEADER_KEY, HEADER_MESSAGE_ID, MESSAGE_HEADER_BYTES
 from pixiu.model.errors import CorruptData

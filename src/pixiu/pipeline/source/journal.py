@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 JOURNAL = Path("queue") / "journal"
 SLICE_ROWS = 250_000
-"""Rows of one partition, at most: a segment of a gigabyte is read by several at once."""
+"""Rows of one slice, at most, if nobody says otherwise: a task of the archive holds that many in memory."""
 
 
 class End(NamedTuple):
