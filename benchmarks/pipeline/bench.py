@@ -191,10 +191,12 @@ class Bench:
         return self._filled("small-lake", (self.end - self.news) // 10)
 
     def _filled(self, name: str, through: int) -> Lake:
-        self.close()  # memory is that of this work, not of what the session has done before
+        """Twice: in the session that its peer was measured in, for CPU; in a Java process of its own, for memory."""
+        cost = self.measure(f"archive through event {through:,}", through, lambda: self.fill(name, through))
+        self.close()
+        self.say("the same in a new Java process, for its memory …")
         with self.watched() as peak:
-            # Warmed up with the work itself, as the copy that it is compared with: a new session compiles for a while.
-            cost = self.measure(f"archive through event {through:,}", through, lambda: self.fill(name, through))
+            self.fill(name, through)
         return Lake(self.root / name, through, cost, peak)
 
     def fill(self, name: str, through: int) -> None:

@@ -29,6 +29,12 @@ ALLOCATOR = "ARROW_DEFAULT_MEMORY_POOL"
 """What Arrow takes memory from. Its own choice gives every large piece back and asks for it again: page faults were a
 fifth of the CPU of a task of the archive. The C library keeps them."""
 
+_COMPILE_LATER = (
+    "-XX:Tier4InvocationThreshold=30000 -XX:Tier4MinInvocationThreshold=10000 -XX:Tier4CompileThreshold=60000"
+)
+"""What Spark does to plan a job it does some thousand times, and Java optimised that for longer than it took to run:
+half of Java's CPU in an archive. Loops over rows are optimised as early as ever."""
+
 _LOG4J = """\
 status = error
 rootLogger.level = error
@@ -104,7 +110,7 @@ def open_session(
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.streaming.metricsEnabled": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_quiet_log(work).as_uri()}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_quiet_log(work).as_uri()} {_COMPILE_LATER}",
     }
     if for_short_runs:
         settings["spark.driver.extraJavaOptions"] += " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
