@@ -10,7 +10,6 @@ import contextlib
 import logging
 import signal
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -260,7 +259,7 @@ class Node:
         return self._settings.replication.name or self._own_name()
 
     def _own_name(self) -> str:
-        return f"node-{sha256(self._directory.key.encode()).hexdigest()[:8]}"
+        return self._directory.name
 
     async def _start_http(self) -> str:
         """A follower has health and metrics; a leader has everything."""
