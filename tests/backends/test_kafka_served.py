@@ -309,7 +309,7 @@ def test_answers_come_in_the_order_of_the_requests(open_port: Callable[..., Port
             writer.write((ask + repeat + wrong) * 20 + wire.encode_alive())
             answers: list[tuple[int, int]] = []
             for _ in range(20):
-                answers.append(struct.unpack("<Hq", await reader.readexactly(10)))  # type: ignore[arg-type]
+                answers.append(struct.unpack("<Hq", await reader.readexactly(10)))
                 code, size = struct.unpack("<HI4x", await reader.readexactly(10))
                 event_id, _, is_repeat = struct.unpack("<qqB", await reader.readexactly(size))
                 assert (code, event_id, is_repeat) == (200, first.event_id, 1)
@@ -350,9 +350,9 @@ def test_what_only_a_journal_can_do_is_refused_with_what_to_do(open_port: Callab
             assert await client.topics() == [] and (await client.topic_info(TASKS)).name == TASKS
             await client.flush()
         async with Client(port.address) as stranger:
-            for asked in (stranger.publish(MAIN, b"x"), stranger.append(MAIN, b"x", key="k"), stranger.positions(MAIN)):
+            for call in (stranger.publish(MAIN, b"x"), stranger.append(MAIN, b"x", key="k"), stranger.positions(MAIN)):
                 with pytest.raises(NotAllowed):
-                    await asked
+                    await call
 
     port.run(work())
     assert {metric.name for metric in METRICS} == snapshot(port.served, 0).keys()

@@ -101,21 +101,24 @@ async def test_an_owner_that_is_killed_and_stays_dead_is_followed_by_the_one_tha
         admin = str(extra.said["admin"])
 
         def is_owner() -> bool:
-            return "pixiu_kafka_is_owner 1" in httpx.get(f"{admin}/metrics", timeout=10).text
+            return "\npixiu_kafka_is_owner 1" in httpx.get(f"{admin}/metrics", timeout=10).text
 
-        async with Talkers(doors) as talkers:
-            await talkers.more()
-            assert not await at(is_owner)
-            await at(cluster.ask, "freeze", "queue-0-0")
-            await at(wait_for, is_owner, what="the other one to own the log", timeout_s=30)
-            await at(cluster.ask, "thaw", "queue-0-0")
-            await talkers.more(seconds=PATIENCE_S)
-            extra.process.kill()
-            await talkers.more(seconds=PATIENCE_S)
-            assert await at(owner, cluster) == "queue-0-0"
-            await talkers.check(seconds=PATIENCE_S)
-            print(f"accepted {len(talkers.times)}, longest pause {talkers.longest_gap_s():.1f} s")
-        assert await at(extra.stop) == -9
+        try:
+            async with Talkers(doors) as talkers:
+                await talkers.more()
+                assert not await at(is_owner)
+                await at(cluster.ask, "freeze", "queue-0-0")
+                await at(wait_for, is_owner, what="the other one to own the log", timeout_s=30)
+                await at(cluster.ask, "thaw", "queue-0-0")
+                await talkers.more(seconds=PATIENCE_S)
+                extra.process.kill()
+                await talkers.more(seconds=PATIENCE_S)
+                assert await at(owner, cluster) == "queue-0-0"
+                await talkers.check(seconds=PATIENCE_S)
+                print(f"accepted {len(talkers.times)}, longest pause {talkers.longest_gap_s():.1f} s")
+        finally:
+            code = await at(extra.stop)
+        assert code == -9
         report = await at(audit, cluster)
         assert report["balanced"] and report["accepted"] >= len(talkers.times), report
 

@@ -44,6 +44,10 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
         yield server
 
 
+def leads(queue: KafkaQueue) -> bool:
+    return queue.served.is_leader
+
+
 async def until(condition: Callable[[], Any], seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while not condition():
@@ -104,12 +108,12 @@ async def processes(tmp_path: Path, kafka: KafkaServer) -> AsyncIterator[Process
 @pytest.mark.feature("X43", "X48")
 async def test_one_owns_the_log_the_other_stands_by_and_takes_over(processes: Processes) -> None:
     one = await processes.start("one")
-    await until(lambda: one.served.is_leader)
+    await until(lambda: leads(one))
     two = await processes.start("two")
     async with processes.client() as client:
         first = await client.append(MAIN, b"said", key="k")
         await asyncio.sleep(1)
-        assert not two.served.is_leader and processes.leader() == "one"
+        assert not leads(two) and processes.leader() == "one"
         async with Client(processes.addresses["two"], key=KEY, patience_s=0) as other:
             with pytest.raises(Unavailable, match="just the leader"):
                 await other.append(MAIN, b"said", key="k")
@@ -117,7 +121,7 @@ async def test_one_owns_the_log_the_other_stands_by_and_takes_over(processes: Pr
         await processes.stop(one)
         again = await client.append(MAIN, b"said", key="k")
         assert (again.event_id, again.repeat) == (first.event_id, True), "the new owner has read the keys back"
-        assert two.served.is_leader and processes.leader() == "two"
+        assert leads(two) and processes.leader() == "two"
         assert (await client.append(MAIN, b"more", key="l")).message_id > first.message_id
     status, _ = await get(f"http://{processes.admins['two']}/readyz", timeout_seconds=10)
     assert status == 200
@@ -128,13 +132,13 @@ async def test_an_owner_whose_lease_is_over_takes_nothing_and_its_late_claim_tak
     processes: Processes,
 ) -> None:
     one = await processes.start("one")
-    await until(lambda: one.served.is_leader)
+    await until(lambda: leads(one))
     two = await processes.start("two")
     control, claimed = one._control, one._claimed
     assert control is not None and claimed is not None
     control.change = lambda *_: None  # type: ignore[method-assign]  # it reaches the registry no more
-    await until(lambda: two.served.is_leader)
-    assert not one.served.is_leader and one.served.log is None and not claimed.is_owner
+    await until(lambda: leads(two))
+    assert not leads(one) and one.served.log is None and not claimed.is_owner
     event_id = two.served.commit_event_id
     one.serving.state = type(one.serving.state).SERVING
     one._claim()
@@ -142,13 +146,13 @@ async def test_an_owner_whose_lease_is_over_takes_nothing_and_its_late_claim_tak
     await asyncio.sleep(2)
     async with processes.client() as client:
         assert await client.publish(MAIN, b"said") == event_id + 1
-    assert two.served.is_leader, "nobody has taken it from the owner"
+    assert leads(two), "nobody has taken it from the owner"
 
 
 @pytest.mark.feature("X43")
 async def test_who_holds_the_lease_claims_the_log_again_from_one_who_does_not(processes: Processes) -> None:
     one = await processes.start("one")
-    await until(lambda: one.served.is_leader)
+    await until(lambda: leads(one))
     async with processes.client() as client:
         await client.publish(MAIN, b"before")
 
@@ -159,7 +163,7 @@ async def test_who_holds_the_lease_claims_the_log_again_from_one_who_does_not(pr
 
         await asyncio.to_thread(outsider)
         appended = await client.append(MAIN, b"after", key="k")
-        assert one.served.is_leader and appended.event_id > 3
+        assert leads(one) and appended.event_id > 3
 
 
 async def test_a_registry_whose_log_is_a_queues_own_is_refused(processes: Processes) -> None:
@@ -172,7 +176,7 @@ async def test_another_log_than_before_is_refused_and_another_process_may_serve(
     processes: Processes, tmp_path: Path
 ) -> None:
     one = await processes.start("one")
-    await until(lambda: one.served.is_leader)
+    await until(lambda: leads(one))
     await processes.stop(one)
     note = tmp_path / "one" / NOTE
     noted = json.loads(note.read_text())
@@ -180,16 +184,16 @@ async def test_another_log_than_before_is_refused_and_another_process_may_serve(
         (tmp_path / "three" / NOTE).write_text(json.dumps({**noted, "topic_id": "another"}))
     three = await processes.start("three")
     await until(lambda: "another topic" in three.reasons().get("queue", ""))
-    assert not three.served.is_leader
+    assert not leads(three)
     status, body = await get(f"http://{processes.admins['three']}/readyz", timeout_seconds=10)
     assert status == 503 and b"another topic" in body
     two = await processes.start("two")
-    await until(lambda: two.served.is_leader)
+    await until(lambda: leads(two))
 
 
 async def test_without_a_kafka_it_says_so_and_waits(processes: Processes, kafka: KafkaServer) -> None:
     one = await processes.start("one", hosts="127.0.0.1:9")
     await until(lambda: "127.0.0.1:9" in one.reasons().get("queue", ""))
-    assert not one.served.is_leader
+    assert not leads(one)
     two = await processes.start("two", hosts=kafka.hosts)
-    await until(lambda: two.served.is_leader)
+    await until(lambda: leads(two))
