@@ -133,6 +133,8 @@ class Topics:
             copies, in_sync = len(partitions[0].replicas), len(partitions[0].isr)
             found += _copies(name, copies, in_sync, settings, brokers)
         found += _kept(name, settings)
+        state = self._address.topic(STATE)
+        found.append(_compacted(state, self._settings_of(driver_admin.ConfigResource.Type.TOPIC, state)))
         return found
 
     def _brokers(self) -> Finding:
@@ -217,6 +219,15 @@ def _copies(name: str, copies: int, in_sync: int, settings: dict[str, str], brok
     else:
         found.append(Finding(title, "ok", "disabled"))
     return found
+
+
+def _compacted(name: str, settings: dict[str, str]) -> Finding:
+    """What waits for its time, and positions, are the newest of their keys however old."""
+    policy = settings.get("cleanup.policy", "delete")
+    if policy == "compact":
+        return Finding(f"kafka {name} cleanup", "ok", policy)
+    change = f"kafka-configs --alter --topic {name} --add-config cleanup.policy=compact"
+    return Finding(f"kafka {name} cleanup", "fail", policy, f"scheduled messages and positions get lost: {change}")
 
 
 def _kept(name: str, settings: dict[str, str]) -> list[Finding]:

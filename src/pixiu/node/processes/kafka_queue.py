@@ -9,7 +9,7 @@ queue's protocol to it (``backends.kafka.served``).
     standing by ── lease granted ──▶ claiming ── open ──▶ serving
         ▲                              │ Kafka does not answer      │ lease over: the log is let go
         └────── lease handed over ─────┘                            │ fenced while it holds the lease: claims again
-        ▲                                                           │
+        ▲                                                           │ Kafka silent for long: the lease is handed over
         └───────────────────────────────────────────────────────────┘
 """
 
@@ -58,6 +58,10 @@ log = logging.getLogger(__name__)
 TICKS_PER_RENEWAL = 5
 AGAIN_MS = 500
 """Who holds the lease and was fenced claims the log again after this."""
+BEHIND_MS = 2_000
+"""Whose last claim failed lets others go first for so long."""
+SILENT_MS = 15_000
+"""An owner whom Kafka has not answered for so long lets another try, if one stands by: it may be its own network."""
 LEAVE_SECONDS = 1.0
 DRAIN_SECONDS = 5.0
 ANYTHING = 2**62
@@ -82,7 +86,8 @@ class KafkaQueue:
         self.name = replication.name or directory.name
         self._clock = SystemClock()
         self._scheduler, self._reading = LoopScheduler(loop), LoopScheduler(loop)
-        self.serving = Serving(self.name, ServingRules(lease_ms=replication.lease_ms, renew_ms=replication.renew_ms))
+        rules = ServingRules(lease_ms=replication.lease_ms, renew_ms=replication.renew_ms, behind_ms=BEHIND_MS)
+        self.serving = Serving(self.name, rules)
         self._tick_ms = replication.renew_ms / TICKS_PER_RENEWAL
         self.served = ServedLog(
             parse_address(settings.engines.log), client_options(settings.kafka.client), settings.queue, self._clock,
@@ -98,6 +103,7 @@ class KafkaQueue:
         self._problem = ""
         self._is_well = True
         """Whether the last claim worked: who could not lets others go first."""
+        self._silent_since: int | None = None
         self._is_stopping = False
 
     # Life.
@@ -182,7 +188,34 @@ class KafkaQueue:
             self._perform(command)
         if self._control is not None:
             self._control.stands("Running" if self._is_well else "Init")
+        self._look_at_kafka()
         self._scheduler.after(self._tick_ms, self._tick)
+
+    def _look_at_kafka(self) -> None:
+        """Is it silent for the owner, and has been for long?"""
+        claimed, now_ms = self.served.log, self._now_ms()
+        if claimed is None or not claimed.problems():
+            self._silent_since = None
+        elif self._silent_since is None:
+            self._silent_since = now_ms
+        elif now_ms - self._silent_since >= SILENT_MS:
+            self._silent_since = None
+            self._registry.read(self._folder, self._hand_over_if_another_is_well)
+
+    def _hand_over_if_another_is_well(self, folder: Folder | PixiuError) -> None:
+        claimed = self.served.log
+        if isinstance(folder, PixiuError) or claimed is None or not (problems := claimed.problems()):
+            return
+        places = [entry.data for name, entry in folder.items() if name.isdecimal()]
+        if any(place.get("state") == "Running" and place.get("name") != self.name for place in places):
+            self._give_up("; ".join(problems))
+
+    def _give_up(self, problem: str) -> None:
+        """Let another process try, and this one later, if nobody else does."""
+        log.warning("lets another own the log", extra={"reason": problem})
+        self._problem, self._is_well = problem, False
+        for command in self.serving.hand_over(self._now_ms(), "Kafka does not answer it"):
+            self._perform(command)
 
     def _told(self, event: Event) -> None:
         if isinstance(event, ControlSeen):
@@ -228,11 +261,7 @@ class KafkaQueue:
             return  # the lease was over before: it is closed, and takes nothing
         assert self._control is not None
         if error is not None:
-            self._problem = str(error)
-            log.warning("cannot claim the log", extra={"reason": self._problem})
-            self._is_well = False
-            for command in self.serving.hand_over(self._now_ms(), "Kafka does not give it the log"):
-                self._perform(command)
+            self._give_up(str(error))
             return
         self._problem, self._is_well = "", True
         note_log(claimed, self._directory.path, self._settings)
