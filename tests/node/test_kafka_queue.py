@@ -16,6 +16,7 @@ from pixiu.config import EngineSettings, QueueSettings, Settings
 from pixiu.config.process import HttpSettings
 from pixiu.config.queue import ReplicationSettings
 from pixiu.model.errors import ConfigError, Unavailable
+from pixiu.node.processes import kafka_queue
 from pixiu.node.processes.kafka_queue import KafkaQueue
 from pixiu.ports.log import MAIN
 from pixiu.ports.registry import Write
@@ -129,7 +130,7 @@ async def test_one_owns_the_log_the_other_stands_by_and_takes_over(processes: Pr
 
 @pytest.mark.feature("X43")
 async def test_an_owner_whose_lease_is_over_takes_nothing_and_its_late_claim_takes_it_from_nobody(
-    processes: Processes,
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = await processes.start("one")
     await until(lambda: leads(one))
@@ -140,8 +141,9 @@ async def test_an_owner_whose_lease_is_over_takes_nothing_and_its_late_claim_tak
     await until(lambda: leads(two))
     assert not leads(one) and one.served.log is None and not claimed.is_owner
     event_id = two.served.commit_event_id
-    one.serving.state = type(one.serving.state).SERVING
-    one._claim()
+    with monkeypatch.context() as while_it_was_held:
+        while_it_was_held.setattr(type(one._lease), "is_held", True)
+        one._claim()
     one._release()  # it was about to claim when its lease was over
     await asyncio.sleep(2)
     async with processes.client() as client:
@@ -197,3 +199,24 @@ async def test_without_a_kafka_it_says_so_and_waits(processes: Processes, kafka:
     assert not leads(one)
     two = await processes.start("two", hosts=kafka.hosts)
     await until(lambda: leads(two))
+
+
+async def test_an_owner_whom_kafka_does_not_answer_lets_another_try(
+    processes: Processes, kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_queue, "SILENT_MS", 500)
+    one = await processes.start("one")
+    await until(lambda: leads(one))
+    two = await processes.start("two")
+    async with processes.client() as client:
+        await client.append(MAIN, b"before", key="before")
+        kafka.freeze()
+        try:
+            meanwhile = asyncio.create_task(client.append(MAIN, b"meanwhile", key="meanwhile"))
+            await until(lambda: two._claimed is not None)
+            assert not leads(one) and not leads(two)
+        finally:
+            kafka.thaw()
+        appended = await meanwhile
+        assert leads(two) and appended.event_id > 2
+        assert (await client.append(MAIN, b"meanwhile", key="meanwhile")).event_id == appended.event_id

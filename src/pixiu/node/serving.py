@@ -152,7 +152,7 @@ class Node:
         engine.follower_keys = self._follower_keys()
         engine.node_keys += engine.follower_keys
         engine.recover(is_follower=not self._leads_alone)
-        queue_max, self._gateway_max = _connections_max(settings, with_http=self._with_http and self._leads_alone)
+        queue_max, self._gateway_max = connections_max(settings, with_http=self._with_http and self._leads_alone)
         self._server = server = QueueServer(
             engine, HANDLERS, connections_max=queue_max, watch_peer=watch_peer, reset_on_close=reset_on_close
         )
@@ -394,7 +394,7 @@ class Node:
             self._engine.stop()
 
 
-def _connections_max(settings: Settings, *, with_http: bool) -> tuple[int, int]:
+def connections_max(settings: Settings, *, with_http: bool) -> tuple[int, int]:
     """How many connections the queue and the gateway of this process may have, with room for everything else."""
     left = max(raise_descriptors() - DESCRIPTORS_KEPT_BACK - 2 * settings.queue.open_topics_max, 8)
     wanted = [settings.queue.connections_max]

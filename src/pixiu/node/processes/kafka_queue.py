@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from pixiu.machines.replication import ControlRefused, ControlSeen
-from pixiu.machines.serving import ChangeRecord, ReadRecord, Serve, Serving, ServingRules, ServingState, Stop
+from pixiu.machines.serving import ServingRules
 from pixiu.model.errors import ConfigError, PixiuError
 from pixiu.node.logs import kafka_log, note_log
 from pixiu.node.processes.cluster_end import open_session, queue_keys
+from pixiu.node.processes.lease import HeldLease
 from pixiu.node.processes.running import run_with_signals
-from pixiu.node.serving import Running
+from pixiu.node.serving import Running, connections_max
 from pixiu.queue.replication.control import CONTROL, RegistryControl, partition_folder
 from pixiu.queue.server.server import QueueServer
 from pixiu.runtime.admin import AdminServer, standard_routes
@@ -47,17 +47,16 @@ if TYPE_CHECKING:
     from pixiu.backends.kafka.log import KafkaLog
     from pixiu.config import Settings
     from pixiu.config.registry import RegistryAddress
-    from pixiu.machines.replication import Event
-    from pixiu.machines.serving import ServingCommand
     from pixiu.ports.registry import Folder, Registry
 
 __all__ = ["KafkaQueue", "run_kafka_queue"]
 
 log = logging.getLogger(__name__)
 
-TICKS_PER_RENEWAL = 5
 AGAIN_MS = 500
 """Who holds the lease and was fenced claims the log again after this."""
+NAME_MS = 2_000
+"""The owner looks so often whether the registry names it to clients: the first time may have failed."""
 BEHIND_MS = 2_000
 """Whose last claim failed lets others go first for so long."""
 SILENT_MS = 15_000
@@ -86,13 +85,12 @@ class KafkaQueue:
         self.name = replication.name or directory.name
         self._clock = SystemClock()
         self._scheduler, self._reading = LoopScheduler(loop), LoopScheduler(loop)
-        rules = ServingRules(lease_ms=replication.lease_ms, renew_ms=replication.renew_ms, behind_ms=BEHIND_MS)
-        self.serving = Serving(self.name, rules)
-        self._tick_ms = replication.renew_ms / TICKS_PER_RENEWAL
+        self._rules = ServingRules(lease_ms=replication.lease_ms, renew_ms=replication.renew_ms, behind_ms=BEHIND_MS)
+        self._lease: HeldLease | None = None
         self.served = ServedLog(
             parse_address(settings.engines.log), client_options(settings.kafka.client), settings.queue, self._clock,
             self._scheduler, self._reading, keys=(directory.key, *keys),
-            may_serve=lambda: self.serving.is_serving(self._now_ms()),
+            may_serve=lambda: self._lease is not None and self._lease.is_held,
         )  # fmt: skip
         self._claimed: KafkaLog | None = None
         """The log of this tenure, open or about to be."""
@@ -104,6 +102,8 @@ class KafkaQueue:
         self._is_well = True
         """Whether the last claim worked: who could not lets others go first."""
         self._silent_since: int | None = None
+        self._named_ms = 0
+        """When clients were told last who owns the log."""
         self._is_stopping = False
 
     # Life.
@@ -114,10 +114,10 @@ class KafkaQueue:
 
         settings = self._settings
         await self._check_folder()
+        most, _ = connections_max(settings, with_http=False)
         self._server = server = QueueServer(
-            self.served, KAFKA_HANDLERS, connections_max=settings.queue.connections_max, watch_peer=watch_peer,
-            reset_on_close=reset_on_close,
-        )  # fmt: skip
+            self.served, KAFKA_HANDLERS, connections_max=most, watch_peer=watch_peer, reset_on_close=reset_on_close
+        )
         self._listener = await listen(server.connection, settings.queue.host, settings.queue.port)
         address = address_of(self._listener)
         self._admin = AdminServer(
@@ -129,9 +129,12 @@ class KafkaQueue:
             self._registry, self._scheduler, folder=self._folder, name=self.name, address=address,
             more={"admin": f"{host}:{port}"},
         )  # fmt: skip
+        self._lease = lease = HeldLease(
+            self.name, self._rules, control, self._clock, granted=self._granted, lost=self._lost
+        )
         server.start()
-        control.start(self._told)
-        self._tick()
+        lease.start()
+        self._tick(lease, control)
         self._directory.announce(address=address, http=f"{host}:{port}")
         return Running(address, f"{host}:{port}", None, self._directory.path)
 
@@ -156,14 +159,15 @@ class KafkaQueue:
             self._listener.close()
         if self._control is not None:
             self._control.stands("Draining")
-        if self._claimed is not None and self._claimed.is_owner:
+        self.served.end()
+        if self._claimed is not None:
             flushed = asyncio.Event()
             self._claimed.when_flushed(flushed.set)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(flushed.wait(), DRAIN_SECONDS)
         self._release()
-        for command in self.serving.leave(self._now_ms()):
-            self._perform(command)
+        if self._lease is not None:
+            self._lease.leave()
         if self._control is not None:
             await asyncio.sleep(min(self._settings.replication.renew_ms / 1000, LEAVE_SECONDS))
             self._control.stop()
@@ -181,15 +185,29 @@ class KafkaQueue:
     def _now_ms(self) -> int:
         return self._clock.monotonic_us() // 1000
 
-    def _tick(self) -> None:
+    def _tick(self, lease: HeldLease, control: RegistryControl) -> None:
         if self._is_stopping:
             return
-        for command in self.serving.tick(self._now_ms(), is_ready=self._is_well):
-            self._perform(command)
-        if self._control is not None:
-            self._control.stands("Running" if self._is_well else "Init")
+        lease.tick(is_ready=self._is_well)
+        control.stands("Running" if self._is_well else "Init")
+        if self.served.is_leader and self._now_ms() - self._named_ms >= NAME_MS:
+            self._name_owner()
         self._look_at_kafka()
-        self._scheduler.after(self._tick_ms, self._tick)
+        self._scheduler.after(lease.tick_ms, lambda: self._tick(lease, control))
+
+    def _name_owner(self) -> None:
+        """Tell clients; once more does no harm."""
+        self._named_ms = self._now_ms()
+        if self._control is not None:
+            self._control.leads(self.served.epoch)
+
+    def _granted(self, epoch: int) -> None:
+        log.info("chosen", extra={"replica": self.name, "epoch": epoch})
+        self._claim()
+
+    def _lost(self, reason: str) -> None:
+        log.warning("owns the log no more", extra={"replica": self.name, "reason": reason})
+        self._release()
 
     def _look_at_kafka(self) -> None:
         """Is it silent for the owner, and has been for long?"""
@@ -214,38 +232,14 @@ class KafkaQueue:
         """Let another process try, and this one later, if nobody else does."""
         log.warning("lets another own the log", extra={"reason": problem})
         self._problem, self._is_well = problem, False
-        for command in self.serving.hand_over(self._now_ms(), "Kafka does not answer it"):
-            self._perform(command)
-
-    def _told(self, event: Event) -> None:
-        if isinstance(event, ControlSeen):
-            commands = self.serving.seen(self._now_ms(), event)
-        elif isinstance(event, ControlRefused):
-            commands = self.serving.refused(self._now_ms(), event)
-        else:
-            return  # a lost session: the lease does not depend on it
-        for command in commands:
-            self._perform(command)
-
-    def _perform(self, command: ServingCommand) -> None:
-        assert self._control is not None
-        match command:
-            case ReadRecord(asked_ms):
-                self._control.read(asked_ms)
-            case ChangeRecord(expected_version, record, asked_ms):
-                self._control.change(expected_version, record, asked_ms)
-            case Serve(epoch):
-                log.info("chosen", extra={"replica": self.name, "epoch": epoch})
-                self._claim()
-            case Stop(reason):
-                log.warning("owns the log no more", extra={"replica": self.name, "reason": reason})
-                self._release()
+        if self._lease is not None:
+            self._lease.hand_over("Kafka does not answer it")
 
     # The log.
 
     def _claim(self) -> None:
         """Take the log, which fences whoever had it."""
-        if self._is_stopping or self.serving.state is not ServingState.SERVING or self._claimed is not None:
+        if self._is_stopping or self._lease is None or not self._lease.is_held or self._claimed is not None:
             return
         loop = asyncio.get_running_loop()
         thread = LoopScheduler(loop)
@@ -257,16 +251,15 @@ class KafkaQueue:
         claimed.open(lambda error: self._opened(claimed, error), applied=ANYTHING, finished=ANYTHING)
 
     def _opened(self, claimed: KafkaLog, error: PixiuError | None) -> None:
-        if claimed is not self._claimed:
+        if claimed is not self._claimed or self._lease is None:
             return  # the lease was over before: it is closed, and takes nothing
-        assert self._control is not None
         if error is not None:
             self._give_up(str(error))
             return
         self._problem, self._is_well = "", True
         note_log(claimed, self._directory.path, self._settings)
-        self.served.begin(claimed, self.serving.epoch)
-        self._control.leads(self.serving.epoch)
+        self.served.begin(claimed, self._lease.serving.epoch)
+        self._name_owner()
 
     def _fenced(self, claimed: KafkaLog) -> None:
         """Somebody else claimed it, who has not the lease, or not any more: whoever has it claims it again."""
@@ -303,7 +296,8 @@ class KafkaQueue:
         return metrics
 
     def _about(self) -> str:
-        return f"pixiu {self.name}: the log in Kafka, {self.serving.state.value}; see /readyz, /metrics\n"
+        state = "starting" if self._lease is None else self._lease.serving.state.value
+        return f"pixiu {self.name}: the log in Kafka, {state}; see /readyz, /metrics\n"
 
 
 def run_kafka_queue(
