@@ -12,10 +12,12 @@ import pytest
 pytest.importorskip("confluent_kafka")
 
 from pixiu.backends.memory.registry import MemoryRegistry
+from pixiu.cli.engine_checks import engine_checks
 from pixiu.config import EngineSettings, QueueSettings, Settings
 from pixiu.config.process import HttpSettings
 from pixiu.config.queue import ReplicationSettings
 from pixiu.model.errors import ConfigError, Unavailable
+from pixiu.node.logs import stopped_kafka
 from pixiu.node.processes import kafka_queue
 from pixiu.node.processes.kafka_queue import KafkaQueue
 from pixiu.ports.log import MAIN
@@ -23,7 +25,7 @@ from pixiu.ports.registry import Write
 from pixiu.queue.client import Client
 from pixiu.runtime.datadir import DataDirectory
 from pixiu.runtime.http_client import get
-from pixiu.runtime.log_note import NOTE
+from pixiu.runtime.log_note import NOTE, has_log
 from pixiu.runtime.scheduler import LoopScheduler
 from tests.kafka import Driven, new_prefix, require_kafka
 
@@ -166,6 +168,25 @@ async def test_who_holds_the_lease_claims_the_log_again_from_one_who_does_not(pr
         await asyncio.to_thread(outsider)
         appended = await client.append(MAIN, b"after", key="k")
         assert leads(one) and appended.event_id > 3
+
+
+async def test_tools_find_the_log_by_the_folder_of_one_who_has_owned_it(processes: Processes, tmp_path: Path) -> None:
+    one = await processes.start("one")
+    await until(lambda: leads(one))
+    async with processes.client() as client:
+        await client.publish(MAIN, b"said")
+    folder = tmp_path / "one"
+    assert has_log(folder) and not has_log(tmp_path)
+
+    def look() -> tuple[list[bytes], dict[str, str]]:
+        log = stopped_kafka(folder)
+        said = [record.payload for batch in log.scan(log.committed, 10) for record in batch]
+        log.close()
+        return said, {check.name: check.state for check in engine_checks(Settings(), folder)}
+
+    said, checks = await asyncio.to_thread(look)
+    assert said == [b"said"]
+    assert checks["kafka"] == "ok" and checks[f"kafka {processes.prefix}.state cleanup"] == "ok"
 
 
 async def test_a_registry_whose_log_is_a_queues_own_is_refused(processes: Processes) -> None:
