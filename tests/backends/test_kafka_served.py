@@ -10,13 +10,14 @@ import pytest
 
 pytest.importorskip("confluent_kafka")
 
+from pixiu.backends.kafka import log as log_module
 from pixiu.backends.kafka.served.behind import READERS_MAX
 from pixiu.backends.kafka.served.commands import KAFKA_HANDLERS
 from pixiu.backends.kafka.served.metrics import METRICS, snapshot
 from pixiu.backends.kafka.served.served import ServedLog
 from pixiu.backends.queue_log import RemoteLog
 from pixiu.backends.queue_log import log as remote_module
-from pixiu.config import QueueSettings
+from pixiu.config import KafkaSettings, QueueSettings
 from pixiu.machines.queue_wire import Message, pack
 from pixiu.machines.queue_wire import requests as wire
 from pixiu.model.errors import Conflict, NotAllowed, NotFound, RequestError, Unavailable
@@ -323,6 +324,68 @@ def test_answers_come_in_the_order_of_the_requests(open_port: Callable[..., Port
     assert [code for code, _ in answers] == [200] * 20
     event_ids = [event_id for _, event_id in answers]
     assert event_ids == sorted(set(event_ids))
+
+
+def test_more_than_may_wait_for_kafka_waits_with_whoever_sends_it(
+    open_port: Callable[..., Port], kafka: KafkaServer
+) -> None:
+    """Kafka stands still: connections are read no further, and nobody is refused."""
+    port = open_port(settings=KafkaSettings(pending_max=10_000))
+    count, ask = 20_000, wire.encode_pub(MAIN.encode(), pack([Message.of(b"x" * 40)]), want_event_id=True)
+    most = 0
+
+    async def work() -> list[int]:
+        nonlocal most
+        reader, writer = await asyncio.open_connection(*port.address.rsplit(":", 1))
+        writer.write(wire.encode_authorize(KEY.encode()))
+        await reader.readexactly(10)
+        kafka.freeze()
+        try:
+            writer.write(ask * count)
+            async with asyncio.timeout(1):
+                while True:
+                    most = max(most, port.log.sending.pending_count)
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            pass
+        finally:
+            kafka.thaw()
+        answers = await reader.readexactly(10 * count)
+        writer.close()
+        return [event_id for code, event_id in struct.iter_unpack("<Hq", answers) if code == 200]
+
+    event_ids = port.run(work())
+    assert len(event_ids) == count and event_ids == sorted(event_ids)
+    assert 5_000 <= most < 10_000
+
+
+def test_positions_are_not_read_again_and_again(
+    open_port: Callable[..., Port], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An owner that looks whether it still is reads what is new in ``state``, and finds another claim in it."""
+    monkeypatch.setattr(log_module, "LOOK_MS", 50)
+    prefix = new_prefix()
+    port = open_port(prefix)
+    read: list[int] = []
+    state = port.log._owner._state
+
+    def counted(begin: int = 0) -> Any:
+        read.append(begin)
+        return state(begin)
+
+    monkeypatch.setattr(port.log._owner, "_state", counted)
+
+    async def note() -> None:
+        async with Client(port.address, key=KEY) as client:
+            for number in range(50):
+                await client.set_position(TASKS, "carrier", number)
+                await asyncio.sleep(0.02)
+
+    port.run(note())
+    assert read and min(read) > 0 and read == sorted(read)
+    second = open_port(prefix, name="two")
+    port.until(lambda: not port.log.is_owner)
+    assert second.log.positions == {(TASKS, b"carrier"): 49}
 
 
 def test_what_only_a_journal_can_do_is_refused_with_what_to_do(open_port: Callable[..., Port]) -> None:

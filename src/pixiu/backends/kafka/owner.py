@@ -188,19 +188,20 @@ class Owner:
                 break
         return recent
 
-    def _state(self) -> _State:
-        """What ``state`` says."""
+    def _state(self, begin: int = 0) -> _State:
+        """What ``state`` says, or what it says from an offset on."""
         reader = PartitionReader(self._address, self._options, STATE)
         owner, wanter, waiting, positions = b"", b"", {}, {}
         try:
             low, high = reader.ends(ANSWER_MS)
-            self._state_end = high
+            low = max(low, begin)
+            self._state_end = low
             if low < high:
                 reader.seek(low)
                 is_end = False
                 while not is_end:
                     chunk = reader.read(10_000, ANSWER_MS)
-                    is_end = chunk.is_end
+                    is_end, self._state_end = chunk.is_end, chunk.next_offset
                     for _, found in chunk.found:
                         record = found.record
                         if found.what == CLAIM:
@@ -337,9 +338,9 @@ class Owner:
                 log.warning("claimed the log again", extra={"reason": reason.str()})
                 return
 
-    def _check_owner(self, *, is_fenced: bool = False) -> None:
+    def _check_owner(self, *, is_fenced: bool = False, begin: int = 0) -> None:
         """Raise ``Fenced`` if another has the log; or is about to, when Kafka has refused us already."""
-        state = self._state()
+        state = self._state(begin)
         owner = state.wanter if is_fenced and state.wanter else state.owner
         if owner and owner != self._said():
             name = owner.partition(b" ")[2].decode(errors="replace")
@@ -366,7 +367,7 @@ class Owner:
             self._probe = PartitionReader(self._address, self._options, STATE)
         _, end = self._probe.ends(ANSWER_MS / 2)
         if end != self._state_end:
-            self._check_owner()
+            self._check_owner(begin=self._state_end)  # the rest was looked at: it is long, and writes wait meanwhile
         self.trouble = ""
 
     def stop(self) -> None:

@@ -25,9 +25,11 @@ VIEW_KEPT_MS = 7 * 86_400_000
 """What can be found in the log again is kept this long in a topic of its own."""
 _FOR_EVER = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 _SOME_TIME = {"cleanup.policy": "delete", "retention.ms": str(VIEW_KEPT_MS), "retention.bytes": "-1"}
+_COMPACTED = {"cleanup.policy": "compact", "segment.ms": "3600000", "segment.bytes": str(16 * 2**20)}
+"""Only what is not in the newest segment is compacted, and a new owner reads all of it."""
 _SETTINGS = {
     LOG: _FOR_EVER,
-    STATE: {"cleanup.policy": "compact"},
+    STATE: _COMPACTED,
     VIEW_OF[SCHEDULE]: _FOR_EVER,
     VIEW_OF[DEAD]: _FOR_EVER,
     VIEW_OF[NOTIFY]: _SOME_TIME,
