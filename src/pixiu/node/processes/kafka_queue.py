@@ -24,6 +24,7 @@ import uvloop
 
 from pixiu.machines.serving import ServingRules
 from pixiu.model.errors import ConfigError, PixiuError
+from pixiu.node.listening import why_not_listening
 from pixiu.node.logs import kafka_log, note_log
 from pixiu.node.processes.cluster_end import open_session, queue_keys
 from pixiu.node.processes.lease import HeldLease
@@ -323,6 +324,8 @@ def run_kafka_queue(
             try:
                 on_ready(await queue.start())
                 await stop.wait()
+            except OSError as error:
+                raise PixiuError(f"cannot start: {why_not_listening(error, settings, http=True)}") from error
             finally:
                 await queue.stop()
         finally:

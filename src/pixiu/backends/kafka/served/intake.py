@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pixiu.machines.queue_wire import commands as wire
 from pixiu.machines.queue_wire.responses import encode_append_answer, encode_done, encode_refused
-from pixiu.model.errors import Conflict, LocalProtocolError, NotFound, Overloaded, PixiuError, TooLarge, Unavailable
+from pixiu.model.errors import LocalProtocolError, NotFound, Overloaded, PixiuError, TooLarge, Unavailable
 from pixiu.queue.operations import NOBODYS, Answer, Publish
 from pixiu.queue.server.answers import OK
 from pixiu.queue.storage.messages import body_of, split_head
@@ -216,10 +216,8 @@ def refusal_of(error: PixiuError, *, is_taken: bool) -> bytes:
         text = wire.TOPIC_NOT_EXIST
     elif isinstance(error, Unavailable):
         text = f"{wire.KAFKA_SILENT}: {error}" + (f"; {wire.FATE_UNKNOWN}" if is_taken else "")
-    elif isinstance(error, Conflict):
-        text = str(error)  # says itself that the caller is behind
     else:
-        text = str(error)
+        text = str(error)  # a conflict says itself that the caller is behind
     return encode_refused(text)
 
 
