@@ -389,3 +389,11 @@ def test_doctor_tells_what_loses_data_and_how_to_mend_it(kafka: KafkaServer, ope
     assert {name: each.state for name, each in told.items()} == {name: each.state for name, each in found.items()}
     for title in ("retention.ms", "unclean.leader.election", "cleanup"):
         assert found[f"kafka {name} {title}"].state == "fail" and found[f"kafka {name} {title}"].advice
+    state = address.topic("state")
+    assert found[f"kafka {state} cleanup"].state == "ok"
+    entry = api.ConfigEntry("cleanup.policy", "delete", incremental_operation=change)
+    resource = api.ConfigResource(api.ConfigResource.Type.TOPIC, state, incremental_configs=[entry])
+    for changed in admin.incremental_alter_configs([resource]).values():
+        changed.result(20)
+    lost = next(each for each in topics.look() if each.name == f"kafka {state} cleanup")
+    assert lost.state == "fail" and "cleanup.policy=compact" in lost.advice

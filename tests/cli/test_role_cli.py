@@ -19,7 +19,11 @@ from pixiu.config.cluster import NODE_ROLE, ROLE_NAMES
             ["role", "gateway", "--set", "store=redis://a", "--registry", "zk://127.0.0.1:1/x"],
             "only carriers have stores: leave engines.store out for a gateway",
         ),
-        (["role", "queue", "--set", "log=kafka://a"], "leave engines.log out"),
+        (["role", "carrier", "--set", "log=kafka://a"], "only the queue has the log: leave engines.log out for a carr"),
+        (
+            ["role", "queue", "--set", "log=nats://a", "--data", "{}", "--registry", "zk://127.0.0.1:1/x"],
+            "engines.log is 'embedded' or kafka://HOST:PORT",
+        ),
         (["role", "pi", "--registry", "zk://127.0.0.1:1/x"], "there is no role 'pi'; there are: queue, carrier"),
         (["serve", "--set", "registry=zk://127.0.0.1:1/x"], "pixiu serve is a node of its own"),
         (["serve", "--set", "store=mysql://a", "--data", "{}"], "store must be embedded, or redis://HOST:PORT"),

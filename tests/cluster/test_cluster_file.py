@@ -71,6 +71,7 @@ def write(folder: Path, text: str) -> Path:
         ("[roles.carrier]\n[engines]\nregistry = 'zk://a'", "no engines.registry"),
         ("[roles.carrier]\n[engines]\nstore = 3", "engines.store must be a text"),
         ("[roles.queue]\n[engines]\nstore = 'redis://a'", "engines.store is for carriers"),
+        ("[roles.carrier]\n[engines]\nlog = 'kafka://a'", "engines.log is for queues"),
         ("[roles]\nqueue = 3", "must be a table"),
         ("[", "not TOML"),
         ("[roles.queue]\nport = 9000\nreplicas = 3\n[roles.gateway]\nport = 9002", "port 9002 .*queue .*gateway"),
@@ -139,6 +140,15 @@ def test_carriers_are_told_of_the_engines_where_others_do_not_see_it(tmp_path: P
             "PIXIU_ENGINES__STORE": "redis://:hidden@127.0.0.1", "PIXIU_ENGINES__TIMELINES": "cassandra://127.0.0.1",
         }  # fmt: skip
         assert "hidden" not in " ".join(carrier.command)
+
+
+def test_the_queue_is_told_of_the_log_in_kafka(tmp_path: Path) -> None:
+    text = ON_ENGINES.format(store="redis://127.0.0.1", more="") + 'log = "kafka://127.0.0.1?prefix=talk"\n'
+    queue, *carriers = Layout(tmp_path / "c", read_cluster_file(write(tmp_path, text))).plans
+    assert queue.environment == {"PIXIU_ENGINES__LOG": "kafka://127.0.0.1?prefix=talk"}
+    assert not any("PIXIU_ENGINES__LOG" in carrier.environment for carrier in carriers)
+    with pytest.raises(ConfigError, match="names no Kafka"):
+        Layout(tmp_path / "c", read_cluster_file(write(tmp_path, text.replace("kafka://127.0.0.1", "nats://a"))))
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """The cluster's scenario on the engines of others: embedded, all of them, mixed, and many processes with ZooKeeper.
 
-One node has its log in Kafka, its stores in Redis and its history in Cassandra, or some of these. A cluster has its
-registry in ZooKeeper and its log in its own queue; its carriers have their stores in Redis and Cassandra, or some of
-them. All have to show the same.
+One node has its log in Kafka, its stores in Redis and its history in Cassandra, or some of these. So has a cluster,
+whose registry is in ZooKeeper: its queue owns the log in Kafka, its carriers have stores in Redis and Cassandra. All
+have to show the same.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ CLUSTER_MIXES: dict[str, tuple[str, ...]] = {
     "redis cluster": ("clustered",),
     "cassandra": ("timelines",),
     "redis and cassandra": ("store", "timelines"),
+    "kafka": ("log",),
+    "redis and kafka": ("store", "log"),
+    "redis, cassandra and kafka": ("store", "timelines", "log"),
 }
 
 

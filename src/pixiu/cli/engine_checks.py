@@ -23,6 +23,7 @@ __all__ = ["engine_checks"]
 
 def engine_checks(settings: Settings, data: Path) -> Iterator[Check]:
     """Look at every engine that the settings name, or that the data directory was served with."""
+    from pixiu.node.logs import noted_settings
     from pixiu.node.remembered import remembered
 
     engines = settings.engines
@@ -36,8 +37,13 @@ def engine_checks(settings: Settings, data: Path) -> Iterator[Check]:
         yield from redis_checks(store)
     if engines.timelines.startswith(SCHEME):
         yield from _cassandra(engines.timelines)
-    if engines.log != EMBEDDED:
-        yield from kafka_checks(settings)
+    try:
+        named = settings if engines.log != EMBEDDED else noted_settings(data)
+    except PixiuError as error:
+        yield Check("log.json", "fail", str(error), "bring it back: it says which log the stores were made from")
+    else:
+        if named.engines.log != EMBEDDED:
+            yield from kafka_checks(named)
 
 
 def _cassandra(place: str) -> Iterator[Check]:

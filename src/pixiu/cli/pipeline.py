@@ -17,6 +17,7 @@ from pixiu.cli.queue.output import bytes_text, print_json, print_rows, progress
 from pixiu.cli.rebuilding import rebuild, rebuild_to
 from pixiu.cli.waiting import take_cut
 from pixiu.model.errors import ConfigError, Conflict, NotFound
+from pixiu.runtime.log_note import has_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -435,5 +436,5 @@ def backfill(
 
 
 def _require_log(data: Path) -> None:
-    if not (data / "queue").is_dir():
+    if not has_log(data):
         raise NotFound(f"there is no log in {data}; name its data directory with --data")

@@ -11,6 +11,7 @@ from pixiu.cli.queue.asking import DEFAULT_DATA, Json, parse_duration_ms
 from pixiu.cli.queue.output import print_json, print_rows, progress
 from pixiu.model.errors import ConfigError, NotFound, Unavailable
 from pixiu.runtime.datadir import DataDirectory, find_server
+from pixiu.runtime.log_note import has_log
 
 if TYPE_CHECKING:
     from pixiu.pipeline.lake.place import Place
@@ -47,7 +48,7 @@ def rebuild_to(
     """What the command does, and the job ``rebuild`` of ``pixiu pipeline run``."""
     if every is not None and check:
         raise ConfigError("say --every or --check, not both")
-    if not (data / "queue").is_dir():
+    if not has_log(data):
         raise NotFound(f"there is no log in {data}; name its data directory with --data")
     pause_s = parse_duration_ms(every) / 1000 if every is not None else 0.0
     from pixiu.pipeline.session import open_session, require_spark

@@ -46,8 +46,9 @@ class RoleOrders:
 
 
 def _queue(orders: RoleOrders) -> int:
-    """The log: one replica of it."""
+    """The log: one replica of it; or, where the log is in Kafka, whoever owns it or stands by."""
     from pixiu.cli.serve import read_settings
+    from pixiu.node.logs import is_kafka
     from pixiu.node.processes.cluster_end import read_secrets
     from pixiu.node.processes.queue import QUEUE_ROLE_DEFAULTS, run_queue_role
 
@@ -60,9 +61,16 @@ def _queue(orders: RoleOrders) -> int:
     def ready(running: "Running") -> None:
         orders.say_ready(running.queue_address, admin=f"http://{running.http_address}", pid=os.getpid())
 
+    secrets = read_secrets(orders.secret_file)
+    if is_kafka(settings):
+        from pixiu.node.processes.kafka_queue import run_kafka_queue
+
+        return run_kafka_queue(
+            settings, orders.registry, partition=orders.partition, data=orders.data, secrets=secrets, on_ready=ready
+        )
     return run_queue_role(
         settings, orders.registry, partition=orders.partition, data=orders.data,
-        secrets=read_secrets(orders.secret_file), http=True, on_ready=ready,
+        secrets=secrets, http=True, on_ready=ready,
     )  # fmt: skip
 
 
@@ -160,8 +168,8 @@ def _find_registry(role: str, option: str | None, assignments: list[str]) -> Reg
     engines = settings.engines
     if settings.door.redis:
         raise ConfigError("roles have no door to a Redis stream: leave door.redis out, or take pixiu serve")
-    if engines.log != EMBEDDED:
-        raise ConfigError("the log of a cluster is its queue's: leave engines.log out, or take pixiu serve")
+    if role != "queue" and engines.log != EMBEDDED:
+        raise ConfigError(f"of a cluster's roles only the queue has the log: leave engines.log out for a {role}")
     for key in ("store", "timelines"):
         if role != "carrier" and getattr(engines, key) != EMBEDDED:
             raise ConfigError(f"of a cluster's roles only carriers have stores: leave engines.{key} out for a {role}")

@@ -10,9 +10,10 @@
     port = 12311                              # the first one's; the others take the next ones
     settings = { "replication.min_isr" = 2 }
 
-    [engines]                                 # of the carriers (docs/engines.md)
-    store = "redis://127.0.0.1:6379"
+    [engines]                                 # docs/engines.md
+    store = "redis://127.0.0.1:6379"          # of the carriers
     timelines = "cassandra://127.0.0.1/chatdata"
+    log = "kafka://127.0.0.1:9092"            # of the queue: its processes own it in turn
 
 What is unknown, of the wrong type or out of bounds is refused with a line that names the key.
 """
@@ -41,8 +42,8 @@ PARTITIONS_MAX = 256
 REPLICAS_MAX = 32
 PROCESSES_MAX = 512
 ZOOKEEPER_MAX = 9
-ENGINES = {"store", "timelines"}
-"""Engines that a cluster may have; its log is the queue's, its registry ZooKeeper."""
+ENGINES = {"store": "carrier", "timelines": "carrier", "log": "queue"}
+"""Engines that a cluster may have, and whose they are; its registry is ZooKeeper."""
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 
 
@@ -75,7 +76,7 @@ class ClusterFile:
     secret: str = ""
     """Empty: one is made and kept in the folder."""
     engines: EngineSettings = field(default_factory=EngineSettings)
-    """Where the carriers have their stores."""
+    """Where the carriers have their stores, and the queue its log."""
 
 
 def read_cluster_file(path: Path) -> ClusterFile:
@@ -116,13 +117,14 @@ def _cluster(content: dict[str, Any]) -> ClusterFile:
 
 
 def _engines(value: object, roles: set[str]) -> EngineSettings:
-    """What carriers are told, each for itself."""
+    """What carriers are told, each for itself, and the queue."""
     if not isinstance(value, dict):
         raise ConfigError('engines is a table: [engines] with store = "redis://HOST:PORT"')
-    _only(value, ENGINES, "engines.")
+    _only(value, set(ENGINES), "engines.")
     for key in value:
-        if "carrier" not in roles:
-            raise ConfigError(f"engines.{key} is for carriers, and there is no [roles.carrier]")
+        role = ENGINES[key]
+        if role not in roles:
+            raise ConfigError(f"engines.{key} is for {role}s, and there is no [roles.{role}]")
     return EngineSettings(**{key: _text(value, key, EMBEDDED, "engines.") for key in value})
 
 

@@ -38,6 +38,7 @@ __all__ = [
     "NodeLog",
     "check_log",
     "is_kafka",
+    "kafka_log",
     "make_log",
     "note_log",
     "noted_log",
@@ -118,7 +119,7 @@ def make_log(settings: Settings, engine: Engine, scheduler: Scheduler, root: Pat
             )
         return EngineLog(engine)
     thread = LoopScheduler(asyncio.get_running_loop())
-    return _kafka_log(settings, scheduler, thread, noted, name=name, closed=thread.close)
+    return kafka_log(settings, scheduler, thread, noted, name=name, closed=thread.close)
 
 
 def stopped_log(root: Path, engine: Engine, *, takes_any: bool = False) -> NodeLog:
@@ -142,12 +143,12 @@ def stopped_kafka(root: Path, *, takes_any: bool = False) -> KafkaLog:
     """The log in Kafka of a node that does not run, for reading."""
     nothing, noted = NoScheduler(), read_note(root)
     known = None if takes_any else noted
-    log = _kafka_log(noted_settings(root), nothing, nothing, known, name="", closed=lambda: None)
+    log = kafka_log(noted_settings(root), nothing, nothing, known, name="", closed=lambda: None)
     log.connect()
     return log
 
 
-def _kafka_log(
+def kafka_log(
     settings: Settings,
     scheduler: Scheduler,
     thread: Scheduler,
@@ -155,17 +156,21 @@ def _kafka_log(
     *,
     name: str,
     closed: Callable[[], object],
+    is_followed: bool = True,
 ) -> KafkaLog:
+    """The log in Kafka that the settings name, not open yet. Without a follower of its own it keeps nothing for one."""
     from pixiu.backends.kafka.address import client_options, parse_address
 
     address, options = parse_address(settings.engines.log), client_options(settings.kafka.client)
     from pixiu.backends.kafka.log import KafkaLog
+    from pixiu.backends.kafka.memory import RECENT_BYTES_MAX
     from pixiu.backends.kafka.topics import Identity
 
     known = None if noted is None else Identity(noted["cluster_id"], noted["topic_id"])
     return KafkaLog(
         address, options, settings.kafka, SystemClock(), scheduler, thread, known=known, name=name,
         token=os.urandom(8).hex(), node_id=settings.queue.node_id, keys_max=settings.queue.keys_max, closed=closed,
+        recent_bytes_max=RECENT_BYTES_MAX if is_followed else 0,
     )  # fmt: skip
 
 

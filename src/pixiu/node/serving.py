@@ -10,7 +10,6 @@ import contextlib
 import logging
 import signal
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -153,7 +152,7 @@ class Node:
         engine.follower_keys = self._follower_keys()
         engine.node_keys += engine.follower_keys
         engine.recover(is_follower=not self._leads_alone)
-        queue_max, self._gateway_max = _connections_max(settings, with_http=self._with_http and self._leads_alone)
+        queue_max, self._gateway_max = connections_max(settings, with_http=self._with_http and self._leads_alone)
         self._server = server = QueueServer(
             engine, HANDLERS, connections_max=queue_max, watch_peer=watch_peer, reset_on_close=reset_on_close
         )
@@ -260,7 +259,7 @@ class Node:
         return self._settings.replication.name or self._own_name()
 
     def _own_name(self) -> str:
-        return f"node-{sha256(self._directory.key.encode()).hexdigest()[:8]}"
+        return self._directory.name
 
     async def _start_http(self) -> str:
         """A follower has health and metrics; a leader has everything."""
@@ -395,7 +394,7 @@ class Node:
             self._engine.stop()
 
 
-def _connections_max(settings: Settings, *, with_http: bool) -> tuple[int, int]:
+def connections_max(settings: Settings, *, with_http: bool) -> tuple[int, int]:
     """How many connections the queue and the gateway of this process may have, with room for everything else."""
     left = max(raise_descriptors() - DESCRIPTORS_KEPT_BACK - 2 * settings.queue.open_topics_max, 8)
     wanted = [settings.queue.connections_max]

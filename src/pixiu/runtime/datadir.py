@@ -22,6 +22,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -124,6 +125,11 @@ class DataDirectory:
         except BaseException:
             os.close(lock)
             raise
+
+    @property
+    def name(self) -> str:
+        """What others call who runs here, unless it is told another name."""
+        return f"node-{sha256(self.key.encode()).hexdigest()[:8]}"
 
     def announce(self, *, address: str | None = None, http: str | None = None) -> None:
         """Tell other commands where this process listens."""

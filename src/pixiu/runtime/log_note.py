@@ -14,7 +14,7 @@ from pixiu.model.errors import CorruptData
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["NOTE", "noted_log", "read_note"]
+__all__ = ["NOTE", "has_log", "noted_log", "read_note"]
 
 NOTE = "log.json"
 
@@ -30,6 +30,11 @@ def read_note(root: Path) -> dict[str, str] | None:
         return {key: str(found[key]) for key in ("log", "client", "cluster_id", "topic_id")}
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptData(f"{root / NOTE} cannot be read: {error}") from error
+
+
+def has_log(root: Path) -> bool:
+    """Is the log of a node here, or is it noted where that is?"""
+    return (root / "queue").is_dir() or (root / NOTE).exists()
 
 
 def noted_log(root: Path) -> str:

@@ -12,18 +12,20 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pixiu.backends.kafka.memory import RECENT_BYTES_MAX
 from pixiu.backends.kafka.metrics import KafkaCounters
 from pixiu.backends.kafka.owner import Fenced, Owner
 from pixiu.backends.kafka.reading import FOLLOW_MS, PATIENT_MS, SCAN_MS, LogReading
-from pixiu.backends.kafka.records import DROP, SET, Entry
+from pixiu.backends.kafka.records import DROP, PLACE, SET, Entry
 from pixiu.backends.kafka.schedules import Waiting
 from pixiu.backends.kafka.sending import Sending
 from pixiu.backends.kafka.topics import MESSAGE_BYTES_MAX, Identity, Topics
 from pixiu.machines.queue_wire.commands import BEHIND
 from pixiu.model.cursor import epoch_of
-from pixiu.model.errors import Conflict, CorruptData, Gone, NotFound, PixiuError, TooLarge, Unavailable
+from pixiu.model.errors import Conflict, CorruptData, Gone, NotFound, Overloaded, PixiuError, TooLarge, Unavailable
 from pixiu.model.ids import Snowflakes
 from pixiu.ports.log import SCHEDULE, TOPICS, Appended, LogRecord, Scheduled
+from pixiu.queue.positions import pack_rows
 from pixiu.queue.storage.keys import Numbers, RecentKeys
 from pixiu.queue.storage.messages import key_digest
 
@@ -44,6 +46,8 @@ log = logging.getLogger(__name__)
 LOOK_MS = 2_000
 """How often a log that nobody writes to is looked after."""
 PAYLOAD_BYTES_MAX = MESSAGE_BYTES_MAX - 2 * 2**20
+POSITIONS_MAX = 10_000
+"""Names whose position is kept, of all topics together."""
 
 
 class KafkaLog:
@@ -63,12 +67,13 @@ class KafkaLog:
         node_id: int,
         keys_max: int,
         known: Identity | None = None,
+        recent_bytes_max: int = RECENT_BYTES_MAX,
         closed: Callable[[], object] = lambda: None,
     ) -> None:
         """``thread`` runs what blocks, in order, for this log alone. ``token`` is new with every process.
 
-        ``known``: which log the stores were made from; another one is refused with ``CorruptData``. ``closed`` is
-        called at the end.
+        ``known``: which log the stores were made from; another one is refused with ``CorruptData``.
+        ``recent_bytes_max`` is what memory keeps for the one follower. ``closed`` is called at the end.
         """
         self.address = address
         self.counters = KafkaCounters()
@@ -83,7 +88,7 @@ class KafkaLog:
         self._owner = Owner(
             address, options, name=name, token=token, copies=settings.copies, min_insync=settings.min_insync
         )
-        self._reading = LogReading(address, options, self.counters)
+        self._reading = LogReading(address, options, self.counters, recent_bytes_max=recent_bytes_max)
         self._waiting = Waiting(clock, scheduler, self._fire)
         self._keys = RecentKeys(limit=keys_max, read_back=_read_back, now_us=clock.monotonic_us)
         self._snowflakes = Snowflakes(node_id)
@@ -98,6 +103,11 @@ class KafkaLog:
         self._silence = ""
         self._receive: Callable[[], object] = lambda: None
         self._read_through = 0
+        self.positions: dict[tuple[str, bytes], int] = {}
+        """Committed ones, by topic and name."""
+        self.when_committed: Callable[[Batch], object] = lambda _batch: None
+        """Told each batch, before whoever waits for it."""
+        self.when_fenced: Callable[[], object] = lambda: None
 
     # Life.
 
@@ -136,6 +146,7 @@ class KafkaLog:
         self._reading.wait_ms = FOLLOW_MS
         self._is_open = True
         self._waiting.start(claim.waiting)
+        self.positions = claim.positions
         self._scheduler.after(LOOK_MS, self._look)
         log.info("owns the log", extra={"log": str(self.address), "event_id": claim.event_id})
 
@@ -212,6 +223,7 @@ class KafkaLog:
         self._failure = error
         self._waiting.stop()
         self.sending.give_up(error)
+        self.when_fenced()
 
     @property
     def epoch(self) -> int:
@@ -249,6 +261,15 @@ class KafkaLog:
     def waiting(self) -> int:
         """Records that wait for their time."""
         return len(self._waiting)
+
+    @property
+    def reading(self) -> LogReading:
+        """What is known of the log in memory."""
+        return self._reading
+
+    def followed(self, through: int) -> None:
+        """Whoever follows by other ways has come so far."""
+        self._read_through = through
 
     def when_flushed(self, call: Callable[[], object]) -> None:
         """Call when everything that was asked for until now is committed or refused."""
@@ -314,9 +335,30 @@ class KafkaLog:
         batch.on_drop.append(partial(self._waiting.add, scheduled))
         batch.answers.append((done, True))
 
+    def set_position(self, topic: str, name: bytes, event_id: int, done: Callable[[bool | PixiuError], object]) -> None:
+        """Keep how far a name has come in a topic; an event id below 0 forgets it."""
+        if self._refused(topic, b"", done):
+            return
+        place, is_kept = (topic, name), event_id >= 0
+        if is_kept and place not in self.positions and len(self.positions) >= POSITIONS_MAX:
+            full = Overloaded(f"{POSITIONS_MAX} positions are kept already: forget some")
+            self._scheduler.soon(lambda: done(full))
+            return
+        batch = self.sending.batch()
+        self._add(batch, topic, pack_rows([(name, event_id)]), key=name, what=PLACE)
+
+        def committed() -> None:
+            if is_kept:
+                self.positions[place] = event_id
+            else:
+                self.positions.pop(place, None)
+
+        batch.on_commit.append(committed)
+        batch.answers.append((done, True))
+
     def _fire(self, scheduled: Scheduled) -> None:
         """Its time has come. It fires once: the record and its end as a schedule are one transaction."""
-        if self._refusal(b"") is not None:
+        if self.refusal(b"") is not None:
             self._scheduler.after(LOOK_MS, partial(self._wait_again, scheduled))
             return
         batch = self.sending.batch()
@@ -328,12 +370,12 @@ class KafkaLog:
             self._waiting.add(scheduled)
 
     def _refused(self, topic: str, payload: bytes, done: Callable[..., object] | None) -> bool:
-        refusal = self._refusal(payload) if topic in TOPICS else NotFound(f"there is no topic {topic}")
+        refusal = self.refusal(payload) if topic in TOPICS else NotFound(f"there is no topic {topic}")
         if refusal is not None and done is not None:
             self._scheduler.soon(lambda: done(refusal))
         return refusal is not None
 
-    def _refusal(self, payload: bytes) -> PixiuError | None:
+    def refusal(self, payload: bytes) -> PixiuError | None:
         """Why nothing is taken now; None if it is."""
         if self._failure is not None:
             return self._failure
@@ -387,6 +429,7 @@ class KafkaLog:
             self._reading.anchors.add(batch.entries[0].event_id, offset)
         self._reading.add(batch.entries[-1].event_id, batch.records)
         self._silence = ""
+        self.when_committed(batch)
         batch.committed()
         self._receive()
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pixiu.backends.kafka.driver import common_options, driver, error_of, is_fence, unavailable
 from pixiu.backends.kafka.reader import PartitionReader
-from pixiu.backends.kafka.records import CLAIM, LOG, SET, STATE, WANT, WANTER, Entry, kafka_records
+from pixiu.backends.kafka.records import CLAIM, LOG, PLACE, SET, STATE, WANT, WANTER, Entry, kafka_records, position_in
 from pixiu.backends.kafka.topics import MESSAGE_BYTES_MAX, Topics
 from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.ports.log import LogRecord, Scheduled
@@ -59,6 +59,8 @@ class Claim(NamedTuple):
     """Its newest records with a key, as many as a writer needs to know repeats."""
     recent_after: int
     """``recent`` is complete behind this event."""
+    positions: dict[tuple[str, bytes], int]
+    """By topic and name."""
 
 
 class _State(NamedTuple):
@@ -68,6 +70,7 @@ class _State(NamedTuple):
     wanter: bytes
     """Who has announced to claim it since; empty if nobody has."""
     waiting: list[Scheduled]
+    positions: dict[tuple[str, bytes], int]
 
 
 class _NotWritten(Exception):
@@ -101,7 +104,9 @@ class Owner:
         topics = Topics(self._address, self._options)
         topics.make(copies=self._copies, min_insync=self._min_insync)
         identity = topics.made_identity()
+        self._check_stopped()  # who is no longer wanted takes it from nobody
         self._announce(now_ms)
+        self._check_stopped()
         self._init()
         reader = PartitionReader(self._address, self._options, LOG)
         try:
@@ -111,15 +116,19 @@ class Owner:
             recent = self._recent(reader, after, last) if newest is not None else []
         finally:
             reader.close()
-        waiting = self._state().waiting
+        state = self._state()
         claim = Entry(last + 1, number, False, "", self._said(), b"", now_ms, CLAIM)
         self.write([claim], lambda: True)
-        return Claim(identity, last + 1, number, waiting, recent, after)
+        return Claim(identity, last + 1, number, state.waiting, recent, after, state.positions)
 
     def _announce(self, now_ms: int) -> None:
-        """Say who comes, before the present owner is fenced: else it would take that for a silence of its own."""
+        """Say who comes, before the present owner is fenced: else it would take that for a silence of its own.
+
+        Said twice is said once, so the driver need not ask for a producer's id first, which takes it half a second.
+        """
         producer = driver.Producer({
-            **common_options(self._address, self._options), "enable.idempotence": True, "message.timeout.ms": ANSWER_MS,
+            **common_options(self._address, self._options),
+            "acks": "all", "linger.ms": 0, "message.timeout.ms": ANSWER_MS,
         })  # fmt: skip
         failures: list[KafkaError] = []
         headers = [("event", b"0"), ("topic", b""), ("last", b"0"), ("what", WANT.encode())]
@@ -179,19 +188,20 @@ class Owner:
                 break
         return recent
 
-    def _state(self) -> _State:
-        """What ``state`` says."""
+    def _state(self, begin: int = 0) -> _State:
+        """What ``state`` says, or what it says from an offset on."""
         reader = PartitionReader(self._address, self._options, STATE)
-        owner, wanter, waiting = b"", b"", {}
+        owner, wanter, waiting, positions = b"", b"", {}, {}
         try:
             low, high = reader.ends(ANSWER_MS)
-            self._state_end = high
+            low = max(low, begin)
+            self._state_end = low
             if low < high:
                 reader.seek(low)
                 is_end = False
                 while not is_end:
                     chunk = reader.read(10_000, ANSWER_MS)
-                    is_end = chunk.is_end
+                    is_end, self._state_end = chunk.is_end, chunk.next_offset
                     for _, found in chunk.found:
                         record = found.record
                         if found.what == CLAIM:
@@ -202,11 +212,14 @@ class Owner:
                             waiting[found.schedule_id] = Scheduled(
                                 found.schedule_id, found.due, record.topic, record.payload
                             )
+                        elif found.what == PLACE:
+                            positions[record.topic, record.key] = position_in(record.payload)
                         else:
                             waiting.pop(found.schedule_id, None)
         finally:
             reader.close()
-        return _State(owner, wanter, list(waiting.values()))
+        known = {place: event_id for place, event_id in positions.items() if event_id >= 0}
+        return _State(owner, wanter, list(waiting.values()), known)
 
     # Writing.
 
@@ -325,9 +338,9 @@ class Owner:
                 log.warning("claimed the log again", extra={"reason": reason.str()})
                 return
 
-    def _check_owner(self, *, is_fenced: bool = False) -> None:
+    def _check_owner(self, *, is_fenced: bool = False, begin: int = 0) -> None:
         """Raise ``Fenced`` if another has the log; or is about to, when Kafka has refused us already."""
-        state = self._state()
+        state = self._state(begin)
         owner = state.wanter if is_fenced and state.wanter else state.owner
         if owner and owner != self._said():
             name = owner.partition(b" ")[2].decode(errors="replace")
@@ -354,7 +367,7 @@ class Owner:
             self._probe = PartitionReader(self._address, self._options, STATE)
         _, end = self._probe.ends(ANSWER_MS / 2)
         if end != self._state_end:
-            self._check_owner()
+            self._check_owner(begin=self._state_end)  # the rest was looked at: it is long, and writes wait meanwhile
         self.trouble = ""
 
     def stop(self) -> None:

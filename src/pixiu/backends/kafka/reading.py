@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pixiu.backends.kafka.metrics import KafkaCounters
     from pixiu.ports.log import LogRecord
 
-__all__ = ["FOLLOW_MS", "PATIENT_MS", "SCAN_MS", "LogReading"]
+__all__ = ["FOLLOW_MS", "PATIENT_MS", "SCAN_MS", "LogReading", "searched"]
 
 FOLLOW_MS = 100.0
 """One reading by who follows, on the loop: then it is asked again later."""
@@ -51,11 +51,13 @@ class _Sequence:
 class LogReading:
     """All readings of one log."""
 
-    def __init__(self, address: KafkaAddress, options: dict[str, str], counters: KafkaCounters) -> None:
+    def __init__(
+        self, address: KafkaAddress, options: dict[str, str], counters: KafkaCounters, *, recent_bytes_max: int
+    ) -> None:
         self._address = address
         self._options = options
         self._counters = counters
-        self.recent = Recent()
+        self.recent = Recent(bytes_max=recent_bytes_max)
         self.anchors = Anchors()
         self.committed = 0
         self._topics: dict[str, RecentTopic] = {}
@@ -142,26 +144,20 @@ class LogReading:
         reader = sequence.reader
         offset = self.anchors.offset_before(after + 1) if topic == LOG else None
         if offset is None:
-            offset = self._searched(reader, after, max(wait_ms, TOPIC_MS), is_log=topic == LOG)
+            offset = searched(self._address, reader, after, max(wait_ms, TOPIC_MS), is_log=topic == LOG)
         sequence.offset = offset
         reader.seek(offset)
         sequence.reached = after
         return sequence
 
-    def _searched(self, reader: PartitionReader, after: int, wait_ms: float, *, is_log: bool) -> int:
-        low, high = reader.ends(wait_ms)
-        if is_log and low < high:
-            first = reader.first_at(low, wait_ms)
-            if first is not None and after + 1 < first[1].record.event_id:
-                raise Gone(
-                    f"events up to {first[1].record.event_id - 1} are no longer in {self._address.topic(LOG)}: Kafka "
-                    "has removed them. Its retention must have no limit (pixiu doctor)"
-                )
-        if after <= 0:
-            return low
-        return reader.search(lambda found: found.record.event_id <= after, wait_ms)
-
     # One topic.
+
+    def recent_of(self, topic: str) -> RecentTopic:
+        """What memory has of one topic. Raises ``NotFound`` for one that is not kept alone."""
+        found = self._topics.get(topic)
+        if found is None:
+            raise NotFound(f"there is no topic {topic}")
+        return found
 
     def topic(self, topic: str, after: int, limit: int) -> list[LogRecord]:
         """Committed records of one topic behind ``after``, oldest first."""
@@ -230,7 +226,7 @@ class LogReading:
         reader = PartitionReader(self._address, self._options, LOG)
         try:
             if after < through:
-                reader.seek(self._searched(reader, after, wait_ms, is_log=True))
+                reader.seek(searched(self._address, reader, after, wait_ms, is_log=True))
             while after < through:
                 records, reached, is_end, _ = _read(reader, after, through, batch, wait_ms)
                 if is_end and reached == after:
@@ -256,6 +252,21 @@ class LogReading:
         for sequence in self._behind.values():
             sequence.reader.close()
         self._behind.clear()
+
+
+def searched(address: KafkaAddress, reader: PartitionReader, after: int, wait_ms: float, *, is_log: bool) -> int:
+    """The offset before the first record behind an event. Raises ``Gone`` if the log begins later."""
+    low, high = reader.ends(wait_ms)
+    if is_log and low < high:
+        first = reader.first_at(low, wait_ms)
+        if first is not None and after + 1 < first[1].record.event_id:
+            raise Gone(
+                f"events up to {first[1].record.event_id - 1} are no longer in {address.topic(LOG)}: Kafka has removed "
+                "them. Its retention must have no limit (pixiu doctor)"
+            )
+    if after <= 0:
+        return low
+    return reader.search(lambda found: found.record.event_id <= after, wait_ms)
 
 
 def _read(

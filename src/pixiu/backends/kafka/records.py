@@ -5,7 +5,7 @@ belong to the records and not to Kafka's offsets, and a copy of the topic is a c
 written in the same transaction, and are there for whoever looks for one kind of work:
 
 ====== ==========================================================================
-state  compacted: who owns the log, and what waits for its time
+state  compacted: who owns the log, what waits for its time, and positions
 tasks  kicks and flushes, and one record per user of a push
 notify notifications
 retry  what failed and came back
@@ -23,6 +23,7 @@ from google.protobuf.message import DecodeError
 
 from pixiu.model.pixiu_pb2 import Record, Task
 from pixiu.ports.log import DEAD, MAIN, NOTIFY, SCHEDULE, TASKS, LogRecord
+from pixiu.queue.positions import FORGET, unpack_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,6 +43,7 @@ __all__ = [
     "found_in",
     "found_of",
     "kafka_records",
+    "position_in",
 ]
 
 LOG = "main"
@@ -58,6 +60,7 @@ SET = "schedule"
 DROP = "unschedule"
 CLAIM = "owner"
 WANT = "wants"
+PLACE = "position"
 """What a record of the log does. All but ``RECORD`` take an event id that no reader sees."""
 
 
@@ -123,6 +126,9 @@ def kafka_records(entry: Entry) -> Iterator[KafkaRecord]:
         yield KafkaRecord(STATE, OWNER, entry.payload, headers, at)
     elif entry.what == SET:
         yield KafkaRecord(STATE, b"%d" % entry.schedule_id, entry.payload, headers, at)
+    elif entry.what == PLACE:
+        place = b"position %s %s" % (topic.encode(), entry.key)
+        yield KafkaRecord(STATE, place, entry.payload if position_in(entry.payload) >= 0 else None, headers, at)
     elif entry.schedule_id:  # dropped, or fired
         yield KafkaRecord(STATE, b"%d" % entry.schedule_id, None, headers, at)
     if entry.what:
@@ -135,6 +141,11 @@ def kafka_records(entry: Entry) -> Iterator[KafkaRecord]:
         yield KafkaRecord(LEDGER, key, entry.payload, headers, at)
     elif record is not None and record.WhichOneof("what") == "push":
         yield from _push_tasks(entry, record)
+
+
+def position_in(payload: bytes) -> int:
+    """The event id that an entry of a position says; below 0: it is forgotten."""
+    return next((event_id for _, event_id in unpack_rows(payload)), FORGET)
 
 
 def _push_tasks(entry: Entry, record: Record) -> Iterator[KafkaRecord]:

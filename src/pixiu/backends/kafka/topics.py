@@ -25,9 +25,11 @@ VIEW_KEPT_MS = 7 * 86_400_000
 """What can be found in the log again is kept this long in a topic of its own."""
 _FOR_EVER = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 _SOME_TIME = {"cleanup.policy": "delete", "retention.ms": str(VIEW_KEPT_MS), "retention.bytes": "-1"}
+_COMPACTED = {"cleanup.policy": "compact", "segment.ms": "3600000", "segment.bytes": str(16 * 2**20)}
+"""Only what is not in the newest segment is compacted, and a new owner reads all of it."""
 _SETTINGS = {
     LOG: _FOR_EVER,
-    STATE: {"cleanup.policy": "compact"},
+    STATE: _COMPACTED,
     VIEW_OF[SCHEDULE]: _FOR_EVER,
     VIEW_OF[DEAD]: _FOR_EVER,
     VIEW_OF[NOTIFY]: _SOME_TIME,
@@ -133,6 +135,8 @@ class Topics:
             copies, in_sync = len(partitions[0].replicas), len(partitions[0].isr)
             found += _copies(name, copies, in_sync, settings, brokers)
         found += _kept(name, settings)
+        state = self._address.topic(STATE)
+        found.append(_compacted(state, self._settings_of(driver_admin.ConfigResource.Type.TOPIC, state)))
         return found
 
     def _brokers(self) -> Finding:
@@ -217,6 +221,15 @@ def _copies(name: str, copies: int, in_sync: int, settings: dict[str, str], brok
     else:
         found.append(Finding(title, "ok", "disabled"))
     return found
+
+
+def _compacted(name: str, settings: dict[str, str]) -> Finding:
+    """What waits for its time, and positions, are the newest of their keys however old."""
+    policy = settings.get("cleanup.policy", "delete")
+    if policy == "compact":
+        return Finding(f"kafka {name} cleanup", "ok", policy)
+    change = f"kafka-configs --alter --topic {name} --add-config cleanup.policy=compact"
+    return Finding(f"kafka {name} cleanup", "fail", policy, f"scheduled messages and positions get lost: {change}")
 
 
 def _kept(name: str, settings: dict[str, str]) -> list[Finding]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pixiu
+from pixiu.backends.kafka.address import parse_address
 from pixiu.config.cluster import NODE_ROLE
 from pixiu.config.engines import EMBEDDED
 from pixiu.config.registry import RegistryAddress
@@ -40,8 +41,9 @@ STATE = "cluster.json"
 ZOOKEEPER = "zookeeper"
 GATEWAYS = "gateway"
 CARRIER = "carrier"
+QUEUE = "queue"
 ENGINE_KEYS = ("store", "timelines", "engines.store", "engines.timelines")
-ORDER = (ZOOKEEPER, "queue", CARRIER)
+ORDER = (ZOOKEEPER, QUEUE, CARRIER)
 """What others need comes first; the rest in the order of the file."""
 
 
@@ -140,14 +142,19 @@ class Layout:
             command = self._serve(plan, name, port) if plan.role == NODE_ROLE else self._role(
                 plan, name, port, partition, replica
             )  # fmt: skip
-            environment = self._engines(plan, name) if plan.role == CARRIER else {}
+            environment = self._engines(plan, name)
             yield ChildPlan(
                 name, plan.role, partition, replica, command, f"{plan.bind}:{port}", _needed(plan), environment
             )
 
     def _engines(self, plan: RolePlan, name: str) -> dict[str, str]:
-        """What the file says of engines, for one carrier. Raises ``ConfigError`` for what it could not use."""
+        """What the file says of engines, for one process. Raises ``ConfigError`` for what it could not use."""
         engines = self.cluster.engines
+        if plan.role == QUEUE and engines.log != EMBEDDED:
+            parse_address(engines.log)
+            return {"PIXIU_ENGINES__LOG": engines.log}
+        if plan.role != CARRIER:
+            return {}
         own = {key.removeprefix("engines."): str(value) for key, value in plan.settings.items() if key in ENGINE_KEYS}
         name = str(plan.settings.get("replication.name", name))
         replica_engines(replace(engines, **own), name)
@@ -170,7 +177,7 @@ class Layout:
 
     def _role(self, plan: RolePlan, name: str, port: int, partition: int, replica: int) -> tuple[str, ...]:
         settings = dict(plan.settings)
-        if plan.role == "queue":
+        if plan.role == QUEUE:
             settings = {"replication.name": name, "queue.node_id": replica, **settings}
         elif plan.role == CARRIER:
             settings = {"replication.name": name, **settings}
@@ -205,7 +212,7 @@ def _rank(role: str) -> int:
 
 def _needed(plan: RolePlan) -> int:
     """How many replicas of a partition must stay."""
-    if plan.role != "queue":
+    if plan.role != QUEUE:
         return 0
     min_isr = plan.settings.get("replication.min_isr", 1)
     return min_isr if isinstance(min_isr, int) else 1

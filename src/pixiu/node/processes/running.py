@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pixiu.node.processes.options import RoleOptions
 
-__all__ = ["run_until_stopped"]
+__all__ = ["run_until_stopped", "run_with_signals"]
 
 
 def run_until_stopped(options: RoleOptions, run: Callable[[RoleOptions, asyncio.Event], Awaitable[None]]) -> int:
@@ -27,12 +27,13 @@ def run_until_stopped(options: RoleOptions, run: Callable[[RoleOptions, asyncio.
     except ValueError as error:
         raise ConfigError(f"--partitions: {error}") from None
     configure_logging(options.settings.log)
-    return uvloop.run(_with_signals(options, run))
+    return uvloop.run(run_with_signals(lambda stop: run(options, stop)))
 
 
-async def _with_signals(options: RoleOptions, run: Callable[[RoleOptions, asyncio.Event], Awaitable[None]]) -> int:
+async def run_with_signals(run: Callable[[asyncio.Event], Awaitable[None]]) -> int:
+    """The same on a loop that runs. Returns the exit code."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await run(options, stop)
+    await run(stop)
     return 0

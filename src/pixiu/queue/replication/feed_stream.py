@@ -1,27 +1,29 @@
 """The committed journal, for appliers in other processes: frames as they are on disk, and how far they are committed.
 
 Nothing is decoded here: an applier reads the same bytes that the disk has, so that many of them cost the log little.
-A stream keeps only its place. It sends what its socket takes; whoever reads slowly is waited for, and cut when it takes
-nothing for too long: it comes back and goes on where it is. Of records that are not committed it says nothing.
+A log that is not on this disk makes the same frames of what it has. A stream keeps only its place. It sends what its
+socket takes; whoever reads slowly is waited for, and cut when it takes nothing for too long: it comes back and goes on
+where it is. Of records that are not committed it says nothing.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pixiu.machines.queue_wire.commands import LEADER_DECIDES, LOG_BEGINS_BEHIND, LOG_ENDS_BEFORE
 from pixiu.machines.queue_wire.follow import encode_frames
 from pixiu.machines.queue_wire.responses import encode_refused
 from pixiu.model.errors import Gone, NotFound, PixiuError
-from pixiu.queue.replication.replica_stream import SEND_BYTES, JournalReader
+from pixiu.queue.replication.replica_stream import SEND_BYTES
 
 if TYPE_CHECKING:
     from pixiu.ports.scheduler import Timer
     from pixiu.queue.engine import Engine
     from pixiu.queue.server.connection import Connection
+    from pixiu.queue.server.served import Fed
 
-__all__ = ["FeedStream"]
+__all__ = ["FeedStream", "FrameReader", "whole_records_before"]
 
 log = logging.getLogger(__name__)
 
@@ -29,28 +31,36 @@ BEAT_MS = 500
 """How often an idle stream says that it is there, and how far the log is committed."""
 
 
+class FrameReader(Protocol):
+    """A place in the log that moves forward record by record."""
+
+    def read(self, size: int, through: int) -> bytes:
+        """The next frames, about ``size`` bytes of them, not beyond ``through``; none when there is none yet."""
+        ...
+
+
 class FeedStream:
     """One applier's connection."""
 
-    def __init__(self, engine: Engine, connection: Connection, after: int) -> None:
+    def __init__(self, engine: Fed, connection: Connection, reader: FrameReader) -> None:
         self._engine = engine
         self._connection = connection
-        self._reader = JournalReader(engine, whole_records_before(engine, after))
+        self._reader = reader
         self._timer: Timer | None = None
         self._is_closed = False
 
     def start(self) -> None:
         """Send what is there, then what comes."""
         self._engine.counters.followers += 1
-        self._engine.committed_hooks.append(self._send)
-        self._connection.wake_stream = self._send
+        self._engine.committed_hooks.append(self.send)
+        self._connection.wake_stream = self.send
         self._beat()
-        self._engine.scheduler.soon(self._send)
+        self._engine.scheduler.soon(self.send)
 
     def receive(self, data: bytes) -> None:
         """Whatever an applier sends means nothing."""
 
-    def _send(self) -> None:
+    def send(self) -> None:
         """One piece per turn of the loop: whoever is served here takes no more than its share."""
         connection, engine = self._connection, self._engine
         if self._is_closed or not connection.can_write:
@@ -66,7 +76,7 @@ class FeedStream:
             return
         if data:
             connection.write(encode_frames(engine.commit_event_id, data))
-            engine.scheduler.soon(self._send)
+            engine.scheduler.soon(self.send)
 
     def _beat(self) -> None:
         """Say that we are alive, and notice that we lead no more, or that nobody reads."""
@@ -93,7 +103,7 @@ class FeedStream:
         if not self._is_closed:
             self._is_closed = True
             self._engine.counters.followers -= 1
-            self._engine.committed_hooks.remove(self._send)
+            self._engine.committed_hooks.remove(self.send)
             if self._timer is not None:
                 self._timer.cancel()
 

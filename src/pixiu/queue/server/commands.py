@@ -15,11 +15,12 @@ from pixiu.queue.appends import number
 from pixiu.queue.background import end_topic
 from pixiu.queue.delays import HEAD, Delayed
 from pixiu.queue.operations import Change
-from pixiu.queue.positions import FORGET, pack_rows
+from pixiu.queue.positions import pack_rows
 from pixiu.queue.server.answers import ALIVE, OK
 from pixiu.queue.server.connection import MESSAGES_MAX
 from pixiu.queue.server.log_commands import LOG_HANDLERS
 from pixiu.queue.server.node_commands import NODE_HANDLERS
+from pixiu.queue.server.parts import ROWS_MAX, append_part, delay_part, page_part, position_part
 from pixiu.queue.server.subscriptions import Subscription
 from pixiu.queue.storage.messages import split_head
 from pixiu.queue.storage.record import Kind
@@ -32,15 +33,12 @@ if TYPE_CHECKING:
     from pixiu.queue.batch import Batch
     from pixiu.queue.engine import Engine
     from pixiu.queue.server.connection import Connection, Request
+    from pixiu.queue.server.served import Served
     from pixiu.queue.storage.topics import Topic
 
-KEY_BYTES_MAX = 512
-DELAYS_LISTED_MAX = 10_000
 ACK_TIMEOUT_MS_MAX = 7 * 86_400_000
 
 _I64 = Struct("<q")
-_U32 = Struct("<I")
-_U16 = Struct("<H")
 _SUBSCRIBE = Struct("<BqBqH")
 
 
@@ -117,7 +115,7 @@ def delay(engine: Engine, connection: Connection, request: Request) -> None:
     connection.submit(Change(connection, sequence, size=len(request.part)))
 
 
-def alive(_engine: Engine, connection: Connection, _request: Request) -> None:
+def alive(_engine: Served, connection: Connection, _request: Request) -> None:
     """Alive."""
     connection.answer(ALIVE)
 
@@ -225,15 +223,7 @@ def append(engine: Engine, connection: Connection, request: Request) -> None:
     """Append: numbered, and only once per key."""
     if not engine.is_leader:
         raise NotLeader(wire.LEADER_DECIDES)
-    part = request.part
-    if len(part) < 10:
-        raise RequestError(wire.BAD_EXTENSION_PART)
-    (unless_after,) = _I64.unpack_from(part)
-    (key_bytes,) = _U16.unpack_from(part, 8)
-    key, message = part[10 : 10 + key_bytes], part[10 + key_bytes :]
-    messages = split_messages(message)
-    if len(key) != key_bytes or key_bytes > KEY_BYTES_MAX or messages is None or len(messages) != 1:
-        raise RequestError(wire.BAD_EXTENSION_PART)
+    unless_after, key, message = append_part(request.part)
     engine.check_reserved(request.name, connection.is_node)
     headers, content = split_head(message)
 
@@ -242,7 +232,7 @@ def append(engine: Engine, connection: Connection, request: Request) -> None:
         appended = number(engine, batch, topic, headers, content, key=key, unless_after=unless_after)
         return encode_append_answer(appended.event_id, appended.message_id, repeat=appended.is_repeat)
 
-    connection.submit(Change(connection, sequence, size=len(part)))
+    connection.submit(Change(connection, sequence, size=len(request.part)))
 
 
 def positions(engine: Engine, connection: Connection, request: Request) -> None:
@@ -267,13 +257,7 @@ def set_position(engine: Engine, connection: Connection, request: Request) -> No
     """SetPosition: put a named subscriber somewhere, or forget it."""
     if not engine.is_leader:
         raise NotLeader(wire.LEADER_DECIDES)
-    (size,) = _U16.unpack_from(request.part) if len(request.part) >= 10 else (-1,)
-    if size < 0 or len(request.part) != 10 + size:
-        raise RequestError(wire.BAD_EXTENSION_PART)
-    name = request.part[2 : 2 + size]
-    (event_id,) = _I64.unpack_from(request.part, 2 + size)
-    if event_id < FORGET or size > engine.settings.subscriber_name_bytes_max:
-        raise RequestError(wire.BAD_EXTENSION_PART)
+    name, event_id = position_part(request.part, engine.settings.subscriber_name_bytes_max)
     topic = engine.topic_to_read(request.name, connection.is_node)
 
     def sequence(batch: Batch) -> bytes:
@@ -290,10 +274,8 @@ def set_position(engine: Engine, connection: Connection, request: Request) -> No
 
 def list_delays(engine: Engine, connection: Connection, request: Request) -> None:
     """Delays that wait, by event id."""
-    if len(request.part) != 12:
-        raise RequestError(wire.BAD_EXTENSION_PART)
-    (after,) = _I64.unpack_from(request.part)
-    limit = min(_U32.unpack_from(request.part, 8)[0] or DELAYS_LISTED_MAX, DELAYS_LISTED_MAX)
+    after, limit = page_part(request.part)
+    limit = limit or ROWS_MAX
     rows: list[dict[str, object]] = []
     for delayed in engine.state.delays.after(after):
         if len(rows) >= limit:
@@ -320,9 +302,7 @@ def cancel_delay(engine: Engine, connection: Connection, request: Request) -> No
     """CancelDelay: it will not come."""
     if not engine.is_leader:
         raise NotLeader(wire.LEADER_DECIDES)
-    if len(request.part) != 8:
-        raise RequestError(wire.BAD_EXTENSION_PART)
-    (event_id,) = _I64.unpack(request.part)
+    event_id = delay_part(request.part)
 
     def sequence(batch: Batch) -> bytes:
         if not engine.background.cancel_delay(event_id, batch, with_reserved=connection.is_node):

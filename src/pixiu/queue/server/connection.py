@@ -25,8 +25,8 @@ from pixiu.queue.server.answers import OK
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pixiu.queue.engine import Engine
     from pixiu.queue.operations import Change
+    from pixiu.queue.server.served import Served, Stream
     from pixiu.queue.server.server import QueueServer
     from pixiu.queue.storage.topics import Topic
 
@@ -62,18 +62,6 @@ class Transport(Protocol):
     def pause_reading(self) -> None: ...  # noqa: D102
     def resume_reading(self) -> None: ...  # noqa: D102
     def get_write_buffer_size(self) -> int: ...  # noqa: D102
-
-
-class Stream(Protocol):
-    """A mode in which the connection's bytes are not commands: subscribing, following."""
-
-    def receive(self, data: bytes) -> None:
-        """Bytes from the peer."""
-        ...
-
-    def close(self) -> None:
-        """The connection is gone."""
-        ...
 
 
 class Request:
@@ -123,7 +111,7 @@ class Connection:
         "wake_stream",
     )  # fmt: skip
 
-    def __init__(self, engine: Engine, server: QueueServer) -> None:
+    def __init__(self, engine: Served, server: QueueServer) -> None:
         self._engine = engine
         self._server = server
         self._writer = engine.writer
@@ -434,6 +422,10 @@ class Connection:
         """Take no further command until ``answered`` has been called once for this."""
         self._outstanding += 1
         self._is_blocked = self._is_held = True
+
+    def expect(self) -> None:
+        """``answered`` will be called once for this, behind what was asked before."""
+        self._outstanding += 1
 
     def write(self, data: bytes) -> None:
         """Send bytes, unless the client is gone."""

@@ -5,18 +5,18 @@ They are the network's side of ``ports.log.Log``, and for connections that have 
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from pixiu.machines.queue_wire import commands as wire
 from pixiu.machines.queue_wire.log_answers import encode_scheduled, encode_topic_rows
-from pixiu.machines.queue_wire.messages import split_messages
 from pixiu.machines.queue_wire.responses import encode_done, encode_sized
-from pixiu.model.errors import NotAllowed, NotLeader, RequestError
+from pixiu.model.errors import NotAllowed, NotLeader
 from pixiu.queue.delays import HEAD, Delayed
 from pixiu.queue.log import topic_messages
 from pixiu.queue.operations import Change
-from pixiu.queue.replication.feed_stream import FeedStream
+from pixiu.queue.replication.feed_stream import FeedStream, whole_records_before
+from pixiu.queue.replication.replica_stream import JournalReader
+from pixiu.queue.server.parts import feed_part, page_part, schedule_part
 from pixiu.queue.storage.record import Kind
 
 if TYPE_CHECKING:
@@ -28,21 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = ["LOG_HANDLERS"]
 
-ROWS_MAX = 10_000
-"""Rows in one answer."""
-_PAGE = Struct("<qI")
-_I64 = Struct("<q")
-
 
 def feed(engine: Engine, connection: Connection, request: Request) -> None:
     """Feed: the committed journal, from behind an event."""
     _check(engine, connection)
-    if len(request.part) != _I64.size:
-        raise RequestError(wire.BAD_EXTENSION_PART)
-    (after,) = _I64.unpack(request.part)
-    if after < 0:
-        raise RequestError(wire.BAD_EXTENSION_PART)
-    stream = FeedStream(engine, connection, after)
+    reader = JournalReader(engine, whole_records_before(engine, feed_part(request.part)))
+    stream = FeedStream(engine, connection, reader)
     connection.begin_stream(stream)
     stream.start()
 
@@ -50,7 +41,7 @@ def feed(engine: Engine, connection: Connection, request: Request) -> None:
 def read_topic(engine: Engine, connection: Connection, request: Request) -> None:
     """ReadTopic: a page of one topic's messages behind an event, which need not be one of them."""
     _check(engine, connection)
-    after, limit = _page(request)
+    after, limit = page_part(request.part)
     topic = engine.topic_to_read(request.name, connection.is_node)
     found = topic_messages(engine.topics.log_of(topic), after, limit)
     connection.answer(encode_sized(encode_topic_rows(engine.commit_event_id, found)))
@@ -59,13 +50,8 @@ def read_topic(engine: Engine, connection: Connection, request: Request) -> None
 def schedule(engine: Engine, connection: Connection, request: Request) -> None:
     """Schedule: publish one message at a time."""
     _check(engine, connection)
-    if len(request.part) < _I64.size:
-        raise RequestError(wire.BAD_EXTENSION_PART)
-    (due,) = _I64.unpack_from(request.part)
-    message, name = request.part[_I64.size :], request.name
-    messages = split_messages(message)
-    if messages is None or len(messages) != 1 or not 0 <= due < 2**62:
-        raise RequestError(wire.BAD_EXTENSION_PART)
+    due, message = schedule_part(request.part)
+    name = request.name
 
     def sequence(batch: Batch) -> bytes:
         topic = engine.topics.live(name, batch.now_ms)
@@ -82,7 +68,7 @@ def schedule(engine: Engine, connection: Connection, request: Request) -> None:
 def scheduled(engine: Engine, connection: Connection, request: Request) -> None:
     """Scheduled: a page of what waits for a topic, by event id, with what it says."""
     _check(engine, connection)
-    after, limit = _page(request)
+    after, limit = page_part(request.part)
     rows: list[tuple[int, int, bytes]] = []
     for delayed in engine.state.delays.after(after):
         if len(rows) == limit:
@@ -97,13 +83,6 @@ def _check(engine: Engine, connection: Connection) -> None:
         raise NotAllowed(wire.TOPIC_RESERVED)
     if not engine.is_leader:
         raise NotLeader(wire.LEADER_DECIDES)
-
-
-def _page(request: Request) -> tuple[int, int]:
-    if len(request.part) != _PAGE.size:
-        raise RequestError(wire.BAD_EXTENSION_PART)
-    after, limit = _PAGE.unpack(request.part)
-    return after, min(limit, ROWS_MAX)
 
 
 LOG_HANDLERS: dict[int, Callable[[Engine, Connection, Request], None]] = {

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
     from pixiu.queue.engine import Engine
     from pixiu.queue.server.connection import Connection, Request
+    from pixiu.queue.server.served import Served
 
-__all__ = ["NODE_HANDLERS"]
+__all__ = ["KEY_HANDLERS", "NODE_HANDLERS"]
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ _U16 = Struct("<H")
 _FOLLOW = Struct("<qIIB")
 
 
-def authorize(engine: Engine, connection: Connection, request: Request) -> None:
+def authorize(engine: Served, connection: Connection, request: Request) -> None:
     """Authorize: show the node's key."""
     fits = [compare_digest(request.part, key.encode()) for key in engine.node_keys]
     if not any(fits):
@@ -50,13 +51,13 @@ def authorize(engine: Engine, connection: Connection, request: Request) -> None:
     connection.answer(OK)
 
 
-def challenge(_engine: Engine, connection: Connection, _request: Request) -> None:
+def challenge(_engine: Served, connection: Connection, _request: Request) -> None:
     """Challenge: something that no proof was made of yet."""
     connection.challenge = secrets.token_bytes(NONCE_BYTES)
     connection.answer(encode_sized(connection.challenge))
 
 
-def prove(engine: Engine, connection: Connection, request: Request) -> None:
+def prove(engine: Served, connection: Connection, request: Request) -> None:
     """Prove: the key is the same at both ends, and neither has said it."""
     asked, connection.challenge = connection.challenge, b""
     answer = accept_proof([key.encode() for key in engine.node_keys], asked, request.part)
@@ -152,10 +153,14 @@ def replica(engine: Engine, connection: Connection, request: Request) -> None:
     stream.start()
 
 
-NODE_HANDLERS: dict[int, Callable[[Engine, Connection, Request], None]] = {
+KEY_HANDLERS: dict[int, Callable[[Served, Connection, Request], None]] = {
     wire.AUTHORIZE: authorize,
     wire.CHALLENGE: challenge,
     wire.PROVE: prove,
+}
+
+NODE_HANDLERS: dict[int, Callable[[Engine, Connection, Request], None]] = {
+    **KEY_HANDLERS,
     wire.FOLLOW: follow,
     wire.PROMOTE: promote,
     wire.JOIN: join,

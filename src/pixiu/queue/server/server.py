@@ -9,10 +9,10 @@ from pixiu.machines.queue_wire.responses import encode_refused
 from pixiu.queue.server.connection import Connection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from pixiu.queue.engine import Engine
     from pixiu.queue.server.connection import Request
+    from pixiu.queue.server.served import Served
 
 log = logging.getLogger(__name__)
 
@@ -22,8 +22,8 @@ class QueueServer:
 
     def __init__(
         self,
-        engine: Engine,
-        handlers: dict[int, Callable[[Engine, Connection, Request], None]],
+        engine: Served,
+        handlers: Mapping[int, Callable[[Any, Connection, Request], None]],
         *,
         connections_max: int,
         watch_peer: Callable[[Any], object] = lambda transport: None,
@@ -31,6 +31,7 @@ class QueueServer:
     ) -> None:
         self._engine = engine
         self.handlers = handlers
+        """By command; each is given the engine that they are for."""
         self._connections_max = connections_max
         self._idle_timeout_us = engine.settings.idle_timeout_ms * 1000
         self._write_timeout_us = engine.settings.write_timeout_ms * 1000

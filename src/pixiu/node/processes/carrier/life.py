@@ -11,15 +11,14 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from pixiu.machines.replication import ControlRefused, ControlSeen
-from pixiu.machines.serving import ChangeRecord, ReadRecord, Serve, Serving, ServingState, Stop
+from pixiu.machines.serving import ServingState
 from pixiu.model.errors import PixiuError
+from pixiu.node.processes.lease import HeldLease
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from pixiu.machines.replication import Event
-    from pixiu.machines.serving import ServingCommand, ServingRules
+    from pixiu.machines.serving import ServingRules
     from pixiu.node.gateways.hub import GatewayHub
     from pixiu.node.processes.carrier.host import CarrierHost
     from pixiu.ports.clock import Clock
@@ -30,7 +29,6 @@ __all__ = ["CarrierLife"]
 
 log = logging.getLogger(__name__)
 
-TICKS_PER_RENEWAL = 5
 RETRY_SECONDS = 0.5
 SAID_AGAIN = 60
 """A life that ends for the same reason as the one before is told this rarely: every half minute."""
@@ -58,17 +56,16 @@ class CarrierLife:
         self.name = name
         self.host: CarrierHost | None = None
         """Of this life; None between two."""
-        self.serving = Serving(name, rules)
+        self._lease = HeldLease(name, rules, control, clock, granted=self._chosen, lost=self._serves_no_more)
+        self.serving = self._lease.serving
         self.problem = "starting"
         self.snapshots = 0
         """How many were taken."""
         self.when_begun: Callable[[CarrierHost], object] = lambda _host: None
         self._control = control
-        self._clock = clock
         self._scheduler = scheduler
         self._begin = begin
         self._take_snapshot = take_snapshot
-        self._tick_ms = rules.renew_ms / TICKS_PER_RENEWAL
         self._is_stopping = False
         self._lost = asyncio.Event()
         self._won = asyncio.Event()
@@ -76,7 +73,7 @@ class CarrierLife:
 
     def start(self) -> None:
         """Begin the first life."""
-        self._control.start(self._told)
+        self._lease.start()
         self._living = asyncio.get_running_loop().create_task(self._live())
         self._tick()
 
@@ -88,8 +85,7 @@ class CarrierLife:
             self._living.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._living
-        for command in self.serving.leave(self._now_ms()):
-            self._perform(command)
+        self._lease.leave()
 
     # Lives.
 
@@ -112,7 +108,7 @@ class CarrierLife:
 
     async def _one_life(self) -> None:
         self._lost.clear()
-        self.host = host = await self._begin(lambda: self.serving.is_serving(self._now_ms()))
+        self.host = host = await self._begin(lambda: self._lease.is_held)
         self.problem = ""
         self.when_begun(host)
         turn = asyncio.ensure_future(self._turn(host))
@@ -154,9 +150,6 @@ class CarrierLife:
 
     # The lease.
 
-    def _now_ms(self) -> int:
-        return self._clock.monotonic_us() // 1000
-
     def _tick(self) -> None:
         if self._is_stopping:
             return
@@ -164,47 +157,30 @@ class CarrierLife:
         is_near = host is not None and host.is_near
         is_useless = host is None or host.left_behind.is_set()
         if not is_useless or self.serving.state is ServingState.SERVING:  # who cannot serve claims nothing
-            for command in self.serving.tick(self._now_ms(), is_ready=is_near):
-                self._perform(command)
+            self._lease.tick(is_ready=is_near)
         self._control.stands("Running" if is_near else "Init")
-        self._scheduler.after(self._tick_ms, self._tick)
+        self._scheduler.after(self._lease.tick_ms, self._tick)
 
-    def _told(self, event: Event) -> None:
-        if isinstance(event, ControlSeen):
-            commands = self.serving.seen(self._now_ms(), event)
-        elif isinstance(event, ControlRefused):
-            commands = self.serving.refused(self._now_ms(), event)
-        else:
-            return  # a lost session: the lease does not depend on it
-        for command in commands:
-            self._perform(command)
+    def _chosen(self, epoch: int) -> None:
+        log.info("chosen", extra={"replica": self.name, "epoch": epoch})
+        self._lost.clear()
+        self._won.set()
 
-    def _perform(self, command: ServingCommand) -> None:
-        match command:
-            case ReadRecord(asked_ms):
-                self._control.read(asked_ms)
-            case ChangeRecord(expected_version, record, asked_ms):
-                self._control.change(expected_version, record, asked_ms)
-            case Serve(epoch):
-                log.info("chosen", extra={"replica": self.name, "epoch": epoch})
-                self._lost.clear()
-                self._won.set()
-            case Stop(reason):
-                log.warning("serving no more", extra={"replica": self.name, "reason": reason})
-                self._won.clear()
-                self._lost.set()
+    def _serves_no_more(self, reason: str) -> None:
+        log.warning("serving no more", extra={"replica": self.name, "reason": reason})
+        self._won.clear()
+        self._lost.set()
 
     def hand_over(self, reason: str) -> None:
         """Let another replica serve, which can; this life ends."""
-        for command in self.serving.hand_over(self._now_ms(), reason):
-            self._perform(command)
+        self._lease.hand_over(reason)
 
     # What others ask.
 
     def hub(self) -> GatewayHub | None:
         """Who takes gateways now."""
         host = self.host
-        return host.hub if host is not None and host.is_serving and self.serving.is_serving(self._now_ms()) else None
+        return host.hub if host is not None and host.is_serving and self._lease.is_held else None
 
     @property
     def is_serving(self) -> bool:

@@ -1,0 +1,133 @@
+"""Reading the log for those who are behind memory: in one thread, a few readers that stand where they ended.
+
+A place is read on without a search while its reader is there; of more places than readers, the one that was left alone
+the longest is given up, and found again by a search.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from pixiu.backends.kafka.reader import PartitionReader
+from pixiu.backends.kafka.reading import searched
+from pixiu.backends.kafka.records import LOG, VIEW_OF
+from pixiu.backends.kafka.served.frames import Piece, entry_of, pieces_of
+from pixiu.model.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pixiu.backends.kafka.address import KafkaAddress
+    from pixiu.ports.log import LogRecord
+
+__all__ = ["READERS_MAX", "BehindReading", "TopicPage"]
+
+READERS_MAX = 8
+"""Each is a client of Kafka's, which reads up to 16 MiB ahead."""
+READ_COUNT = 1_000
+"""Entries at a time; the driver has no more than 16 MiB of them."""
+WAIT_MS = 2_000.0
+"""One reading; then it is asked again later."""
+
+
+class _Place(NamedTuple):
+    topic: str
+    reached: int
+
+
+class TopicPage(NamedTuple):
+    """Rows of one topic, and the event through which they are all."""
+
+    records: list[LogRecord]
+    through: int
+
+
+class BehindReading:
+    """All of it blocks, and is for one thread alone."""
+
+    def __init__(self, address: KafkaAddress, options: dict[str, str]) -> None:
+        self._address = address
+        self._options = options
+        self._readers: dict[_Place, PartitionReader] = {}
+        """Those that were used last are last."""
+
+    def frames(self, after: int, hint: int | None) -> list[Piece]:
+        """The next pieces of the log; none when what is committed cannot be read yet.
+
+        ``hint`` is an offset at or before the event behind ``after``, if one is known. Raises ``Gone`` where Kafka has
+        removed the beginning, ``Unavailable`` when it does not answer.
+        """
+        reader = self._at(LOG, after, hint)
+        with _closed_unless_kept(reader) as kept:
+            while True:
+                chunk = reader.read(READ_COUNT, WAIT_MS)
+                pieces = list(pieces_of(after, [entry_of(found) for _, found in chunk.found]))
+                if pieces or chunk.is_end:
+                    break
+            if not chunk.is_end:  # at the end it would wait for more, and everyone else for it
+                kept.append(self._keep(_Place(LOG, pieces[-1].last), reader))
+        return pieces
+
+    def topic(self, topic: str, after: int, limit: int, through: int, needed: int) -> TopicPage:
+        """Rows of a topic behind ``after``, not beyond ``through``; event ``needed`` is one of them, if it is behind.
+
+        What was committed a moment ago may not be readable yet: then it raises ``Unavailable``.
+        """
+        view = VIEW_OF[topic]
+        reader = self._at(view, after, None)
+        records: list[LogRecord] = []
+        reached = after
+        with _closed_unless_kept(reader) as kept:
+            while len(records) < limit:
+                chunk = reader.read(limit - len(records), WAIT_MS)
+                for _, found in chunk.found:
+                    reached = max(reached, found.record.event_id)
+                    if found.record.topic == topic and after < found.record.event_id <= through:
+                        records.append(found.record)
+                if reached < needed and chunk.is_end:
+                    raise Unavailable(f"Kafka gives {topic} through event {reached}, and {needed} was committed")
+                if reached >= through or chunk.is_end:
+                    return TopicPage(records, through)
+            kept.append(self._keep(_Place(view, reached), reader))
+        return TopicPage(records, records[-1].event_id)
+
+    def _at(self, topic: str, after: int, hint: int | None) -> PartitionReader:
+        """A reader before the first record behind an event. It is taken out: one that fails is not used again."""
+        reader = self._readers.pop(_Place(topic, after), None)
+        if reader is not None:
+            return reader
+        reader = PartitionReader(self._address, self._options, topic)
+        try:
+            is_log = topic == LOG
+            reader.seek(searched(self._address, reader, after, WAIT_MS, is_log=is_log) if hint is None else hint)
+        except BaseException:
+            reader.close()
+            raise
+        return reader
+
+    def _keep(self, place: _Place, reader: PartitionReader) -> bool:
+        before = self._readers.pop(place, None)
+        if before is not None:
+            before.close()
+        self._readers[place] = reader
+        while len(self._readers) > READERS_MAX:
+            self._readers.pop(next(iter(self._readers))).close()
+        return True
+
+    def close(self) -> None:
+        """Let go of all readers."""
+        for reader in self._readers.values():
+            reader.close()
+        self._readers.clear()
+
+
+@contextmanager
+def _closed_unless_kept(reader: PartitionReader) -> Iterator[list[bool]]:
+    """Close a reader that is not put back in the end."""
+    kept: list[bool] = []
+    try:
+        yield kept
+    finally:
+        if not kept:
+            reader.close()
