@@ -111,3 +111,19 @@ def test_beyond_the_bound_a_part_of_the_oldest_is_forgotten_and_the_floor_says_h
     for number in range(67, 75):
         keys.add(key_digest(b"%d" % number), Numbers(number, number))
     assert keys.find(key_digest(b"6"), keys.floor) == Numbers(66, 66), "what is used again is not among the oldest"
+
+
+def test_many_are_new_only_if_memory_reaches_back_and_none_is_there_twice() -> None:
+    keys = memory(4, [])
+    one, other, third = map(key_digest, (b"1", b"2", b"3"))
+    assert keys.has_none([one, other], 0)
+    assert not keys.has_none([one, one], 0)
+    assert not keys.has_none([one, b""], 0)
+    keys.add_all([one, other], [Numbers(1, 10), Numbers(2, 20)])
+    assert keys.find(one, 0) == Numbers(1, 10)
+    assert not keys.has_none([third, other], 0)
+    assert keys.has_none([third], 0)
+    keys.add_all([third, *map(key_digest, (b"4", b"5"))], [Numbers(number, 10 * number) for number in (3, 4, 5)])
+    assert keys.floor == 1
+    assert not keys.has_none([one], 0)
+    assert keys.has_none([one], 1)

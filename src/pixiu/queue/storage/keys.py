@@ -6,7 +6,7 @@ complete (``floor``), and after a restart reads back from the journal only as fa
 in slices, with pauses: a leader that stood still for longer than its lease would lose it, and so would the next one.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -63,6 +63,21 @@ class RecentKeys:
             self._extend_back(unless_after)
         numbers = self._keys.get(digest)
         return numbers if numbers is not None and numbers.event_id > unless_after else None
+
+    def has_none(self, digests: Sequence[bytes], unless_after: int) -> bool:
+        """Is it known, without a look at the journal, that these are new behind this event, and each another one?"""
+        return (
+            unless_after >= self.floor
+            and self._keys.keys().isdisjoint(digests)
+            and b"" not in digests
+            and len(set(digests)) == len(digests)
+        )
+
+    def add_all(self, digests: Sequence[bytes], numbers: Iterable[Numbers]) -> None:
+        """Remember appends of which it has none. ``forget`` of each, with nothing before, undoes this."""
+        self._keys.update(zip(digests, numbers, strict=True))
+        while len(self._keys) > self._limit:
+            self._forget_oldest()
 
     def add(self, digest: bytes, numbers: Numbers) -> Numbers | None:
         """Remember an append; forget the oldest ones beyond the bound. Returns what ``forget`` needs to undo this."""
