@@ -148,7 +148,7 @@ def _number_new(
     count, first = len(contents), batch.upcoming_event_id
     event_ids, message_ids = range(first, first + count), engine.snowflakes.next_all(batch.now_ms, count)
     messages = list(map(numbered, repeat(0), contents, message_ids, keys))
-    engine.keys.add_all(digests, map(_new, repeat(Numbers), zip(event_ids, message_ids, strict=True)))
+    engine.keys.add_all(digests, first, message_ids)
     KeysAdded.of(engine, batch).rows.extend(zip(digests, repeat(None)))
     batch.append(topic, Numbered(messages, message_ids, list(keys), digests, list(contents)))
     engine.state.last_message_id = message_ids[-1]
