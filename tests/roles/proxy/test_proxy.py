@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from pixiu.config.messaging import MessagingSettings
-from pixiu.im.draft import Actor, Answer
+from pixiu.im.draft import Actor, Answer, Params
 from pixiu.model.errors import Conflict, NotFound, Overloaded, PixiuError, RateLimited, Unauthenticated, Unavailable
 from pixiu.model.pixiu_pb2 import MsgChat
 from pixiu.ports.log import MAIN
@@ -208,6 +208,28 @@ def test_a_store_that_is_down_is_told_to_a_crowd_but_to_those_who_do_not_ask_it(
     assert [isinstance(each[0], Unavailable) for each in (first, *crowd)] == [False, True, False]
     assert said(world) == 2
     assert world.proxy.appends.in_flight == 0
+
+
+def test_who_goes_on_when_answered_is_one_of_many_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    alice = world.actor("alice")
+    world.number("bob")
+    append_all, sizes = world.log.append_all, []
+
+    def many(topic: str, payloads: Sequence[bytes], *arguments: Any, **named: Any) -> None:
+        sizes.append(len(payloads))
+        append_all(topic, payloads, *arguments, **named)
+
+    def go_on(rounds: int) -> None:
+        params: Params = {"to": "bob", "text": "x"}
+        world.proxy.act(alice, "send", params, lambda _: go_on(rounds - 1) if rounds > 1 else None)
+
+    monkeypatch.setattr(world.log, "append_all", many)
+    for _ in range(4):
+        go_on(3)
+    world.settle()
+    assert sum(sizes) == 11  # the very first one was alone
+    assert said(world) == 12
 
 
 def test_what_was_gathered_is_in_the_log_once_it_is_flushed() -> None:

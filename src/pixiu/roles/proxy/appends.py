@@ -64,6 +64,8 @@ class Appends:
         self._soon = scheduler.soon
         self._gathered: list[Row] = []
         """Those of this turn that go together; they are in flight."""
+        self._is_answering = False
+        """Are those who went together told? Whoever goes on at that is one of many, too."""
         self._keys = keys
         self._clock = clock
         self._applied = applied
@@ -88,7 +90,8 @@ class Appends:
         tries: int = TRIES_MAX,
     ) -> None:
         """``done`` is told when it is committed, and at once or in the next turn if it was before."""
-        if 0 < self.in_flight < self._in_flight_max and self._takes_all is not None:
+        is_one_of_many = (self.in_flight or self._is_answering) and self._takes_all is not None
+        if is_one_of_many and self.in_flight < self._in_flight_max:
             self.in_flight += 1
             self._gathered.append((payload, at, key, done, tries))
             if len(self._gathered) == 1:
@@ -161,12 +164,14 @@ class Appends:
     def _all_committed(self, begun_us: int, gathered: list[Row], results: Sequence[Appended | PixiuError]) -> None:
         self._time(begun_us)
         self.in_flight -= len(gathered)
+        self._is_answering = True
         for row, result in zip(gathered, results, strict=True):
             if type(result) is Appended and not result[2]:
                 self.accepted += 1
                 row[3](_new(Accepted, (result[1], result[0], row[1], False, ())))
             else:
                 self._answer(*row, result)
+        self._is_answering = False
 
     def _timed(
         self,
