@@ -18,7 +18,6 @@ from pixiu.model.errors import Conflict, PixiuError, Unavailable
 from pixiu.ports.log import Appended
 from pixiu.queue.batch import Numbered
 from pixiu.queue.operations import Change
-from pixiu.queue.storage.keys import Numbers
 from pixiu.queue.storage.messages import body_of, key_digest, numbered
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from pixiu.queue.batch import Batch
     from pixiu.queue.engine import Engine
     from pixiu.queue.server.connection import Connection
+    from pixiu.queue.storage.keys import Numbers
     from pixiu.queue.storage.topics import Topic
 
 __all__ = ["AppendRun", "KeysAdded", "number", "refusal_text"]
@@ -95,7 +95,7 @@ class AppendRun(Change):
         except PixiuError as error:
             self._results = [error] * len(self._rows)
         else:
-            self._results = number_all(self._engine, batch, topic, 0, self._rows)
+            self._results = number_all(self._engine, batch, topic, self._rows)
         return b""
 
     def answered(self, data: bytes) -> None:
@@ -121,24 +121,26 @@ def number(
     engine: Engine, batch: Batch, topic: Topic, headers: int, content: bytes, *, key: bytes, unless_after: int
 ) -> Appended:
     """Give a message its numbers within a batch, or find the append that it repeats."""
-    (result,) = number_all(engine, batch, topic, headers, ((content, key, unless_after),))
+    digest = key_digest(key) if key else b""
+    (result,) = _number_each(engine, batch, topic, headers, ((content, key, unless_after),), (digest,))
     if isinstance(result, PixiuError):
         raise result
     return result
 
 
 def number_all(
-    engine: Engine, batch: Batch, topic: Topic, headers: int, rows: Sequence[tuple[bytes, bytes, int]]
+    engine: Engine, batch: Batch, topic: Topic, rows: Sequence[tuple[bytes, bytes, int]]
 ) -> Sequence[Appended | PixiuError]:
-    """Give messages their numbers, one behind the other. One that cannot be numbered does not keep the others.
+    """Give messages without headers their numbers, one behind the other.
 
-    ``rows`` are content, key, and behind which event the key must not have been appended.
+    ``rows`` are content, key, and behind which event the key must not have been appended. One that cannot be numbered
+    does not keep the others.
     """
     contents, keys, after = zip(*rows, strict=True)
     digests = [key_digest(key) if key else b"" for key in keys]
-    if not headers and engine.keys.has_none(digests, min(after)):  # the frequent case
+    if len(rows) > 1 and engine.keys.has_none(digests, min(after)):  # the frequent case, and worth it for many
         return _number_new(engine, batch, topic, contents, keys, digests)
-    return _number_each(engine, batch, topic, headers, rows, digests)
+    return _number_each(engine, batch, topic, 0, rows, digests)
 
 
 def _number_new(
@@ -161,7 +163,7 @@ def _number_each(
     topic: Topic,
     headers: int,
     rows: Sequence[tuple[bytes, bytes, int]],
-    digests: list[bytes],
+    digests: Sequence[bytes],
 ) -> list[Appended | PixiuError]:
     """Messages of any kind, one by one."""
     now_ms, next_id, event_id = batch.now_ms, engine.snowflakes.next, batch.upcoming_event_id
@@ -189,7 +191,7 @@ def _number_each(
         used_digests.append(digest)
         bodies.append(body_of(message) if headers else content)
         if key:
-            note((digest, remember(digest, _new(Numbers, (event_id, message_id)))))
+            note((digest, remember(digest, event_id, message_id)))
         results.append(_new(Appended, (event_id, message_id, False)))
         event_id += 1
     if messages:

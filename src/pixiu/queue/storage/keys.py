@@ -96,13 +96,13 @@ class RecentKeys:
         while len(self._keys) > self._limit:
             self._forget_oldest()
 
-    def add(self, digest: bytes, numbers: Numbers) -> Numbers | None:
+    def add(self, digest: bytes, event_id: int, message_id: int) -> Numbers | None:
         """Remember an append; forget the oldest ones beyond the bound. Returns what ``forget`` needs to undo this."""
         if not digest:
             return None
         keys = self._keys
         before = keys.pop(digest, None)
-        keys[digest] = _as_one(numbers)
+        keys[digest] = event_id << _MESSAGE_BITS | message_id
         if len(keys) > self._limit:
             self._forget_oldest()
         return None if before is None else _numbers(before)
