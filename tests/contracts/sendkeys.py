@@ -36,6 +36,18 @@ class SendKeysContract(StoresCase):
         self.keys.put(b"k", Sent(3, 3, 3))
         assert self.keys.get(b"k") == Sent(1, 1, 1)
 
+    def test_many_are_looked_for_at_once_and_only_those_that_were_used_are_found(self) -> None:
+        one, other, third = (user.to_bytes(8, "big") + b"/a" for user in (1, 2, 3))
+        assert self.keys.find([one, other]) == {}
+        assert self.keys.find([]) == {}
+        self.keys.put(one, Sent(1, 1, 1))
+        self.settle()
+        self.keys.put(other, Sent(2, 2, 2))
+        assert self.keys.find([third, other, one]) == {one: Sent(1, 1, 1), other: Sent(2, 2, 2)}
+        for key in (one, other, third):
+            self.keys.put(key, Sent(3, 3, 3))
+        assert self.keys.find([one, other, third]) == {one: Sent(1, 1, 1), other: Sent(2, 2, 2), third: Sent(3, 3, 3)}
+
     def test_keys_are_any_bytes(self) -> None:
         keys = [b"", b"\x00", b"\xff" * 80, b"a", b"a\x00", b"a\xff"]
         for number, key in enumerate(keys):

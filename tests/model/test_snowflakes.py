@@ -53,3 +53,14 @@ def test_a_clock_that_steps_back_five_seconds_gives_no_repeat_also_after_a_resta
 def test_a_node_id_that_does_not_fit_is_refused(node_id: int) -> None:
     with pytest.raises(ValueError, match="node id must be"):
         Snowflakes(node_id)
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(-3, 3), st.one_of(st.integers(0, 5), st.integers(4000, 9000))), max_size=8),
+)
+def test_many_ids_at_once_are_those_that_would_be_given_one_by_one(steps: list[tuple[int, int]]) -> None:
+    one_by_one, at_once, now = Snowflakes(7), Snowflakes(7), NOW
+    for step_ms, count in steps:
+        now += step_ms
+        assert at_once.next_all(now, count) == [one_by_one.next(now) for _ in range(count)]
+    assert at_once.next(now) == one_by_one.next(now)

@@ -41,7 +41,7 @@ def test_a_key_is_found_or_the_memory_says_that_it_does_not_reach(
         assert (found is None) == (not expected)
         if found is None:
             numbers = Numbers(step, step * 100)
-            keys.add(key_digest(key), numbers)
+            keys.add(key_digest(key), *numbers)
             log.append((key, numbers))
         else:
             assert found in expected
@@ -49,15 +49,15 @@ def test_a_key_is_found_or_the_memory_says_that_it_does_not_reach(
 
 def test_an_empty_key_is_never_a_repeat() -> None:
     keys = memory(10, [])
-    assert keys.add(b"", Numbers(1, 1)) is None
+    assert keys.add(b"", 1, 1) is None
     assert keys.find(b"", 0) is None
 
 
 def test_undoing_an_append_brings_back_what_was_known_before() -> None:
     keys = memory(10, [])
-    keys.add(key_digest(b"k"), Numbers(5, 50))
+    keys.add(key_digest(b"k"), 5, 50)
     assert keys.find(key_digest(b"k"), 7) is None
-    before = keys.add(key_digest(b"k"), Numbers(9, 90))
+    before = keys.add(key_digest(b"k"), 9, 90)
     assert keys.find(key_digest(b"k"), 7) == Numbers(9, 90)
     keys.forget(key_digest(b"k"), before)
     assert keys.find(key_digest(b"k"), 7) is None
@@ -103,11 +103,28 @@ def test_beyond_the_bound_a_part_of_the_oldest_is_forgotten_and_the_floor_says_h
     log = [(b"%d" % n, Numbers(n, n)) for n in range(1, 66)]
     keys = memory(64, log)
     for key, numbers in log:
-        keys.add(key_digest(key), numbers)
+        keys.add(key_digest(key), *numbers)
     assert keys.floor == 5
     assert keys.find(key_digest(b"6"), 5) == Numbers(6, 6)
     assert keys.find(key_digest(b"5"), 5) is None
-    keys.add(key_digest(b"6"), Numbers(66, 66))
+    keys.add(key_digest(b"6"), 66, 66)
     for number in range(67, 75):
-        keys.add(key_digest(b"%d" % number), Numbers(number, number))
+        keys.add(key_digest(b"%d" % number), number, number)
     assert keys.find(key_digest(b"6"), keys.floor) == Numbers(66, 66), "what is used again is not among the oldest"
+
+
+def test_many_are_new_only_if_memory_reaches_back_and_none_is_there_twice() -> None:
+    keys = memory(4, [])
+    one, other, third = map(key_digest, (b"1", b"2", b"3"))
+    assert keys.has_none([one, other], 0)
+    assert not keys.has_none([one, one], 0)
+    assert not keys.has_none([one, b""], 0)
+    keys.add_all([one, other], 1, [10, 20])
+    assert keys.find(one, 0) == Numbers(1, 10)
+    assert not keys.has_none([third, other], 0)
+    assert keys.has_none([third], 0)
+    keys.add_all([third, *map(key_digest, (b"4", b"5"))], 3, [30, 40, 2**63 - 1])
+    assert keys.find(key_digest(b"5"), 4) == Numbers(5, 2**63 - 1)
+    assert keys.floor == 1
+    assert not keys.has_none([one], 0)
+    assert keys.has_none([one], 1)

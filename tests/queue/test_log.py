@@ -4,7 +4,7 @@ import gc
 import random
 import weakref
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,6 +21,9 @@ from pixiu.testing.disk import SimulatedDisk
 from pixiu.testing.keyvalue import SimulatedKeyValue, StoreContent
 from pixiu.testing.queue.oracle import Model, journal_frames
 from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @dataclass
@@ -120,6 +123,42 @@ def test_the_same_key_is_appended_once_and_answered_alike() -> None:
     assert (first.event_id, first.message_id) == (second.event_id, second.message_id)
     (third,) = machine.append(b"a", key=b"k", unless_after=first.event_id)
     assert isinstance(third, Appended) and not third.is_repeat
+
+
+def test_many_at_once_are_numbered_one_behind_the_other_and_answered_together() -> None:
+    machine = Machine()
+    told: list[Sequence[Appended | PixiuError]] = []
+    machine.log.append_all(MAIN, [b"a", b"b", b"c"], [b"1", b"2", b"3"], told.append)
+    machine.log.append_all(MAIN, [b"d", b"b", b"e"], [b"4", b"2", b""], told.append)
+    assert told == []
+    machine.run()
+    (first, second, third), (fourth, repeat, fifth) = told
+    new = [first, second, third, fourth, fifth]
+    assert all(isinstance(each, Appended) and not each.is_repeat for each in new)
+    assert isinstance(second, Appended) and repeat == second._replace(is_repeat=True)
+    records = machine.log.read(0, 10)
+    assert [(record.payload, record.key) for record in records] == [
+        (b"a", b"1"), (b"b", b"2"), (b"c", b"3"), (b"d", b"4"), (b"e", b""),
+    ]  # fmt: skip
+    assert [(record.event_id, record.message_id, False) for record in records] == new
+    machine.log.append_all(MAIN, [b"c", b"a"], [b"3", b"1"], told.append)
+    machine.run()
+    assert [each[:2] for each in told[-1] if isinstance(each, Appended) and each.is_repeat] == [new[2][:2], new[0][:2]]  # type: ignore[index]
+    Model(journal_frames(machine.disk))
+
+
+def test_keys_of_many_that_were_not_written_are_not_known() -> None:
+    machine = Machine()
+    told: list[Sequence[Appended | PixiuError]] = []
+    machine.disk.fail_write = lambda path: "journal" in path
+    machine.log.append_all(MAIN, [b"a", b"b"], [b"1", b"2"], told.append)
+    machine.run()
+    machine.disk.fail_write = lambda path: False
+    machine.log.append_all(MAIN, [b"a", b"b"], [b"1", b"2"], told.append)
+    machine.run()
+    assert [type(each) for each in told[0]] == [Unavailable, Unavailable]
+    assert [isinstance(each, Appended) and each.is_repeat for each in told[1]] == [False, False]
+    assert [record.payload for record in machine.log.read(0, 10)] == [b"a", b"b"]
 
 
 def test_a_repeat_is_found_after_a_restart_also_within_a_record_of_many() -> None:

@@ -133,7 +133,8 @@ class Messaging:
             wake=self.relay.wake, tell=self.relay.tell, say=lambda said: self.when_said(said),
             remove=lambda removed: self.when_removed(removed), erase=self._erased,
             notify=self._notify, general=general.perform, schedule=self._fire,
-            is_writer_busy=lambda: self._is_burst() and is_writer_busy(), is_present=self.relay.is_present,
+            is_writer_busy=lambda: self._is_burst() and (is_writer_busy() or self.proxy.appends.is_gathering),
+            is_present=self.relay.is_present,
             traces=traces, part=self._part(),
         )  # fmt: skip
         self._notifier = Notifier(stores, queue, clock, self.carrier.counters, text_max=settings.horn.text_max)
@@ -220,6 +221,7 @@ class Messaging:
     def stop(self) -> None:
         """Close every session, and make the stores durable."""
         self._is_stopped = True
+        self.proxy.appends.flush()
         self.relay.stop()
         self.trimming.stop()
         self.tracing.stop()

@@ -4,12 +4,24 @@ An answer comes when the record is committed: flushed as the level asks, and on 
 of the log for good.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from pixiu.model.errors import PixiuError
 
-__all__ = ["DEAD", "MAIN", "NOTIFY", "SCHEDULE", "TASKS", "TOPICS", "Appended", "Log", "LogRecord", "Scheduled"]
+__all__ = [
+    "DEAD",
+    "MAIN",
+    "NOTIFY",
+    "SCHEDULE",
+    "TASKS",
+    "TOPICS",
+    "Appended",
+    "AppendsAll",
+    "Log",
+    "LogRecord",
+    "Scheduled",
+]
 
 MAIN = "pixiu.main"
 """Messages, changes, ledger rows: what the stores are made of. Every payload is a ``Record``."""
@@ -104,4 +116,21 @@ class Log(Protocol):
 
     def topic(self, topic: str, after: int, limit: int) -> list[LogRecord]:
         """Committed records of one topic behind ``after``, oldest first."""
+        ...
+
+
+@runtime_checkable
+class AppendsAll(Protocol):
+    """A log that takes many records in one go: one in the same process, where calls are what an append costs."""
+
+    def append_all(
+        self,
+        topic: str,
+        payloads: Sequence[bytes],
+        keys: Sequence[bytes],
+        done: Callable[[Sequence[Appended | PixiuError]], object],
+        *,
+        unless_after: int = 0,
+    ) -> None:
+        """As ``append`` of each with its key, one behind the other; ``done`` is told all results at once."""
         ...

@@ -3,6 +3,7 @@
 A key begins with the number of who has sent, 8 bytes.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 __all__ = ["SendKeys", "Sent", "SentPage"]
@@ -29,6 +30,10 @@ class SendKeys(Protocol):
 
     def get(self, key: bytes) -> Sent | None:
         """The first send with this key."""
+        ...
+
+    def find(self, keys: Sequence[bytes]) -> dict[bytes, Sent]:
+        """Those of these keys that were used, with their first sends."""
         ...
 
     def put(self, key: bytes, sent: Sent) -> None:

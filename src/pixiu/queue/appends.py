@@ -18,15 +18,15 @@ from pixiu.model.errors import Conflict, PixiuError, Unavailable
 from pixiu.ports.log import Appended
 from pixiu.queue.batch import Numbered
 from pixiu.queue.operations import Change
-from pixiu.queue.storage.keys import Numbers
 from pixiu.queue.storage.messages import body_of, key_digest, numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from pixiu.queue.batch import Batch
     from pixiu.queue.engine import Engine
     from pixiu.queue.server.connection import Connection
+    from pixiu.queue.storage.keys import Numbers
     from pixiu.queue.storage.topics import Topic
 
 __all__ = ["AppendRun", "KeysAdded", "number", "refusal_text"]
@@ -74,23 +74,28 @@ class AppendRun(Change):
         self._engine = engine
         self._topic_of = topic_of
         self._rows: list[tuple[bytes, bytes, int]] = []
-        self._dones: list[Callable[[Appended | PixiuError], object]] = []
-        self._results: Iterable[Appended | PixiuError] = ()
+        self._dones: list[tuple[int, Callable[[Sequence[Appended | PixiuError]], object]]] = []
+        """Who is told so many of the results, one behind the other."""
+        self._results: Sequence[Appended | PixiuError] = ()
 
     def add(
-        self, content: bytes, key: bytes, unless_after: int, done: Callable[[Appended | PixiuError], object]
+        self,
+        contents: Sequence[bytes],
+        keys: Sequence[bytes],
+        unless_after: int,
+        done: Callable[[Sequence[Appended | PixiuError]], object],
     ) -> None:
-        """One more."""
-        self._rows.append((content, key, unless_after))
-        self._dones.append(done)
+        """Some more."""
+        self._rows.extend(zip(contents, keys, repeat(unless_after)))
+        self._dones.append((len(contents), done))
 
     def _number(self, batch: Batch) -> bytes:
         try:
             topic = self._topic_of(self.name, batch.now_ms)
         except PixiuError as error:
-            self._results = repeat(error)
+            self._results = [error] * len(self._rows)
         else:
-            self._results = number_all(self._engine, batch, topic, 0, self._rows)
+            self._results = number_all(self._engine, batch, topic, self._rows)
         return b""
 
     def answered(self, data: bytes) -> None:
@@ -98,10 +103,14 @@ class AppendRun(Change):
 
         It refers to itself, so whatever it holds would stay until the collector comes: it lets go of all.
         """
-        dones, results = self._dones, repeat(Unavailable(refusal_text(data))) if data else self._results
+        dones, results = self._dones, self._results
+        if data:
+            results = [Unavailable(refusal_text(data))] * len(self._rows)
         self._dones, self._rows, self._results = [], [], ()
-        for done, result in zip(dones, results, strict=False):
-            done(result)
+        at = 0
+        for count, done in dones:
+            done(results[at : at + count])
+            at += count
 
     def pause(self) -> bool:
         """Roles bound what they have under way themselves."""
@@ -112,27 +121,57 @@ def number(
     engine: Engine, batch: Batch, topic: Topic, headers: int, content: bytes, *, key: bytes, unless_after: int
 ) -> Appended:
     """Give a message its numbers within a batch, or find the append that it repeats."""
-    (result,) = number_all(engine, batch, topic, headers, ((content, key, unless_after),))
+    digest = key_digest(key) if key else b""
+    (result,) = _number_each(engine, batch, topic, headers, ((content, key, unless_after),), (digest,))
     if isinstance(result, PixiuError):
         raise result
     return result
 
 
 def number_all(
-    engine: Engine, batch: Batch, topic: Topic, headers: int, rows: Iterable[tuple[bytes, bytes, int]]
-) -> list[Appended | PixiuError]:
-    """Give messages their numbers, one behind the other. One that cannot be numbered does not keep the others.
+    engine: Engine, batch: Batch, topic: Topic, rows: Sequence[tuple[bytes, bytes, int]]
+) -> Sequence[Appended | PixiuError]:
+    """Give messages without headers their numbers, one behind the other.
 
-    ``rows`` are content, key, and behind which event the key must not have been appended.
+    ``rows`` are content, key, and behind which event the key must not have been appended. One that cannot be numbered
+    does not keep the others.
     """
+    contents, keys, after = zip(*rows, strict=True)
+    digests = [key_digest(key) if key else b"" for key in keys]
+    if len(rows) > 1 and engine.keys.has_none(digests, min(after)):  # the frequent case, and worth it for many
+        return _number_new(engine, batch, topic, contents, keys, digests)
+    return _number_each(engine, batch, topic, 0, rows, digests)
+
+
+def _number_new(
+    engine: Engine, batch: Batch, topic: Topic, contents: Sequence[bytes], keys: Sequence[bytes], digests: list[bytes]
+) -> list[Appended]:
+    """Messages under keys that are known to be new: without a look at each."""
+    count, first = len(contents), batch.upcoming_event_id
+    event_ids, message_ids = range(first, first + count), engine.snowflakes.next_all(batch.now_ms, count)
+    messages = list(map(numbered, repeat(0), contents, message_ids, keys))
+    engine.keys.add_all(digests, first, message_ids)
+    KeysAdded.of(engine, batch).rows.extend(zip(digests, repeat(None)))
+    batch.append(topic, Numbered(messages, message_ids, list(keys), digests, list(contents)))
+    engine.state.last_message_id = message_ids[-1]
+    return list(map(_new, repeat(Appended), zip(event_ids, message_ids, repeat(False))))
+
+
+def _number_each(
+    engine: Engine,
+    batch: Batch,
+    topic: Topic,
+    headers: int,
+    rows: Sequence[tuple[bytes, bytes, int]],
+    digests: Sequence[bytes],
+) -> list[Appended | PixiuError]:
+    """Messages of any kind, one by one."""
     now_ms, next_id, event_id = batch.now_ms, engine.snowflakes.next, batch.upcoming_event_id
     find, remember, note = engine.keys.find, engine.keys.add, KeysAdded.of(engine, batch).rows.append
     results: list[Appended | PixiuError] = []
-    messages, message_ids, used, digests, bodies = added = Numbered([], [], [], [], [])
-    for content, key, unless_after in rows:
-        digest = b""
+    messages, message_ids, used, used_digests, bodies = added = Numbered([], [], [], [], [])
+    for (content, key, unless_after), digest in zip(rows, digests, strict=True):
         if key:
-            digest = key_digest(key)
             try:
                 before = find(digest, unless_after)
             except LookupError as error:
@@ -149,10 +188,10 @@ def number_all(
         messages.append(message)
         message_ids.append(message_id)
         used.append(key)
-        digests.append(digest)
+        used_digests.append(digest)
         bodies.append(body_of(message) if headers else content)
         if key:
-            note((digest, remember(digest, _new(Numbers, (event_id, message_id)))))
+            note((digest, remember(digest, event_id, message_id)))
         results.append(_new(Appended, (event_id, message_id, False)))
         event_id += 1
     if messages:

@@ -21,7 +21,7 @@ from pixiu.queue.storage.topic_items import ITEM_HEADER_BYTES
 from pixiu.queue.tail import Tail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from pixiu.queue.batch import Batch
     from pixiu.queue.engine import Engine
@@ -146,12 +146,24 @@ class EngineLog:
         unless_after: int = 0,
     ) -> None:
         """Append a numbered record, unless ``key`` was appended behind event ``unless_after``."""
+        self.append_all(topic, (payload,), (key,), lambda results: done(results[0]), unless_after=unless_after)
+
+    def append_all(
+        self,
+        topic: str,
+        payloads: Sequence[bytes],
+        keys: Sequence[bytes],
+        done: Callable[[Sequence[Appended | PixiuError]], object],
+        *,
+        unless_after: int = 0,
+    ) -> None:
+        """As ``append`` of each with its key; ``done`` is told all results at once."""
         writer, run = self.engine.writer, self._run
         if run is not writer.last or run.name != topic:
             run = self._run = AppendRun(self.engine, topic, self.topic_of)
             writer.submit(run, 0)
-        run.add(payload, key, unless_after, done)
-        writer.grow(len(payload))
+        run.add(payloads, keys, unless_after, done)
+        writer.grow(sum(map(len, payloads)))
 
     def publish(self, topic: str, payload: bytes, done: Callable[[int | PixiuError], object] | None = None) -> None:
         """Append a record without a number; ``done`` is told its event id."""

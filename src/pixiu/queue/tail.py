@@ -2,13 +2,17 @@
 
 Whoever keeps up is served from here, without touching a file; whoever falls behind the bound reads the journal's
 segments, in order, until it has caught up.
+
+A burst waits here as the writer had it, in columns: its records are made when they are read. A hundred thousand of them
+that only wait would be work for Python's collector, while the writer has enough to do.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pixiu.machines.queue_wire.commands import RESERVED_PREFIX
 from pixiu.machines.queue_wire.messages import split_messages
@@ -20,7 +24,7 @@ from pixiu.queue.storage.messages import body_of, number_key_and_body
 from pixiu.queue.storage.record import MESSAGE_KINDS, Kind, Record, decode_block
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pixiu.queue.batch import Batch, Run
     from pixiu.queue.engine import Engine
@@ -34,14 +38,35 @@ TAIL_BYTES_MAX = 32 * 2**20
 _ROW_BYTES = 200
 
 
+class _Stretch:
+    """What one batch has brought: the events from ``first`` to ``last``."""
+
+    __slots__ = ("_records", "columns", "first", "last", "size")
+
+    def __init__(self, first: int, last: int) -> None:
+        self.first = first
+        self.last = last
+        self.size = 0
+        self.columns: list[tuple[Iterable[Any], ...]] = []
+        """Of each run, the fields of its records."""
+        self._records: list[LogRecord] = []
+
+    def records(self) -> list[LogRecord]:
+        """Its records: made once, since whoever stops in the middle comes again."""
+        columns, self.columns = self.columns, []
+        for each in columns:
+            self._records.extend(map(tuple.__new__, repeat(LogRecord), zip(*each, strict=False)))
+        return self._records
+
+
 class Tail:
     """Records of Pixiu's own topics, as they are committed."""
 
     def __init__(self, engine: Engine, *, bytes_max: int = TAIL_BYTES_MAX) -> None:
         self._engine = engine
         self._bytes_max = bytes_max
-        self._stretches: deque[tuple[int, int, list[LogRecord], int]] = deque()
-        """(first and last event id that it covers, its records, its size), oldest first, without holes."""
+        self._stretches: deque[_Stretch] = deque()
+        """Oldest first, without holes."""
         self._size = 0
         self._from = engine.commit_event_id + 1
         """Memory is complete from this event id on."""
@@ -51,32 +76,33 @@ class Tail:
 
     def committed(self, batch: Batch) -> None:
         """Take in what a batch has brought."""
-        records: list[LogRecord] = []
-        size = 0
+        first = self._engine.commit_event_id + 1
+        stretch = _Stretch(first, batch.last_event_id)
         for run in batch.runs:
             if run.topic.name.startswith(RESERVED_PREFIX):
-                size += sum(map(len, run.messages)) + _ROW_BYTES * len(run.messages)
-                records += self._records(run, batch.now_ms)
-        first = self._engine.commit_event_id + 1
-        if first != (self._stretches[-1][1] + 1 if self._stretches else self._from):
+                stretch.size += sum(map(len, run.messages)) + _ROW_BYTES * len(run.messages)
+                stretch.columns.append(self._columns(run, batch.now_ms))
+        if first != (self._stretches[-1].last + 1 if self._stretches else self._from):
             self._stretches.clear()  # some were committed while this node followed another
             self._size, self._from = 0, first
-        self._stretches.append((first, batch.last_event_id, records, size))
-        self._size += size
+        self._stretches.append(stretch)
+        self._size += stretch.size
         while self._size > self._bytes_max and self._stretches:
-            _, last, _, gone = self._stretches.popleft()
-            self._size -= gone
-            self._from = last + 1
+            self._let_go()
 
-    def _records(self, run: Run, now_ms: int) -> Iterator[LogRecord]:
-        topic = self._name(run.topic.name)
+    def _let_go(self) -> None:
+        """Of the oldest ones."""
+        gone = self._stretches.popleft()
+        self._size -= gone.size
+        self._from = gone.last + 1
+
+    def _columns(self, run: Run, now_ms: int) -> tuple[Iterable[Any], ...]:
+        """What records are made of, field by field."""
         event_ids = range(run.first_event_id, run.first_event_id + len(run.messages))
+        topic, at = repeat(self._name(run.topic.name)), repeat(now_ms)
         if type(run) is Appends:
-            rows = zip(event_ids, run.message_ids, repeat(topic), run.bodies, run.keys, repeat(now_ms))
-        else:
-            bodies = map(body_of, run.messages)
-            rows = zip(event_ids, repeat(0), repeat(topic), bodies, repeat(b""), repeat(now_ms))
-        return map(tuple.__new__, repeat(LogRecord), rows)
+            return event_ids, run.message_ids, topic, run.bodies, run.keys, at
+        return event_ids, repeat(0), topic, map(body_of, run.messages), repeat(b""), at
 
     def _name(self, name: bytes) -> str:
         known = self._names.get(name)
@@ -91,14 +117,14 @@ class Tail:
         self._reader = None
         found: list[LogRecord] = []
         through = after
-        while self._stretches and self._stretches[0][1] <= after:
-            self._size -= self._stretches[0][3]
-            self._from = self._stretches.popleft()[1] + 1
-        for first, last, records, _ in self._stretches:
-            if first <= after:
-                records = [record for record in records if record.event_id > after]
+        while self._stretches and self._stretches[0].last <= after:
+            self._let_go()
+        for stretch in self._stretches:
+            records = stretch.records()
+            if stretch.first <= after:
+                records = records[bisect_left(records, (after + 1,)) :]
             found += records
-            through = last
+            through = stretch.last
             if len(found) >= limit:
                 break
         return found, through

@@ -16,7 +16,7 @@ from pixiu.model.ids import Snowflakes
 from pixiu.ports.log import TOPICS, Appended, LogRecord, Scheduled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pixiu.model.errors import PixiuError
     from pixiu.ports.clock import Clock
@@ -74,6 +74,26 @@ class MemoryLog:
         if key:
             self._keys[key] = appended
         self._answer(lambda: done(appended))
+
+    def append_all(
+        self,
+        topic: str,
+        payloads: Sequence[bytes],
+        keys: Sequence[bytes],
+        done: Callable[[Sequence[Appended | PixiuError]], object],
+        *,
+        unless_after: int = 0,
+    ) -> None:
+        """As ``append`` of each with its key; ``done`` is told all results at once."""
+        results: list[Appended | PixiuError] = []
+
+        def noted(result: Appended | PixiuError) -> None:
+            results.append(result)
+            if len(results) == len(payloads):
+                done(results)
+
+        for payload, key in zip(payloads, keys, strict=True):
+            self.append(topic, payload, noted, key=key, unless_after=unless_after)
 
     def publish(self, topic: str, payload: bytes, done: Callable[[int | PixiuError], object] | None = None) -> None:
         """Append a record without a number."""

@@ -1,5 +1,6 @@
 """``SendKeys`` on the overlay. Most questions are about keys that were never used: bloom filters make them cheap."""
 
+from collections.abc import Sequence
 from itertools import islice
 from struct import Struct
 
@@ -35,6 +36,19 @@ class EmbeddedSendKeys:
             if len(self._unused) < UNUSED_MAX:
                 self._unused.add(key)
         return sent
+
+    def find(self, keys: Sequence[bytes]) -> dict[bytes, Sent]:
+        """Those of these keys that were used, with their first sends."""
+        fresh = self._fresh
+        found = {} if fresh.keys().isdisjoint(keys) else {key: fresh[key] for key in keys if key in fresh}
+        values = self._overlay.get_many([SEND_KEY + key for key in keys])
+        if values.count(None) < len(values):
+            stored = ((key, value) for key, value in zip(keys, values, strict=True) if value is not None)
+            found.update((key, Sent(*_row.unpack(value))) for key, value in stored)
+        if len(self._unused) < UNUSED_MAX:
+            self._unused.update(keys)
+            self._unused.difference_update(found)
+        return found
 
     def put(self, key: bytes, sent: Sent) -> None:
         """Note a send; the first one under a key stays."""

@@ -142,7 +142,7 @@ class KafkaLog:
         self._snowflakes = Snowflakes(self._node_id, claim.number)
         self._keys.start(claim.recent_after)
         for record in claim.recent:
-            self._keys.add(key_digest(record.key), Numbers(record.event_id, record.message_id))
+            self._keys.add(key_digest(record.key), record.event_id, record.message_id)
         self._reading.wait_ms = FOLLOW_MS
         self._is_open = True
         self._waiting.start(claim.waiting)
@@ -296,7 +296,7 @@ class KafkaLog:
         number = self._number = self._snowflakes.next(self._clock.now_ms())
         event_id = self._add(batch, topic, payload, key=key, is_numbered=True)
         if key:
-            before = self._keys.add(digest, Numbers(event_id, number))
+            before = self._keys.add(digest, event_id, number)
             batch.on_drop.append(partial(self._keys.forget, digest, before))
         batch.answers.append((done, Appended(event_id, number, False)))
 

@@ -1,5 +1,7 @@
 """``SendKeys`` on a dict."""
 
+from collections.abc import Sequence
+
 from pixiu.ports.sendkeys import Sent, SentPage
 
 __all__ = ["MemorySendKeys"]
@@ -14,6 +16,10 @@ class MemorySendKeys:
     def get(self, key: bytes) -> Sent | None:
         """The first send with this key."""
         return self._sent.get(key)
+
+    def find(self, keys: Sequence[bytes]) -> dict[bytes, Sent]:
+        """Those of these keys that were used, with their first sends."""
+        return {key: self._sent[key] for key in keys if key in self._sent}
 
     def put(self, key: bytes, sent: Sent) -> None:
         """Note a send; the first one under a key stays."""

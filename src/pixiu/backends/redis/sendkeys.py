@@ -13,6 +13,8 @@ from pixiu.backends.embedded.cache import Cache
 from pixiu.ports.sendkeys import Sent, SentPage
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pixiu.backends.redis.layout import Keys
     from pixiu.backends.redis.overlay import Overlay
 
@@ -53,6 +55,10 @@ class RedisSendKeys:
                 sent = Sent(*_row.unpack(value))
                 self._known.keep(key, sent)
         return sent
+
+    def find(self, keys: Sequence[bytes]) -> dict[bytes, Sent]:
+        """Those of these keys that were used, with their first sends."""
+        return {key: sent for key in keys if (sent := self.get(key)) is not None}
 
     def put(self, key: bytes, sent: Sent) -> None:
         """Note a send; the first one under a key stays."""

@@ -178,7 +178,8 @@ class Delivery:
         if latest > self.latest:
             self.latest = latest
         if entries and bodies is not None and state is not FETCHING_BODIES and self._continues(entries):
-            if state is IDLE and (commands := self._pass_over(entries, bodies)):
+            is_own = self.session is not None and entries[0][5] == self.session.session_id
+            if is_own and state is IDLE and (commands := self._pass_over(entries, bodies)):
                 return commands
             room = self._settings.window + self._settings.read_limit - len(self.items)
             if self._take(entries if len(entries) <= room else entries[:room], bodies, is_live=True):

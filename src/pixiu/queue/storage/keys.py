@@ -6,8 +6,9 @@ complete (``floor``), and after a restart reads back from the journal only as fa
 in slices, with pauses: a leader that stood still for longer than its lease would lose it, and so would the next one.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
+from operator import or_
 from typing import NamedTuple
 
 from pixiu.machines.queue_wire.commands import READING_BACK
@@ -20,6 +21,9 @@ PAUSE_US = 50_000
 """Others have their turn for so long before the next slice; who needs it meanwhile is told to come again."""
 _FORGET_PART = 16
 """Beyond the bound, this part of what is remembered is forgotten."""
+_MESSAGE_BITS = 64
+"""Of two numbers in one, the lower ones are the message id."""
+_EVENT = 1 << _MESSAGE_BITS
 
 
 class Numbers(NamedTuple):
@@ -27,6 +31,14 @@ class Numbers(NamedTuple):
 
     event_id: int
     message_id: int
+
+
+def _as_one(numbers: Numbers) -> int:
+    return numbers.event_id << _MESSAGE_BITS | numbers.message_id
+
+
+def _numbers(known: int) -> Numbers:
+    return Numbers(known >> _MESSAGE_BITS, known & _EVENT - 1)
 
 
 class RecentKeys:
@@ -43,8 +55,9 @@ class RecentKeys:
         self._read_back = read_back
         self._now_us = now_us
         self._pause_until_us = 0
-        self._keys: dict[bytes, Numbers] = {}
-        """Those that were added last are last."""
+        self._keys: dict[bytes, int] = {}
+        """Those that were added last are last. Both numbers of each in one: there are many of them, and Python's
+        collector looks through tuples."""
         self.floor = 0
 
     def start(self, last_event_id: int) -> None:
@@ -61,25 +74,44 @@ class RecentKeys:
             return None
         if unless_after < self.floor:
             self._extend_back(unless_after)
-        numbers = self._keys.get(digest)
-        return numbers if numbers is not None and numbers.event_id > unless_after else None
+        known = self._keys.get(digest)
+        return _numbers(known) if known is not None and known >> _MESSAGE_BITS > unless_after else None
 
-    def add(self, digest: bytes, numbers: Numbers) -> Numbers | None:
+    def has_none(self, digests: Sequence[bytes], unless_after: int) -> bool:
+        """Is it known, without a look at the journal, that these are new behind this event, and each another one?"""
+        return (
+            unless_after >= self.floor
+            and self._keys.keys().isdisjoint(digests)
+            and b"" not in digests
+            and len(set(digests)) == len(digests)
+        )
+
+    def add_all(self, digests: Sequence[bytes], first_event_id: int, message_ids: Iterable[int]) -> None:
+        """Remember appends of which it has none, of event ids that follow each other.
+
+        ``forget`` of each, with nothing before, undoes this.
+        """
+        event_ids = range(first_event_id << _MESSAGE_BITS, (first_event_id + len(digests)) << _MESSAGE_BITS, _EVENT)
+        self._keys.update(zip(digests, map(or_, event_ids, message_ids), strict=True))
+        while len(self._keys) > self._limit:
+            self._forget_oldest()
+
+    def add(self, digest: bytes, event_id: int, message_id: int) -> Numbers | None:
         """Remember an append; forget the oldest ones beyond the bound. Returns what ``forget`` needs to undo this."""
         if not digest:
             return None
         keys = self._keys
         before = keys.pop(digest, None)
-        keys[digest] = numbers
+        keys[digest] = event_id << _MESSAGE_BITS | message_id
         if len(keys) > self._limit:
             self._forget_oldest()
-        return before
+        return None if before is None else _numbers(before)
 
     def _forget_oldest(self) -> None:
         """Many at a time: to find the first one, a dict passes by all places of those that have gone."""
-        for digest, numbers in list(islice(self._keys.items(), self._limit // _FORGET_PART + 1)):
+        for digest, known in list(islice(self._keys.items(), self._limit // _FORGET_PART + 1)):
             del self._keys[digest]
-            self.floor = max(self.floor, numbers.event_id)
+            self.floor = max(self.floor, known >> _MESSAGE_BITS)
 
     def forget(self, digest: bytes, before: Numbers | None) -> None:
         """Undo ``add``."""
@@ -87,7 +119,7 @@ class RecentKeys:
             return
         self._keys.pop(digest, None)
         if before is not None:
-            self._keys[digest] = before
+            self._keys[digest] = _as_one(before)
 
     def _extend_back(self, event_id: int) -> None:
         """Read keys behind ``event_id`` back from the journal, if they are few enough to remember."""
@@ -96,9 +128,9 @@ class RecentKeys:
         if self._now_us() < self._pause_until_us:
             raise Unavailable(READING_BACK)
         begin = max(event_id, self.floor - SLICE)
-        found: dict[bytes, Numbers] = {}
+        found: dict[bytes, int] = {}
         for key, numbers in self._read_back(begin, self.floor):
-            found[key_digest(key)] = numbers
+            found[key_digest(key)] = _as_one(numbers)
         if len(found) + len(self._keys) > self._limit:
             raise LookupError(f"more than {self._limit} keys behind event {event_id}")
         found.update(self._keys)

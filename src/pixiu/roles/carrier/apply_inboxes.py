@@ -150,7 +150,9 @@ class InboxApplier:
         to = parsed.to
         if to:
             actor = parsed.actor
-            users = self._ours((to,) if actor == to or not actor else (to, actor))
+            users: Sequence[int] = (to,) if actor == to or not actor else (to, actor)
+            if self._owns is not None:
+                users = self._ours(users)
             self._deliver(record, parsed, users, len(users))
         elif group := parsed.group:
             # A large group's members read its timeline; nothing enters their inboxes.

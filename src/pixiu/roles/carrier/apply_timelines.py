@@ -65,6 +65,7 @@ class TimelineApplier:
         """``owns``: whose private timelines and counts are kept here; without it, everyone's."""
         owns = grown(owns, Flips(stores.notes).count)
         self._owns: Owns = owns or _everyone
+        self._owns_all = owns is None
         self._timelines = stores.timelines
         self._recent = stores.recent
         self._streams: Streams | None = getattr(stores, "streams", None)  # of engines that others read
@@ -129,8 +130,9 @@ class TimelineApplier:
         if to:
             actor = parsed.actor
             self._put_private(record.message_id, actor, to)
-            self._stream_private(record, parsed)
-            if actor != to and self._owns(to):
+            if self._streams is not None:
+                self._stream_private(record, parsed)
+            if actor != to and (self._owns_all or self._owns(to)):
                 self._unread.add(to, _new(Direct, (actor, "u")), record.event_id)
         elif group := parsed.group:
             event_id, actor = record.event_id, parsed.actor
@@ -144,11 +146,11 @@ class TimelineApplier:
 
     def _put_private(self, message_id: int, actor: int, to: int) -> None:
         """Write diffusion: a row at each side; the system and a note to oneself have one side."""
-        owns = self._owns
-        if actor != to and actor and owns(actor):
-            self._timelines.put_private(actor, _new(PrivateRow, (message_id, to, False, 0, 0, 0)))
-        if owns(to):
-            self._timelines.put_private(to, _new(PrivateRow, (message_id, actor, True, 0, 0, 0)))
+        owns_all, put = self._owns_all, self._timelines.put_private
+        if actor != to and actor and (owns_all or self._owns(actor)):
+            put(actor, _new(PrivateRow, (message_id, to, False, 0, 0, 0)))
+        if owns_all or self._owns(to):
+            put(to, _new(PrivateRow, (message_id, actor, True, 0, 0, 0)))
 
     def _stream_private(self, record: LogRecord, parsed: Record) -> None:
         if self._streams is not None and parsed.chat and parsed.to:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Arrival", "receipt_of", "wakes_of"]
 
 
+_new = tuple.__new__
+"""Makes a named tuple in half the time."""
 _AWAY = NEED_OFFLINE | NEED_NOTIFICATION
 """What matters when nobody is there."""
 
@@ -53,13 +55,16 @@ def wakes_of(arrivals: list[Arrival], is_present: Callable[[int], bool] = lambda
             wanted = options if user != actor else own
             if wanted & _AWAY == NEED_OFFLINE and not is_present(user):
                 continue
-            entry = Entry(useq, message_id, event_id, at, wanted, session)
+            entry = _new(Entry, (useq, message_id, event_id, at, wanted, session))
             entries = entries_of.get((user, platform))
             if entries is None:
                 entries_of[user, platform] = [entry]
             else:
                 entries.append(entry)
-    return [Wake(user, platform, entries[-1].useq, entries, bodies) for (user, platform), entries in entries_of.items()]
+    return [
+        _new(Wake, (user, platform, entries[-1][0], entries, bodies))
+        for (user, platform), entries in entries_of.items()
+    ]
 
 
 def receipt_of(marked: Marked, users: Users) -> dict[str, object]:

@@ -2,6 +2,10 @@
 
 A repeat is found in the index of keys, as far as that has applied the log, or by the log itself behind that point. The
 point is read before the index is asked: whatever is applied in between is then found twice, never missed.
+
+One that comes alone goes its way at once. While others are on theirs, and the log takes many at a time, those of one
+turn of the loop go together: one look at the index, one call of the log, one loop over the answers. What comes behind
+one that waits for that waits, too, so that all of them keep their order.
 """
 
 from __future__ import annotations
@@ -13,14 +17,18 @@ from pixiu.im.draft import Accepted
 from pixiu.machines.traces import ACCEPT, TraceRows
 from pixiu.model.errors import Conflict, Overloaded, PixiuError, Unavailable
 from pixiu.model.metric import HOP_SECONDS, Histogram
-from pixiu.ports.log import MAIN
+from pixiu.ports.log import MAIN, Appended, AppendsAll
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pixiu.ports.clock import Clock
-    from pixiu.ports.log import Appended, Log
-    from pixiu.ports.sendkeys import SendKeys
+    from pixiu.ports.log import Log
+    from pixiu.ports.scheduler import Scheduler
+    from pixiu.ports.sendkeys import SendKeys, Sent
+
+    Row = tuple[bytes, int, bytes, Callable[[Accepted | PixiuError], object], int]
+    """Payload, time, key, who is told, how often it may be tried."""
 
 __all__ = ["Appends"]
 
@@ -30,7 +38,8 @@ TRIES_MAX = 3
 """The log may say that its memory of keys does not reach back to where the index is: how often to catch up."""
 
 TIMED_ONE_IN = 16
-"""Appends whose way into the log is timed while many are on it; one that is alone always is."""
+"""Appends whose way into the log is timed while many are on it; one that is alone always is, and of those that go
+together the first."""
 
 
 class Appends:
@@ -41,6 +50,7 @@ class Appends:
         log: Log,
         keys: SendKeys,
         clock: Clock,
+        scheduler: Scheduler,
         *,
         applied: Callable[[], int],
         when_applied: Callable[[int, Callable[[], object]], object],
@@ -50,6 +60,12 @@ class Appends:
     ) -> None:
         """``link`` is what ``traces`` are told that an append goes to: the node that has the log."""
         self._log = log
+        self._takes_all = log if isinstance(log, AppendsAll) else None
+        self._soon = scheduler.soon
+        self._gathered: list[Row] = []
+        """Those of this turn that go together; they are in flight."""
+        self._is_answering = False
+        """Are those who went together told? Whoever goes on at that is one of many, too."""
         self._keys = keys
         self._clock = clock
         self._applied = applied
@@ -73,7 +89,14 @@ class Appends:
         done: Callable[[Accepted | PixiuError], object],
         tries: int = TRIES_MAX,
     ) -> None:
-        """``done`` is told when it is committed, and at once if it was before."""
+        """``done`` is told when it is committed, and at once or in the next turn if it was before."""
+        is_one_of_many = (self.in_flight or self._is_answering) and self._takes_all is not None
+        if is_one_of_many and self.in_flight < self._in_flight_max:
+            self.in_flight += 1
+            self._gathered.append((payload, at, key, done, tries))
+            if len(self._gathered) == 1:
+                self._soon(self.flush)
+            return
         applied = 0
         if key:
             applied = self._applied()
@@ -97,16 +120,72 @@ class Appends:
         self.in_flight += 1
         self._log.append(MAIN, payload, committed, key=key, unless_after=applied)
 
+    @property
+    def is_gathering(self) -> bool:
+        """Do some wait for the end of this turn?"""
+        return bool(self._gathered)
+
+    def flush(self) -> None:
+        """Append what was gathered."""
+        gathered, self._gathered = self._gathered, []
+        if self._takes_all is None or not gathered:
+            return
+        applied = self._applied()
+        try:
+            known = self._keys.find([key for _, _, key, _, _ in gathered if key])
+        except Unavailable as error:
+            gathered = self._refused(gathered, error)
+        else:
+            if known:
+                gathered = self._without_repeats(gathered, known)
+        payloads, keys = [row[0] for row in gathered], [row[2] for row in gathered]
+        if gathered:
+            committed = partial(self._all_committed, self._clock.monotonic_us(), gathered)
+            self._takes_all.append_all(MAIN, payloads, keys, committed, unless_after=applied)
+
+    def _refused(self, gathered: list[Row], error: Unavailable) -> list[Row]:
+        """The index gives no answer: those with keys cannot go. Returns the others."""
+        for _, _, key, done, _ in gathered:
+            if key:
+                self.in_flight -= 1
+                done(error)
+        return [row for row in gathered if not row[2]]
+
+    def _without_repeats(self, gathered: list[Row], known: dict[bytes, Sent]) -> list[Row]:
+        """Answer those that the index knows. Returns the others."""
+        for _, _, key, done, _ in gathered:
+            if key in known:
+                self.in_flight -= 1
+                self.repeats += 1
+                message_id, event_id, at = known[key]
+                done(Accepted(message_id, event_id, at, is_repeat=True))
+        return [row for row in gathered if row[2] not in known]
+
+    def _all_committed(self, begun_us: int, gathered: list[Row], results: Sequence[Appended | PixiuError]) -> None:
+        self._time(begun_us)
+        self.in_flight -= len(gathered)
+        self._is_answering = True
+        for row, result in zip(gathered, results, strict=True):
+            if type(result) is Appended and not result[2]:
+                self.accepted += 1
+                row[3](_new(Accepted, (result[1], result[0], row[1], False, ())))
+            else:
+                self._answer(*row, result)
+        self._is_answering = False
+
     def _timed(
         self,
         begun_us: int,
         committed: Callable[[Appended | PixiuError], object],
         appended: Appended | PixiuError,
     ) -> None:
+        self._time(begun_us)
+        committed(appended)
+
+    def _time(self, begun_us: int) -> None:
         took_us = self._clock.monotonic_us() - begun_us
         self.accept_seconds.observe(took_us / 1e6)
         self._traces.timed(ACCEPT, self._link, took_us)
-        committed(appended)
 
     def _committed(
         self,
@@ -118,6 +197,17 @@ class Appends:
         appended: Appended | PixiuError,
     ) -> None:
         self.in_flight -= 1
+        self._answer(payload, at, key, done, tries, appended)
+
+    def _answer(
+        self,
+        payload: bytes,
+        at: int,
+        key: bytes,
+        done: Callable[[Accepted | PixiuError], object],
+        tries: int,
+        appended: Appended | PixiuError,
+    ) -> None:
         if isinstance(appended, PixiuError):
             if isinstance(appended, Conflict):
                 self._behind(payload, at, key, done, tries, appended)

@@ -18,7 +18,7 @@ METRICS = (
     Metric("pixiu_proxy_repeats_total", "counter", "Sends that were in the log already, and got the first answer."),
     Metric("pixiu_proxy_in_flight", "gauge", "Records on their way into the log."),
     Metric("pixiu_proxy_unapplied", "gauge", "Actions that are in the log, and wait to be applied."),
-    Metric("pixiu_proxy_accept_seconds", "histogram", "From the request to the flushed record; one in sixteen."),
+    Metric("pixiu_proxy_accept_seconds", "histogram", "From the request to the flushed record; a sample."),
     Metric("pixiu_proxy_group_reads_total", "counter", "Pages of groups that the recent cache did not have."),
 )
 

@@ -100,7 +100,7 @@ class Proxy:
         self._rates = Rates(clock, per_second=settings.sends_per_second, burst=settings.send_burst)
         self.schedules = Schedules(log)
         self.appends = Appends(
-            log, stores.keys, clock, applied=applied, when_applied=when_applied, in_flight_max=in_flight_max,
+            log, stores.keys, clock, scheduler, applied=applied, when_applied=when_applied, in_flight_max=in_flight_max,
             traces=traces, link=str(node_id),
         )  # fmt: skip
         self.catching_up = CatchingUp(
@@ -332,6 +332,7 @@ class Proxy:
             first, *rest = quits
             self._append(drafted(first, lambda accepted: {}, is_applied=False, then=rest), lambda _: None)
         if erasing.given_up is not None:
+            self.appends.flush()  # groups are left first
             self._log.publish(MAIN, erasing.given_up.SerializeToString())
 
         def answered(answer: Answer | PixiuError) -> object:

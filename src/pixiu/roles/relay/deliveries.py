@@ -94,14 +94,15 @@ class Deliveries:
                 match command:
                     case PushTo():
                         self._push(inbox, command)
-                    case AckInbox(first, through):
+                    case AckInbox():
+                        first, through = command
                         self._counters.acks += 1
                         self._counters.acked += through - first + 1
                         if inbox.timed_ack and through >= inbox.timed_ack:
                             self._time_ack(inbox)
                         self.rows.acked.add(inbox.key, first, through)
-                    case SetTimer(kind, attempt):
-                        self._set_timer(inbox, kind, attempt)
+                    case SetTimer():
+                        self._set_timer(inbox, *command)
                     case CancelTimer():
                         inbox.due = 0
                     case FetchIds() | FetchBodies():
@@ -182,7 +183,7 @@ class Deliveries:
                     self._push_copy(live, others, is_linked=pushes is others)
             elif pushes:
                 live.through = pushes[-1].useq
-                live.sink.push(session_id, self._shown(pushes))
+                live.sink.push(session_id, self._shown(pushes) if self._cursors.epoch else pushes)
                 self._counters.pushes += len(pushes)
                 first, last, gateway, since = pushes[0], pushes[-1], live.session.gateway, live.since
                 if pushes is others:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pixiu.backends.embedded.stores import EmbeddedStores
@@ -279,8 +280,9 @@ def accepts_before_the_flush(patch: Patch) -> None:
     def number(self: Any, batch: Any) -> bytes:
         data = original(self, batch)
         dones, self._dones = self._dones, []
-        for done, result in zip(dones, self._results, strict=False):
-            done(result)
+        results = iter(self._results)
+        for count, done in dones:
+            done(list(islice(results, count)))
         return data
 
     patch.set(AppendRun, "_number", number)
