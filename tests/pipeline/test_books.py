@@ -166,9 +166,12 @@ def test_an_ordinary_log(data: Path) -> None:
 
 
 @pytest.mark.usefixtures("_parts")
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 20))])
+@pytest.mark.parametrize("seed", [187, *(pytest.param(seed, marks=pytest.mark.long) for seed in (*range(20), 156))])
 def test_a_random_log(data: Path, seed: int) -> None:
-    """Rows of the ledger say things of entries that left long ago; stores have lost, doubled and swapped entries."""
+    """Rows of the ledger say things of entries that left long ago; stores have lost, doubled and swapped entries.
+
+    In the logs of 156 and 187 a ledger calls an entry both expired and dead.
+    """
     chaos(data, seed, 400)
     cut = cut_stopped(data)
     stepped = in_steps(data, seed, 4, cut)

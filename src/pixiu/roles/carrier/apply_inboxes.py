@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pixiu.model.body import body_of, tombstone
 from pixiu.model.inbox import FIRST, NEED_NOTIFICATION
-from pixiu.model.pixiu_pb2 import LimitsChanged, MemberChanged, Push, Record, Rows
+from pixiu.model.pixiu_pb2 import LimitsChanged, MemberChanged, Push, Record
 from pixiu.ports.sendkeys import Sent
 from pixiu.roles.carrier.apply_trim import note_forgotten
 from pixiu.roles.carrier.arrivals import Arrival
 from pixiu.roles.carrier.audience import Audience, group_of
 from pixiu.roles.carrier.flips import CARRIER, Flips, grown
+from pixiu.roles.carrier.ledgers import check_ledger, ledger_rows
 from pixiu.roles.carrier.reached import Limits
 from pixiu.roles.carrier.releases import Releases
 
@@ -341,26 +342,12 @@ class InboxApplier:
         """Entries leave. Those that have expired or died go first: an ack may run over them."""
         ledger = parsed.ledger
         platforms = list(ledger.platforms)
-        for rows in (ledger.expired, ledger.dead, ledger.acked):
-            _check(rows, len(platforms))
+        check_ledger(ledger)
         unreleased = self._releases.ids
-        for user, index, first, through in chain(_columns(ledger.expired), _columns(ledger.dead)):
+        for user, index, first, through in chain(ledger_rows(ledger.expired), ledger_rows(ledger.dead)):
             for entry in self._inboxes.remove(user, platforms[index], first, through):
                 unreleased.append(entry.message_id)
         ack = self._inboxes.ack
-        for user, index, _first, through in _columns(ledger.acked):
+        for user, index, _first, through in ledger_rows(ledger.acked):
             for entry in ack(user, platforms[index], through):
                 unreleased.append(entry.message_id)
-
-
-def _columns(rows: Rows) -> Iterator[tuple[int, int, int, int]]:
-    return zip(rows.user, rows.platform, rows.first, rows.through, strict=True)
-
-
-def _check(rows: Rows, platform_count: int) -> None:
-    """Raise before anything is applied, if the columns do not fit together."""
-    count = len(rows.user)
-    if not len(rows.platform) == len(rows.first) == len(rows.through) == count:
-        raise ValueError("the columns of a ledger differ in length")
-    if count and max(rows.platform) >= platform_count:
-        raise ValueError(f"a ledger names platform {max(rows.platform)} of {platform_count}")

@@ -18,13 +18,14 @@ from google.protobuf.message import DecodeError
 
 from pixiu.ports.log import MAIN
 from pixiu.roles.carrier.appliers import LANES, Appliers, parse
+from pixiu.roles.carrier.ledgers import check_ledger, ledger_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pixiu.model.inbox import Entry, InboxState, Page
     from pixiu.model.partitions import Owns
-    from pixiu.model.pixiu_pb2 import Record, Rows
+    from pixiu.model.pixiu_pb2 import Ledger, Record, Rows
     from pixiu.ports.inboxes import Inboxes
     from pixiu.ports.log import LogRecord
     from pixiu.ports.stores import Stores
@@ -155,19 +156,31 @@ class Audit:
         return found is not None and found.is_large_at(event_id)
 
     def _count_ledger(self, parsed: Record) -> int:
-        """Note resends, and how many entries a ledger declares dead, before they leave."""
+        """Note resends, and how many entries a ledger declares dead, before they leave.
+
+        An entry leaves once, by the first row that names it, and what has expired goes before what has died: an entry
+        that a ledger names as both, or as dead twice, counts as the appliers and the pipeline's books count it.
+        """
         if parsed.WhichOneof("what") != "ledger":
             return 0
         ledger = parsed.ledger
-        platforms = list(ledger.platforms)
+        check_ledger(ledger)
         if self._is_within(parsed.at):
-            self.report.resent += sum(
-                through - first + 1 for user, _, first, through in _rows(ledger.resent) if self._is_ours(user)
-            )
-        return sum(
-            sum(self._is_within(entry.at) for entry in self._range(user, platforms[platform], first, through))
-            for user, platform, first, through in _rows(ledger.dead)
-        )
+            resent = zip(ledger.resent.user, ledger.resent.first, ledger.resent.through, strict=False)
+            self.report.resent += sum(through - first + 1 for user, first, through in resent if self._is_ours(user))
+        if not ledger.dead.user:
+            return 0
+        expired, dead = self._named(ledger, ledger.expired), self._named(ledger, ledger.dead)
+        return len(dead - expired)
+
+    def _named(self, ledger: Ledger, rows: Rows) -> set[tuple[int, str, int]]:
+        """The entries, of messages within the time, that rows take out."""
+        return {
+            (user, ledger.platforms[platform], entry.useq)
+            for user, platform, first, through in ledger_rows(rows)
+            for entry in self._range(user, ledger.platforms[platform], first, through)
+            if self._is_within(entry.at)
+        }
 
     def _range(self, user: int, platform: str, first: int, through: int) -> Iterator[Entry]:
         after = first - 1
@@ -288,7 +301,3 @@ def _entries(inboxes: Inboxes, state: InboxState) -> Iterator[Entry]:
     while page := inboxes.after(state.user, state.platform, after, _PAGE).entries:
         yield from page
         after = page[-1].useq
-
-
-def _rows(rows: Rows) -> Iterator[tuple[int, int, int, int]]:
-    return zip(rows.user, rows.platform, rows.first, rows.through, strict=True)
