@@ -36,7 +36,7 @@ from pixiu.pipeline.query import query_duckdb
 from pixiu.pipeline.runner import Pipeline
 from pixiu.pipeline.status import audit_of
 from pixiu.ports.log import MAIN
-from pixiu.roles.carrier.audit import Cut
+from pixiu.roles.carrier.cut import Cut
 from tests.pipeline.chaos import chaos
 from tests.pipeline.lakes import make_lake
 from tests.pipeline.logs import say, talk, with_node

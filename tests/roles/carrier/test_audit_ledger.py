@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.roles.carrier.appliers import LANES
-from pixiu.roles.carrier.audit import Audit, AuditReport, take_cut
+from pixiu.roles.carrier.audit import Audit, AuditReport
+from pixiu.roles.carrier.cut import take_cut
 from tests.roles.carrier.world import ANNA, BERT, Applied, from_system, ledger, people, rows
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from pixiu.ports.sendkeys import Sent
 from pixiu.roles.carrier.apply_trim import note_forgotten
 from pixiu.roles.carrier.arrivals import Arrival
 from pixiu.roles.carrier.audience import Audience, group_of
+from pixiu.roles.carrier.cut import WatchedInboxes
 from pixiu.roles.carrier.flips import CARRIER, Flips, grown
 from pixiu.roles.carrier.ledgers import check_ledger, ledger_rows
 from pixiu.roles.carrier.reached import Limits
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pixiu.model.partitions import Owns
+    from pixiu.ports.inboxes import Inboxes
     from pixiu.ports.log import LogRecord
     from pixiu.ports.stores import Stores
     from pixiu.roles.carrier.reached import Reached
@@ -73,7 +75,7 @@ class InboxApplier:
         self.flips = Flips(stores.notes)
         self._owns = owns = grown(owns, self.flips.count)
         self._has_flipped = False
-        self._inboxes = stores.inboxes
+        self._inboxes: Inboxes = stores.inboxes
         self._bodies = stores.bodies
         self._keys = stores.keys
         self._stores = stores
@@ -87,6 +89,7 @@ class InboxApplier:
         self._arrivals: list[Arrival] = []
         self._evictions: list[Eviction] = []
         self._checks: dict[tuple[int, str], int] = {}
+        self._watchers: list[Callable[[int], object]] = []
         self._changes: dict[str, Callable[[LogRecord, Record], None]] = {
             "user": self._user,
             "inbox": self._inbox,
@@ -133,6 +136,17 @@ class InboxApplier:
     def is_midway(self) -> bool:
         """Have entries left whose references are still counted? Then the stores hold half a record."""
         return bool(self._releases.ids)
+
+    def watch(self, watcher: Callable[[int], object]) -> None:
+        """Call ``watcher`` with a user before anything of their inboxes changes, until ``unwatch``."""
+        self._watchers.append(watcher)
+        self._inboxes = WatchedInboxes(self._stores.inboxes, self._watchers)
+
+    def unwatch(self, watcher: Callable[[int], object]) -> None:
+        """Tell it no more."""
+        self._watchers.remove(watcher)
+        if not self._watchers:
+            self._inboxes = self._stores.inboxes
 
     def take_arrivals(self) -> list[Arrival]:
         """What has entered inboxes since the last time. The stores have all of it."""

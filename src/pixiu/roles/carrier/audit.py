@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from pixiu.ports.inboxes import Inboxes
     from pixiu.ports.log import LogRecord
     from pixiu.ports.stores import Stores
+    from pixiu.roles.carrier.cut import Cut
 
-__all__ = ["AUDIT_BATCH", "AUDIT_TURN", "Audit", "AuditReport", "Cut", "take_cut"]
+__all__ = ["AUDIT_BATCH", "AUDIT_TURN", "Audit", "AuditReport"]
 
 NAMED_MAX = 1000
 """Messages that a report names; beyond that it only counts."""
@@ -39,6 +40,9 @@ AUDIT_BATCH = 2000
 """Records that are read from the log at once."""
 AUDIT_TURN = 200
 """Records that are replayed, or inboxes that are compared, before others get their turn: some 10 ms."""
+
+_ENTRIES_PER_INBOX = 10
+"""So many are compared in the time that an inbox takes."""
 
 _PAGE = 1000
 
@@ -72,28 +76,6 @@ class AuditReport:
     def as_json(self) -> dict[str, object]:
         """The report as the command prints it."""
         return {**asdict(self), "balanced": self.balanced}
-
-
-class Cut:
-    """What waits in the stores at one event id: taken in one turn, so that nothing moves meanwhile."""
-
-    def __init__(self, event_id: int) -> None:
-        self.event_id = event_id
-        self.inboxes: dict[tuple[int, str], tuple[InboxState, list[Entry], set[int]]] = {}
-        """State, entries, and the message ids whose body is missing."""
-
-
-def take_cut(stores: Stores, event_id: int, owns: Owns | None = None) -> Cut:
-    """Everything that waits now, for these users; the stores must have applied exactly through ``event_id``."""
-    cut = Cut(event_id)
-    for state in _states(stores.inboxes):
-        if owns is not None and not owns(state.user):
-            continue
-        entries = list(_entries(stores.inboxes, state))
-        bodies = stores.bodies.get([entry.message_id for entry in entries])
-        missing = {entry.message_id for entry in entries if entry.message_id not in bodies}
-        cut.inboxes[state.user, state.platform] = (state, entries, missing)
-    return cut
 
 
 class Audit:
@@ -205,17 +187,20 @@ class Audit:
         report.acked = counted.acked
         report.expired = counted.removed - report.dead
         seen: set[tuple[int, str]] = set()
+        work = 0
         for state in _states(counted):
             seen.add((state.user, state.platform))
-            self._compare(state, cut)
-            if len(seen) % AUDIT_TURN == 0:
+            work += 1 + self._compare(state, cut) // _ENTRIES_PER_INBOX
+            if work >= AUDIT_TURN:
+                work = 0
                 yield
         for (user, platform), (_, entries, _) in cut.inboxes.items():
             if (user, platform) not in seen:
                 for entry in entries:
                     self._ghost(user, platform, entry, "the log knows no such inbox")
 
-    def _compare(self, state: InboxState, cut: Cut) -> None:
+    def _compare(self, state: InboxState, cut: Cut) -> int:
+        """Returns how many entries there were."""
         user, platform = state.user, state.platform
         _, entries, missing = cut.inboxes.get((user, platform), (None, [], set()))
         wanted = {entry.useq: entry for entry in _entries(self._inboxes, state)}
@@ -234,6 +219,7 @@ class Audit:
                 self._lose(user, platform, expected, "its body is missing")
         for entry in wanted.values():
             self._lose(user, platform, entry, "not in the inbox")
+        return len(entries)
 
     def _lose(self, user: int, platform: str, entry: Entry, reason: str) -> None:
         self._name(
