@@ -10,6 +10,7 @@ import contextlib
 import logging
 import signal
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -173,7 +174,10 @@ class Node:
             )
         engine.start()
         rate = settings.journal.check_bytes_per_second
-        self._check = JournalCheck(engine.journal, scheduler, engine.counters, bytes_per_second=rate)
+        self._check = JournalCheck(
+            engine.journal, scheduler, engine.counters, bytes_per_second=rate,
+            found=partial(self._replication.note_damage, is_damaged=True),
+        )  # fmt: skip
         self._check.start()
         server.start()
         self._replication.start()

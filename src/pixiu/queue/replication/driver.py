@@ -19,14 +19,14 @@ from pixiu.machines.queue_wire.follow import FramesSent, StateTold, TooFarBehind
 from pixiu.machines.queue_wire.requests import encode_follow, encode_follow_progress
 from pixiu.machines.queue_wire.responses import encode_done, encode_refused
 from pixiu.machines.queue_wire.streams import Refused
-from pixiu.machines.replication import EpochStart, LogState, Replica, State
+from pixiu.machines.replication import LogState, Replica, State
 from pixiu.model.errors import CorruptData, PixiuError
 from pixiu.queue.replication.control import FileControl
 from pixiu.queue.replication.copies import Copy, read_copies
 from pixiu.queue.replication.follow_stream import FollowStream
 from pixiu.queue.replication.joining import Join, among_others, machine_settings, own_record, why_not_join
 from pixiu.queue.replication.leader_link import CONNECT_TIMEOUT_MS, LeaderLink, Losses, arrival, new_prover
-from pixiu.queue.replication.status import status_of
+from pixiu.queue.replication.status import log_state_of, status_of
 from pixiu.queue.storage.snapshot import SnapshotFetch
 
 if TYPE_CHECKING:
@@ -70,7 +70,6 @@ class Replication:
         self._follow = follow
         self._restart = restart
         settings = engine.all_settings.replication
-        self._is_always = engine.all_settings.journal.flush == "always"
         self._set_tick()
         self._when_placed = when_placed
         self.when_overtaken: Callable[[], object] = when_placed
@@ -82,7 +81,7 @@ class Replication:
         )
         self._left: Callable[[], object] | None = None
         self._events: deque[machine.Event] = deque()
-        self._is_busy = self._is_telling = self._is_stopped = False
+        self._is_busy = self._is_telling = self._is_stopped = self._is_damaged = False
         self._has_followed = follow is not None
         self._lead_from = 0
         self._streams: dict[int, FollowStream] = {}
@@ -137,12 +136,20 @@ class Replication:
         control.start(self._feed)
         self._feed(machine.Joined(machine_settings(engine.all_settings.replication, is_elected=True), seen))
         control.leads(self._replica.epoch)
+        control.shows_damage(is_damaged=self._is_damaged)
 
     def leave(self, done: Callable[[], object]) -> None:
         """Hand over what this node leads, then call ``done``: another need not wait for the end of our lease."""
         self._left = done
         self._control.stands("Draining")
         self._feed(machine.LeaveAsked())
+
+    def note_damage(self, *, is_damaged: bool) -> None:
+        """This journal has, or has no more, a record that nobody can be given: another one shall lead, if it can."""
+        self._is_damaged = is_damaged
+        self._control.shows_damage(is_damaged=is_damaged)
+        if is_damaged:
+            self._feed(machine.LeaveAsked(stays=True))
 
     def stop(self) -> None:
         """Say nothing more to anyone."""
@@ -301,14 +308,7 @@ class Replication:
             connection.answered(answer)
 
     def _log_state(self) -> LogState:
-        engine, journal = self._engine, self._engine.journal
-        return LogState(
-            oldest_event_id=journal.first_event_id,
-            tail_event_id=journal.last_event_id,
-            durable_event_id=journal.flushed_through if self._is_always else journal.last_event_id,
-            shown_event_id=engine.commit_event_id,
-            epochs=tuple(EpochStart(epoch, first) for epoch, first in engine.state.epochs),
-        )
+        return log_state_of(self._engine)
 
     # Leading.
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from pixiu.model.errors import CorruptData
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pixiu.ports.scheduler import Scheduler, Timer
     from pixiu.queue.metrics import QueueCounters
     from pixiu.queue.storage.journal import Journal
@@ -36,8 +38,16 @@ class JournalCheck:
     """Reads through the journal once."""
 
     def __init__(
-        self, journal: Journal, scheduler: Scheduler, counters: QueueCounters, *, bytes_per_second: int
+        self,
+        journal: Journal,
+        scheduler: Scheduler,
+        counters: QueueCounters,
+        *,
+        bytes_per_second: int,
+        found: Callable[[], object] = lambda: None,
     ) -> None:
+        """``found`` is called when damage is known."""
+        self._when_found = found
         self._journal = journal
         self._scheduler = scheduler
         self._counters = counters
@@ -88,6 +98,7 @@ class JournalCheck:
             "the journal is damaged; this server goes on, and whoever reads that record will be refused",
             extra={"reason": reason},
         )
+        self._when_found()
 
     def _read(self) -> bool:
         """One piece. False: all that was there at the start is read."""
