@@ -157,9 +157,13 @@ def test_a_leader_that_finds_damage_hands_over_and_follows() -> None:
     assert only(replica.receive(20, seen(4, 3, "b", frozenset("b"), asked=15)), r.Follow).leader == "b"
 
 
-def test_a_leader_with_damage_and_nobody_in_sync_goes_on() -> None:
+def test_a_leader_with_damage_and_nobody_sound_in_sync_goes_on() -> None:
     replica = leader(in_sync=ALONE)
     assert replica.receive(5, r.LeaveAsked(stays=True)) == []
+    assert replica.state is r.State.LEADING
+    replica = leader()
+    replica.receive(5, seen(2, 2, "a", BOTH, damaged="ab"))
+    assert replica.receive(6, r.LeaveAsked(stays=True)) == []
     assert replica.state is r.State.LEADING
 
 

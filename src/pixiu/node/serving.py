@@ -10,7 +10,6 @@ import contextlib
 import logging
 import signal
 from dataclasses import dataclass, replace
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +29,7 @@ from pixiu.queue.metrics import METRICS, snapshot
 from pixiu.queue.replication.control import RegistryControl
 from pixiu.queue.replication.driver import Replication
 from pixiu.queue.replication.joining import led_alone
+from pixiu.queue.replication.mending import Mending
 from pixiu.queue.server.commands import HANDLERS
 from pixiu.queue.server.server import QueueServer
 from pixiu.queue.storage.journal_check import JournalCheck
@@ -114,6 +114,7 @@ class Node:
         self._admin: AdminServer | None = None
         self._engine: Engine | None = None
         self._check: JournalCheck | None = None
+        self._mending: Mending | None = None
         self._scheduler: LoopScheduler | None = None
         self._server: QueueServer | None = None
         self._replication: Replication | None = None
@@ -174,10 +175,8 @@ class Node:
             )
         engine.start()
         rate = settings.journal.check_bytes_per_second
-        self._check = JournalCheck(
-            engine.journal, scheduler, engine.counters, bytes_per_second=rate,
-            found=partial(self._replication.note_damage, is_damaged=True),
-        )  # fmt: skip
+        self._check = JournalCheck(engine.journal, scheduler, engine.counters, bytes_per_second=rate)
+        self._mending = Mending(engine, self._replication, self._links, self._check)
         self._check.start()
         server.start()
         self._replication.start()
@@ -385,8 +384,9 @@ class Node:
             await asyncio.sleep(0)
         if self._admin is not None:
             await self._admin.close()
-        if self._check is not None:
+        if self._check is not None and self._mending is not None:
             self._check.stop()
+            self._mending.stop()
         if self._engine is not None:
             self._engine.background.stop()
         if ending is not None:

@@ -343,10 +343,11 @@ class Replica(Following):
         return [] if self.state is State.FENCED else [e.Left()]
 
     def _step_down(self) -> list[Command]:
-        """Another in-sync member is to lead, if there is one."""
+        """Another in-sync member is to lead, if there is one that is not known to be damaged."""
         control = self.control
-        is_elected = self.settings.election is Election.REGISTRY
-        if self.state is not State.LEADING or not is_elected or control is None or not control.in_sync - {self.name}:
+        if self.state is not State.LEADING or self.settings.election is Election.MANUAL or control is None:
+            return []
+        if not control.in_sync - {self.name} - self._damaged:
             return []
         self._is_stepping_down = True
         return self._fence("another in-sync member is to lead")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pixiu.queue.engine import Engine
     from pixiu.queue.replication.follow_stream import FollowStream
 
-__all__ = ["log_state_of", "status_of"]
+__all__ = ["log_state_of", "problems_of", "status_of"]
 
 
 def log_state_of(engine: Engine) -> LogState:
@@ -27,6 +27,15 @@ def log_state_of(engine: Engine) -> LogState:
         shown_event_id=engine.commit_event_id,
         epochs=tuple(EpochStart(epoch, first) for epoch, first in engine.state.epochs),
     )
+
+
+def problems_of(replica: Replica, engine: Engine, alarm: str) -> list[str]:
+    """Why this node is not ready, as replication sees it."""
+    if engine.refuse_writes:
+        return [engine.refuse_writes]
+    if replica.state in (State.JOINING, State.FENCED, State.FULL_SYNC, State.PROMOTING):
+        return [alarm or f"replication is {replica.state.value}"]
+    return []
 
 
 def status_of(
