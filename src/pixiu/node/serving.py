@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from pixiu.model.errors import PixiuError, Unavailable
+from pixiu.model.errors import ConfigError, PixiuError, Unavailable
 from pixiu.model.hosts import is_loopback
 from pixiu.model.version import __version__
 from pixiu.node.joined import Joined, check_alone, joined_of, note_joined
@@ -34,6 +34,7 @@ from pixiu.queue.server.commands import HANDLERS
 from pixiu.queue.server.server import QueueServer
 from pixiu.queue.storage.journal_check import JournalCheck
 from pixiu.runtime.admin import AdminServer, standard_routes
+from pixiu.runtime.binding import is_no_address
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.collector import spare_the_collector
 from pixiu.runtime.datadir import DataDirectory
@@ -470,7 +471,8 @@ async def _run_once(node: Node, stop: asyncio.Event, on_ready: Callable[[Running
             wait.cancel()
         log.info("stopping" if stop.is_set() else "starting anew")
     except OSError as error:
-        raise PixiuError(f"cannot start: {node.why_not(error)}") from error
+        kind = ConfigError if is_no_address(error) else PixiuError
+        raise kind(f"cannot start: {node.why_not(error)}") from error
     finally:
         await node.stop()
     return running

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pixiu.model.errors import ConfigError, Conflict, NotFound, PixiuError, RequestError, Unavailable
 from pixiu.node.cluster.child import Child, ChildState
 from pixiu.node.cluster.door import ControlDoor
-from pixiu.node.cluster.layout import Layout, read_state
+from pixiu.node.cluster.layout import Layout, check_places, read_state
 from pixiu.node.cluster.plans import read_plan
 from pixiu.node.cluster.splitting import apply_plan, split_role
 from pixiu.ports.registry import sequence_of
@@ -51,6 +51,7 @@ class Supervisor:
             for line in end_leftovers(folder):
                 say(line)
             self.layout = Layout(folder, cluster)
+            check_places(self.layout.plans)
         except BaseException:
             os.close(self._lock)
             raise
