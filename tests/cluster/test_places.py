@@ -10,8 +10,9 @@ import pytest
 
 from pixiu.config.cluster import read_cluster_file
 from pixiu.model.errors import ConfigError, PixiuError, Unavailable
-from pixiu.node.cluster.layout import STATE, Layout, check_places
-from pixiu.node.cluster.supervisor import Supervisor
+from pixiu.node.cluster.layout import STATE, ChildPlan, Layout, check_places
+from pixiu.node.cluster.supervisor import Supervisor, has_others
+from pixiu.ports.registry import Entry
 from pixiu.runtime.binding import cannot_listen, why_not_bind
 
 ELSEWHERE = "192.0.2.7"
@@ -94,3 +95,13 @@ def test_what_is_in_the_way_of_a_listener() -> None:
     assert isinstance(denied, ConfigError) and "1024" in str(denied)
     other = cannot_listen("127.0.0.1", 8400, OSError(24, "Too many open files"))
     assert isinstance(other, Unavailable) and str(other).endswith("Too many open files")
+
+
+def test_the_only_gateway_is_known_by_both_of_its_addresses() -> None:
+    """It registers the one for peers, and tells the one for clients, which the cluster's file names."""
+    plan = ChildPlan("gateway-0-0", "gateway", 0, 0, (), "127.0.0.1:8401")
+    own = Entry({"address": "127.0.0.1:41234", "node": "127.0.0.1:8401"}, 0)
+    other = Entry({"address": "127.0.0.1:41235", "node": "127.0.0.1:8402"}, 0)
+    assert not has_others({"gateway/partition0/0000000001": own}, plan)
+    assert has_others({"gateway/partition0/0000000001": own, "gateway/partition0/0000000002": other}, plan)
+    assert not has_others({"gateway/partition1/0000000002": other, "gateway/partition0/ctl": other}, plan)
