@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["CUT_TURN", "Cut", "Cutting", "WatchedInboxes", "take_cut"]
 
 CUT_TURN = 500
-"""Inboxes and entries that are read before others get their turn: 1 to 5 ms."""
+"""Entries that are read before others get their turn: about a millisecond."""
+INBOX_WORK = 10
+"""An inbox counts as so many: it is asked for twice, of an engine elsewhere by a round trip each."""
 
 
 class Cut:
@@ -52,39 +54,39 @@ class Cutting:
         self.cut = Cut(event_id)
         self._inboxes, self._bodies = stores.inboxes, stores.bodies
         self._owns = owns
-        self._through = -1
-        """Users up to this one have been read."""
-        self._user, self._reading = -1, self._read(-1)
-        """Who is being read; it may end in another turn than it began."""
+        self._user = -1
+        """Whose turn it is; all before have been read."""
+        self._reading: Iterator[None] = iter(())
+        """One inbox of theirs; it may end in another turn than it began."""
         self._early: set[int] = set()
         self._room = CUT_TURN
         self._failure: PixiuError | None = None
 
     def slices(self) -> Iterator[None]:
         """Read on, a little before each yield; then ``cut`` is whole. Raises what kept it from being so."""
-        for user in self._users():
-            if user in self._early:
-                self._early.remove(user)
-            else:
-                self._user, self._reading = user, self._read(user)
-                for _ in self._reading:
-                    yield
-                    self._check()
-            self._through = user
+        for state in self._states():
+            if state.user in self._early or (self._owns is not None and not self._owns(state.user)):
+                continue
+            self._user, self._reading = state.user, self._read(state)
+            for _ in self._reading:
+                yield
+                self._check()
         self._check()
 
     def before(self, user: int) -> None:
         """The inboxes of a user are about to change: read them as they are, unless that was done."""
-        if user <= self._through or user in self._early or self._failure is not None:
+        if user < self._user or user in self._early or self._failure is not None:
             return
         try:
-            for _ in self._reading if user == self._user else self._read(user):
-                pass
+            if user == self._user:
+                for _ in self._reading:
+                    pass
+            if self._owns is None or self._owns(user):
+                self._read_rest(user)
         except PixiuError as error:
             self.fail(error)  # whoever changes them will see for itself
             return
-        if user != self._user:
-            self._early.add(user)
+        self._early.add(user)
 
     def fail(self, error: PixiuError) -> None:
         """It cannot be made whole any more."""
@@ -94,36 +96,38 @@ class Cutting:
         if self._failure is not None:
             raise self._failure
 
-    def _users(self) -> Iterator[int]:
-        """In order. One who comes behind the cut is early: there was nothing before."""
-        last = self._through
+    def _states(self) -> Iterator[InboxState]:
+        """Inboxes in order. What a page says of a user holds until that user is early.
+
+        Users who come behind the cut are early, too: there was nothing before.
+        """
         after: tuple[int, str] | None = None
         while page := self._inboxes.states(after=after, limit=CUT_TURN):
-            for state in page:
-                if state.user > last:
-                    last = state.user
-                    yield last
+            yield from page
             after = page[-1].user, page[-1].platform
 
-    def _read(self, user: int) -> Iterator[None]:
-        if self._owns is not None and not self._owns(user):
-            return
+    def _read_rest(self, user: int) -> None:
         for platform in self._inboxes.platforms(user):
-            state = self._inboxes.state(user, platform)
-            if state is None:
-                continue
-            entries: list[Entry] = []
-            missing: set[int] = set()
-            self._room -= 1
-            while page := self._inboxes.after(user, platform, entries[-1].useq if entries else 0, CUT_TURN).entries:
-                bodies = self._bodies.get([entry.message_id for entry in page])
-                missing.update(entry.message_id for entry in page if entry.message_id not in bodies)
-                entries += page
-                self._room -= len(page)
-                if self._room <= 0:
-                    self._room = CUT_TURN
-                    yield
-            self.cut.inboxes[user, platform] = (state, entries, missing)
+            state = None if (user, platform) in self.cut.inboxes else self._inboxes.state(user, platform)
+            if state is not None:
+                for _ in self._read(state):
+                    pass
+
+    def _read(self, state: InboxState) -> Iterator[None]:
+        """One inbox."""
+        user, platform = state.user, state.platform
+        entries: list[Entry] = []
+        missing: set[int] = set()
+        self._room -= INBOX_WORK
+        while page := self._inboxes.after(user, platform, entries[-1].useq if entries else 0, CUT_TURN).entries:
+            bodies = self._bodies.get([entry.message_id for entry in page])
+            missing.update(entry.message_id for entry in page if entry.message_id not in bodies)
+            entries += page
+            self._room -= len(page)
+            if self._room <= 0:
+                self._room = CUT_TURN
+                yield
+        self.cut.inboxes[user, platform] = (state, entries, missing)
         if self._room <= 0:
             self._room = CUT_TURN
             yield
