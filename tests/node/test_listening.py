@@ -35,3 +35,11 @@ def test_an_address_of_another_machine_is_named_with_its_setting(error: OSError,
     settings = replace(Settings(), **{part: replace(getattr(Settings(), part), host="192.0.2.7")})
     said = why_not_listening(error, settings, http=True)
     assert f"{setting} is 192.0.2.7, which is no address of this machine" in said and "0.0.0.0" in said
+
+
+def test_two_settings_with_one_port_are_both_named() -> None:
+    """Nobody else has it: the node itself does."""
+    settings = replace(Settings(), queue=replace(Settings().queue, port=8400), http=replace(Settings().http, port=8400))
+    said = why_not_listening(OSError(errno.EADDRINUSE, "in use"), settings, http=True)
+    assert said == "queue.port and http.port are both 8400: each needs a port of its own"
+    assert "http.port" not in why_not_listening(OSError(errno.EADDRINUSE, "in use"), settings, http=False)

@@ -35,6 +35,10 @@ def why_not_listening(error: OSError, settings: Settings, *, http: bool) -> str:
             _Port("gateway.tcp_port", settings.gateway.tcp_port, "--set gateway.tcp_port="),
             _Port("gateway.grpc_port", settings.gateway.grpc_port, "--grpc"),
         ]
+    for each in ports:
+        others = [other.setting for other in ports if other.port == each.port > 0 and other is not each]
+        if others:
+            return f"{each.setting} and {others[0]} are both {each.port}: each needs a port of its own"
     named = set(map(int, re.findall(r"\d+", said)))
     found = [each for each in ports if each.port > 0 and each.port in named]
     # What shares a port says no number: then it is one that somebody else listens on.

@@ -187,8 +187,14 @@ class Node:
         directory.announce(
             address=queue_address, http=f"https://{http_address}" if http_address and has_tls else http_address
         )
-        problems = tuple(self._engine.problems())
+        problems = tuple(self._engine.problems()) or tuple(self._late())
         return Running(queue_address, http_address, self._grpc_address(), directory.path, problems)
+
+    def _late(self) -> list[str]:
+        """What a start has waited for in vain."""
+        if self._host is None or self._starting is None or self._starting.done():
+            return []
+        return self._host.log.problems() or [self._messaging_problem or "messaging has not begun yet; /readyz says why"]
 
     def why_not(self, error: OSError) -> str:
         """Why it could not start, for people."""
