@@ -44,7 +44,7 @@ from pixiu.runtime.links import TcpLinks
 from pixiu.runtime.logging import configure_logging
 from pixiu.runtime.metrics import Metrics
 from pixiu.runtime.scheduler import LoopScheduler
-from pixiu.runtime.server import address_of, listen, reset_on_close, watch_peer
+from pixiu.runtime.server import address_of, listen, peer_of, reset_on_close, watch_peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -155,6 +155,7 @@ class Node:
         self._engine = engine = Engine(settings, files, store, clock, scheduler, key=directory.key)
         engine.follower_keys = self._follower_keys()
         engine.node_keys += engine.follower_keys
+        engine.key_refusals.peer_of = peer_of
         engine.recover(is_follower=not self._leads_alone)
         queue_max, self._gateway_max = _connections_max(settings, with_http=self._with_http and self._leads_alone)
         self._server = server = QueueServer(

@@ -7,6 +7,7 @@ import secrets
 from typing import TYPE_CHECKING, Protocol
 
 from pixiu.machines import replication as machine
+from pixiu.machines.queue_wire.commands import KEY_NEEDED, WRONG_KEY
 from pixiu.machines.queue_wire.follow import FollowReader
 from pixiu.machines.queue_wire.proof import NONCE_BYTES, Prover
 from pixiu.machines.queue_wire.streams import Refused
@@ -30,8 +31,12 @@ class Losses:
 
     def note(self, reason: str) -> None:
         """The stream has ended, or never began."""
-        log.log(logging.DEBUG if reason == self._said else logging.INFO, "leader lost", extra={"reason": reason})
-        self._said = reason
+        is_known, self._said = reason == self._said, reason
+        if WRONG_KEY in reason or KEY_NEEDED in reason:  # that does not pass by itself
+            words = "the leader takes another key: have both the same secret?"
+            log.log(logging.DEBUG if is_known else logging.WARNING, words, extra={"reason": reason})
+        else:
+            log.log(logging.DEBUG if is_known else logging.INFO, "leader lost", extra={"reason": reason})
 
     def heard(self) -> None:
         """The leader is there: the next loss is news."""
