@@ -46,6 +46,15 @@ async def curl(*arguments: str) -> bytes:
     return output
 
 
+@pytest.mark.parametrize("method", ["get", "post"])
+async def test_a_websocket_whose_upgrade_a_proxy_has_swallowed_is_told_so(tmp_path: Path, method: str) -> None:
+    async with open_world(tmp_path) as world:
+        answer = await world.client.request(method, "/ws?token=x")
+        assert (answer.status_code, answer.headers["upgrade"]) == (426, "websocket")
+        assert "a proxy in front has to pass Upgrade" in answer.json()["error"]["message"]
+        assert (await world.client.get("/wss")).status_code == 404
+
+
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not here")
 @pytest.mark.feature("P23")
 async def test_curl_sends_pushes_and_reads(tmp_path: Path) -> None:
@@ -213,4 +222,5 @@ async def test_a_websocket_that_comes_here_is_no_websocket(tmp_path: Path) -> No
             b"GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade, close\r\n"
             b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
         )
-        assert (await exchange(port, upgrade)).startswith(b"HTTP/1.1 404")
+        answer = await exchange(port, upgrade)
+        assert answer.startswith(b"HTTP/1.1 400") and b"open a new one" in answer

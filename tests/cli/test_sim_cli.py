@@ -4,8 +4,14 @@ import json
 import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+
+from pixiu.cli.sim import app
+from pixiu.testing.replication import runs as log_runs
+from pixiu.testing.replication import world
 
 
 def sim(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -39,6 +45,48 @@ def test_json() -> None:
     failed = json.loads(sim("--seeds", "50", "--mutant", "repeats", "--jobs", "1", "--json").stdout)["failed"]
     assert failed["failure"].startswith("Violation: I2: ")
     assert failed["replay"].endswith("--mutant repeats")
+
+
+class Interrupted:
+    """Ctrl-C during this call of something."""
+
+    def __init__(self, call: Any, at: int) -> None:
+        self._call, self._left = call, at
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        self._left -= 1
+        if self._left == 0:
+            raise KeyboardInterrupt
+        return self._call(*arguments, **options)
+
+
+def test_ctrl_c_says_what_held_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    for options in ([], ["--json"]):
+        monkeypatch.setattr(log_runs, "run", Interrupted(world.run, 4))
+        told = CliRunner().invoke(app, ["--world", "log", "--seeds", "50", "--jobs", "1", *options])
+        assert told.exit_code == 130
+        if options:
+            found = json.loads(told.stdout)
+            assert (found["seeds"], found["stopped"], found["failed"]) == (3, True, None)
+        else:
+            assert told.stdout.startswith("stopped after 3 of 50 seeds, every invariant held: ")
+
+
+def test_ctrl_c_at_the_first_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_runs, "run", Interrupted(world.run, 1))
+    told = CliRunner().invoke(app, ["--world", "log", "--seeds", "50", "--jobs", "1"])
+    assert (told.exit_code, told.stdout[:25]) == (130, "stopped after 0 of 50 see")
+
+
+def test_ctrl_c_while_a_script_is_shortened_still_names_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_runs, "explain", Interrupted(log_runs.explain, 1))
+    told = CliRunner().invoke(app, ["--mutant", "no-lease", "--seeds", "60", "--jobs", "1"])
+    assert told.exit_code == 1
+    seed = re.match(r"seed (\d+): ", told.stdout)
+    assert seed is not None
+    assert (
+        told.stdout.splitlines()[-1] == f"replay: pixiu sim --world log --seeds 1 --first {seed[1]} --mutant no-lease"
+    )
 
 
 def test_mutants_are_listed() -> None:

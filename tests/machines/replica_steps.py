@@ -31,9 +31,17 @@ def has(commands: list[r.Command], kind: type[object]) -> bool:
 
 
 def seen(
-    version: int, epoch: int, leader: str, in_sync: frozenset[str], *, live: str = "ab", asked: int | None = 0
+    version: int,
+    epoch: int,
+    leader: str,
+    in_sync: frozenset[str],
+    *,
+    live: str = "ab",
+    asked: int | None = 0,
+    damaged: str = "",
 ) -> r.ControlSeen:
-    return r.ControlSeen(version, r.Control(epoch, leader, in_sync), frozenset(live), asked)
+    control = r.Control(epoch, leader, in_sync)
+    return r.ControlSeen(version, control, frozenset(live), asked, damaged=frozenset(damaged))
 
 
 def granted(version: int, epoch: int, leader: str, in_sync: frozenset[str], *, asked: int = 0) -> r.ControlSeen:

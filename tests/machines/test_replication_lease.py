@@ -8,11 +8,13 @@ from pixiu.machines import replication as r
 from tests.machines.replica_steps import ALONE, BOTH, JOURNAL, REGISTRY, follower, granted, has, leader, only, seen
 
 
-def wait(replica: r.Replica, version: int, in_sync: frozenset[str], *, until: int, live: str = "ab") -> list[r.Command]:
+def wait(
+    replica: r.Replica, version: int, in_sync: frozenset[str], *, until: int, live: str = "ab", damaged: str = ""
+) -> list[r.Command]:
     """Node a leads in epoch 2, and its record is read again and again without a renewal."""
     commands: list[r.Command] = []
     for now in range(0, until + 1, REGISTRY.control_poll_ms // 2):
-        commands = replica.receive(now, seen(version, 2, "a", in_sync, live=live, asked=now))
+        commands += replica.receive(now, seen(version, 2, "a", in_sync, live=live, asked=now, damaged=damaged))
     return commands
 
 
@@ -105,3 +107,67 @@ def test_without_an_answer_of_the_registry_nothing_is_acknowledged_after_the_lea
     commands = replica.receive(lease + 3, granted(3, 2, "a", ALONE, asked=lease))
     assert only(commands, r.Committed).through == 12
     assert has(commands, r.AcceptWrites)
+
+
+EVERYONE = frozenset("abc")
+LATE = REGISTRY.takeover_ms
+
+
+def claims_at(name: str, damaged: str, *, leader: str = "a", in_sync: frozenset[str] = EVERYONE) -> int:
+    """When this node asks to lead, as time passes over a record that nobody renews."""
+    replica = r.Replica(name, REGISTRY, JOURNAL)
+    replica.receive(0, r.Started())
+    live = "".join(sorted(in_sync | {name}))
+    for now in range(0, 10 * LATE, 100):
+        if has(
+            replica.receive(now, seen(1, 2, leader, in_sync, live=live, asked=now, damaged=damaged)), r.ChangeControl
+        ):
+            return now
+    return -1
+
+
+def test_one_whose_journal_is_damaged_lets_the_sound_ones_go_first() -> None:
+    """It would be the first by its name."""
+    assert claims_at("c", damaged="b") == LATE, "who is sound is not held up"
+    assert claims_at("b", damaged="b") >= 2 * LATE
+    assert claims_at("b", damaged="b", leader="", in_sync=frozenset("bc")) >= LATE, (
+        "nor does it take at once what was given up"
+    )
+    assert claims_at("c", damaged="b", leader="", in_sync=frozenset("bc")) == 0
+
+
+def test_one_whose_journal_is_damaged_leads_where_nobody_is_sound() -> None:
+    assert claims_at("b", damaged="b", in_sync=BOTH) == LATE, "the leader that is gone counts for nothing"
+    assert claims_at("b", damaged="bc") == LATE
+    assert claims_at("c", damaged="bc") == LATE + REGISTRY.stagger_ms
+
+
+def test_a_leader_that_comes_back_with_damage_waits_for_the_others() -> None:
+    assert claims_at("a", damaged="") == 0
+    assert claims_at("a", damaged="abc") == 0
+    assert claims_at("a", damaged="a") == 2 * LATE, "longer than a sound one needs"
+
+
+def test_a_leader_that_finds_damage_hands_over_and_follows() -> None:
+    replica = leader()
+    assert has(replica.receive(5, r.LeaveAsked(stays=True)), r.StopLeading)
+    change = only(replica.receive(6, r.LeadingStopped(replica.log)), r.ChangeControl)
+    assert change.control == r.Control(2, "", frozenset("b"))
+    assert not has(replica.receive(7, granted(3, 2, "", frozenset("b"), asked=6)), r.ChangeControl)
+    assert only(replica.receive(20, seen(4, 3, "b", frozenset("b"), asked=15)), r.Follow).leader == "b"
+
+
+def test_a_leader_with_damage_and_nobody_sound_in_sync_goes_on() -> None:
+    replica = leader(in_sync=ALONE)
+    assert replica.receive(5, r.LeaveAsked(stays=True)) == []
+    assert replica.state is r.State.LEADING
+    replica = leader()
+    replica.receive(5, seen(2, 2, "a", BOTH, damaged="ab"))
+    assert replica.receive(6, r.LeaveAsked(stays=True)) == []
+    assert replica.state is r.State.LEADING
+
+
+def test_a_follower_has_nothing_to_hand_over_when_it_finds_damage() -> None:
+    replica = follower()
+    assert replica.receive(5, r.LeaveAsked(stays=True)) == []
+    assert replica.state is r.State.IN_SYNC

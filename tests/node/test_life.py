@@ -18,6 +18,7 @@ from pixiu.ports.log import NOTIFY
 from pixiu.ports.notifications import Notification, Told
 from pixiu.ports.stores import Lane
 from pixiu.queue.storage.journal import Journal
+from pixiu.roles.carrier import cut as cuts
 
 
 async def two_users(node: EmbeddedNode) -> None:
@@ -172,6 +173,30 @@ async def test_a_store_that_was_lost_rings_no_phone_for_what_is_long_past(tmp_pa
             if told:
                 break
         assert told == [8]
+
+
+async def test_others_go_on_while_an_audit_sees_what_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cut takes many turns; what is sent meanwhile is delivered, and is not in it."""
+    monkeypatch.setattr(cuts, "CUT_TURN", 2)
+    async with EmbeddedNode(tmp_path) as node:
+        await two_users(node)
+        for number in range(20):
+            await node.create_user(f"user {number}")
+            await node.send("alice", to=f"user {number}", text="hi")
+        taking = asyncio.create_task(node.host.cut())
+        while not node.messaging.carrier.is_cutting:
+            await asyncio.sleep(0)
+        sending = [asyncio.create_task(node.send("alice", to="bob", text=f"later {number}")) for number in range(5)]
+        turns = 0
+        while not taking.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert turns >= 10
+        await asyncio.wait(sending)
+        cut = await taking
+        assert sorted(len(entries) for _, entries, _ in cut.inboxes.values()) == [0, *[1] * 20, 20]
+        report = await node.audit()
+        assert report["balanced"] and report["waiting"] == 50
 
 
 async def test_stores_of_another_layout_are_made_again_from_the_log(tmp_path: Path) -> None:

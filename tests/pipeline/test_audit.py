@@ -14,7 +14,8 @@ from pixiu.node import cut_stopped
 from pixiu.node.stopped import engine_without_loop
 from pixiu.pipeline.jobs import audit as job
 from pixiu.queue.log import EngineLog
-from pixiu.roles.carrier.audit import Audit, AuditReport, Cut
+from pixiu.roles.carrier.audit import Audit, AuditReport
+from pixiu.roles.carrier.cut import Cut
 from tests.pipeline.chaos import chaos
 from tests.pipeline.logs import talk, with_node
 

@@ -36,7 +36,7 @@ from pixiu.pipeline.query import query_duckdb
 from pixiu.pipeline.runner import Pipeline
 from pixiu.pipeline.status import audit_of
 from pixiu.ports.log import MAIN
-from pixiu.roles.carrier.audit import Cut
+from pixiu.roles.carrier.cut import Cut
 from tests.pipeline.chaos import chaos
 from tests.pipeline.lakes import make_lake
 from tests.pipeline.logs import say, talk, with_node
@@ -166,9 +166,12 @@ def test_an_ordinary_log(data: Path) -> None:
 
 
 @pytest.mark.usefixtures("_parts")
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 20))])
+@pytest.mark.parametrize("seed", [187, *(pytest.param(seed, marks=pytest.mark.long) for seed in (*range(20), 156))])
 def test_a_random_log(data: Path, seed: int) -> None:
-    """Rows of the ledger say things of entries that left long ago; stores have lost, doubled and swapped entries."""
+    """Rows of the ledger say things of entries that left long ago; stores have lost, doubled and swapped entries.
+
+    In the logs of 156 and 187 a ledger calls an entry both expired and dead.
+    """
     chaos(data, seed, 400)
     cut = cut_stopped(data)
     stepped = in_steps(data, seed, 4, cut)

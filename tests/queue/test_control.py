@@ -68,6 +68,20 @@ async def test_peers_see_each_other_and_where_they_are(tree: MemoryRegistry, sch
     assert (await a.read()).live == frozenset("a")
 
 
+async def test_peers_see_whose_journal_is_damaged(tree: MemoryRegistry, scheduler: LoopScheduler) -> None:
+    a, b = Peer(tree, scheduler, "a"), Peer(tree, scheduler, "b")
+    await turn()
+    b.control.shows_damage(is_damaged=True)
+    await turn()
+    assert (await a.read()).damaged == (await b.read()).damaged == frozenset("b")
+    a.control.change(0, FIRST, 3)
+    await turn()
+    assert a.told[-1] == ControlSeen(1, FIRST, frozenset("ab"), 3, is_granted=True, damaged=frozenset("b"))
+    b.control.shows_damage(is_damaged=False)
+    await turn()
+    assert (await a.read()).damaged == frozenset()
+
+
 async def test_a_change_is_made_once_and_the_other_one_is_refused(
     tree: MemoryRegistry, scheduler: LoopScheduler
 ) -> None:

@@ -3,6 +3,7 @@
 import gc
 import random
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -80,20 +81,36 @@ def test_appends_of_one_turn_are_one_record_with_rising_numbers() -> None:
 class _Told:
     """Someone who waits for an answer."""
 
-    def __call__(self, _answer: Appended | PixiuError) -> None:
-        """It is there."""
+    count = 0
+
+    def __call__(self, _answer: object) -> None:
+        self.count += 1
 
 
-def test_who_was_answered_is_let_go_without_the_collector() -> None:
+WRITES: dict[str, Callable[[EngineLog, _Told], object]] = {
+    "append": lambda log, told: log.append(MAIN, b"x", told, key=b"k"),
+    "publish": lambda log, told: log.publish(MAIN, b"x", told),
+    "publish nowhere": lambda log, told: log.publish("nowhere", b"x", told),
+    "schedule": lambda log, told: log.schedule(MAIN, b"x", 2**50, told),
+    "unschedule": lambda log, told: log.unschedule(1, told),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_who_was_answered_is_let_go_without_the_collector(name: str) -> None:
+    """And so is what the answer was made from."""
     machine = Machine()
     told = _Told()
     held = weakref.ref(told)
+    gc.collect()
     gc.disable()
     try:
-        machine.log.append(MAIN, b"x", told, key=b"k")
+        WRITES[name](machine.log, told)
         machine.run()
+        assert told.count == 1
         del told
         assert held() is None
+        assert not [each for each in gc.get_objects() if type(each).__name__ == "_Call"]
     finally:
         gc.enable()
 

@@ -13,6 +13,7 @@ from pixiu.queue.engine import Engine
 from pixiu.queue.server.commands import HANDLERS
 from pixiu.queue.server.server import QueueServer
 from pixiu.queue.writer import UNCOMMITTED_BATCHES_MAX
+from pixiu.queue.writer_log import AGAIN_US
 from pixiu.testing.disk import SimulatedDisk
 from pixiu.testing.keyvalue import SimulatedKeyValue, StoreContent
 from pixiu.testing.queue.clients import Publisher, Request, Wire
@@ -68,6 +69,24 @@ def queue() -> Iterator[Queue]:
     made = Queue()
     yield made
     made.scheduler.close()
+
+
+def test_a_disk_that_takes_nothing_is_said_now_and_then_and_not_for_every_batch(
+    queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each batch is refused; a line for each would fill what is left of the disk."""
+    client = queue.client()
+    queue.disk.fail_write = lambda path: path.endswith(".log")
+    refused = [queue.publish(client, b"m%d" % number) for number in range(50)]
+    assert all("cannot write" in request.text for request in refused)
+    queue.scheduler.run_for(AGAIN_US / 1000)
+    queue.publish(client, b"once more")
+    queue.disk.fail_write = lambda path: False
+    assert [queue.publish(client, b"later").outcome for _ in range(3)] == ["ok"] * 3
+    said = [(record.message, record.failures) for record in caplog.records if hasattr(record, "failures")]
+    assert said == [
+        ("journal write failed", 1), ("journal write failed", 51), ("the journal is written again", 51),
+    ]  # fmt: skip
 
 
 def test_a_failed_flush_answers_every_pipelined_publish(queue: Queue) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 
 import pytest
 
-from pixiu.testing.replication.world import explain, list_mutants, main, run
+from pixiu.machines.replication import LeaveAsked
+from pixiu.testing.replication import world as worlds
+from pixiu.testing.replication.weather import NEMESIS_MS
+from pixiu.testing.replication.world import World, explain, list_mutants, main, run
 from pixiu.testing.shrink import shrink
 
 pytestmark = pytest.mark.sim
@@ -29,6 +33,32 @@ def check(seeds: range) -> None:
 @pytest.mark.parametrize("first", range(0, 300, 50))
 def test_nothing_acknowledged_is_lost_and_all_journals_become_equal(first: int) -> None:
     check(range(first, first + 50))
+
+
+class DamagedWorld(World):
+    """Now and then a node finds a damaged record in its journal, and later it is mended: others shall lead."""
+
+    def run(self) -> None:
+        dice = random.Random(len(self.script))
+        for _ in range(6):
+            at_ms, name = dice.uniform(500, NEMESIS_MS), dice.choice(list(self.nodes))
+            self.simulation.after(at_ms, self._damage, name)
+            self.simulation.after(at_ms + dice.uniform(100, NEMESIS_MS), self._mend, name)
+        super().run()
+
+    def _damage(self, name: str) -> None:
+        node = self.nodes[name]
+        self.registry.damaged |= {name}
+        if node.is_up and not node.is_frozen:
+            node.feed(LeaveAsked(stays=True))
+
+    def _mend(self, name: str) -> None:
+        self.registry.damaged -= {name}
+
+
+def test_whoever_finds_damage_lets_others_lead_and_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worlds, "World", DamagedWorld)
+    check(range(60))
 
 
 @pytest.mark.long

@@ -33,6 +33,12 @@ _HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+WEBSOCKET_PATH = "/ws"
+_NO_UPGRADE = (
+    f"{WEBSOCKET_PATH} is for WebSockets, and this request asks for none; "
+    "a proxy in front has to pass Upgrade and Connection on"
+)
+_NOT_FIRST = "a WebSocket begins on a connection of its own, which has carried no other request: open a new one"
 _FOR_A_YEAR = (b"strict-transport-security", b"max-age=31536000")
 
 
@@ -143,6 +149,13 @@ class _Sending:
         await self._send(message)
 
 
+def _no_websocket(scope: Scope, headers: dict[str, str]) -> Response:
+    """Upgrades are taken before a request comes here, on a connection that begins with one."""
+    if any(name == b"upgrade" and value.lower() == b"websocket" for name, value in scope["headers"]):
+        return refusal(400, "bad_request", _NOT_FIRST, headers | {"Connection": "close"})
+    return refusal(426, "bad_request", _NO_UPGRADE, headers | {"Upgrade": "websocket"})
+
+
 def _routing_answer(error: HTTPException, scope: Scope) -> Response:
     """There is no such path, or not with this method."""
     headers = dict(error.headers or {})
@@ -154,6 +167,8 @@ def _routing_answer(error: HTTPException, scope: Scope) -> Response:
         headers["Allow"] = ", ".join(allowed)
         use = "POST with a JSON object as body" if "POST" in allowed else allowed[0]
         return refusal(405, "bad_request", f"{path} takes {headers['Allow']}, not {method}: use {use}", headers)
+    if error.status_code == 404 and path == WEBSOCKET_PATH:
+        return _no_websocket(scope, headers)
     if error.status_code == 404:
         return refusal(404, "not_found", f"there is no {path} here; /openapi.json says what there is", headers)
     return refusal(error.status_code, "bad_request", str(error.detail), headers)

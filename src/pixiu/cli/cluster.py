@@ -35,6 +35,7 @@ app = typer.Typer(
 )  # fmt: skip
 
 DEFAULT_DATA = Path("pixiu-cluster")
+WRONG_USAGE = 2
 DETACH_SECONDS = 180.0
 LOOK_SECONDS = 0.2
 SPLIT_SECONDS = 180.0
@@ -156,7 +157,10 @@ def _detach(file: Path, folder: Path, cluster: ClusterFile, json: bool) -> None:
     while True:
         shown = _show_more(log_path, shown, quiet=json)
         if process.poll() is not None:
-            raise Unavailable(f"the cluster did not start; see {log_path}")
+            words = log_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+            reason = "".join(words).removeprefix("pixiu: ") or f"exit code {process.returncode}"
+            kind = ConfigError if process.returncode == WRONG_USAGE else Unavailable
+            raise kind(f"the cluster did not start: {reason}; more is in {log_path}")
         if time.monotonic() > until:
             raise Unavailable(f"the cluster is not up after {DETACH_SECONDS:g} s; see {log_path}")
         status = _try_status(folder)

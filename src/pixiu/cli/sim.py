@@ -1,14 +1,20 @@
 """``pixiu sim``: the whole platform in simulated worlds, seed after seed."""
 
 import os
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pixiu.cli.queue.asking import Json
 from pixiu.cli.queue.output import print_json, print_rows, progress
 
+if TYPE_CHECKING:
+    from pixiu.testing.seeds import Explanation, Outcome, Summary
+
 __all__ = ["app"]
+
+STOPPED = 130
+"""The exit code of what Ctrl-C has ended."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -41,7 +47,8 @@ def sim(
     """Run the real queue, stores and roles on simulated disks, networks and clocks, and check every promise.
 
     A seed is a world: who there is, what they do, what breaks. The same seed is the same run, step for step.
-    Exit code 1: a seed failed; it is named, with the shortest script that still fails.
+    Exit code 1: a seed failed; it is named, with the shortest script that still fails. 130: Ctrl-C; what held
+    so far is told.
     """
     runs_of = _runs_of()
     worlds: dict[str, dict[str, str]] = {name: each.list_mutants() for name, each in runs_of.items()}
@@ -70,18 +77,37 @@ def sim(
             range(first, first + seeds), mutant=mutant, jobs=jobs or os.cpu_count() or 1, keep=kept,
             on_done=lambda count: bar.advance_to(count, seeds),
         )  # fmt: skip
-    failed = None if summary.failed is None else runs.explain(summary.failed.seed, mutant, keep=kept)
+    failed = None if summary.failed is None else _explained(runs, summary.failed, mutant, kept, world)
     if json:
-        print_json({
-            "first": first, "mutant": mutant, "world": world, **summary.numbers(),
-            "failed": None if failed is None else {
-                "seed": failed.seed, "failure": failed.failure, "script": failed.script, "replay": failed.replay,
-            },
-        })  # fmt: skip
+        print_json({"first": first, "mutant": mutant, "world": world, **_numbers(summary, failed)})
     else:
         print(summary if failed is None else failed)
     if failed is not None:
         raise typer.Exit(1)
+    if summary.stopped_of:
+        raise typer.Exit(STOPPED)
+
+
+def _numbers(summary: "Summary", failed: "Explanation | None") -> dict[str, object]:
+    """For programs."""
+    row = None if failed is None else {
+        "seed": failed.seed, "failure": failed.failure, "script": failed.script, "replay": failed.replay,
+    }  # fmt: skip
+    return {**summary.numbers(), "stopped": bool(summary.stopped_of), "failed": row}
+
+
+def _explained(runs: Any, failed: "Outcome", mutant: str, kept: list[int] | None, world: str) -> "Explanation":
+    """With a script as short as it gets; whoever cannot wait for that gets the seed."""
+    from pixiu.testing.seeds import Explanation
+
+    try:
+        explained: Explanation = runs.explain(failed.seed, mutant, keep=kept)
+    except KeyboardInterrupt:
+        replay = f"pixiu sim --world {world} --seeds 1 --first {failed.seed}" + (
+            f" --mutant {mutant}" if mutant else ""
+        )
+        return Explanation(failed.seed, failed.failure, ("stopped before its script was shortened",), replay)
+    return explained
 
 
 def _runs_of() -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.runtime.datadir import find_server
 
 if TYPE_CHECKING:
-    from pixiu.roles.carrier.audit import Cut
+    from pixiu.roles.carrier.cut import Cut
 
 __all__ = ["take_cut"]
 

@@ -21,7 +21,7 @@ from pixiu.node.logs import check_log, is_kafka, make_log, note_log
 from pixiu.node.messaging import Messaging
 from pixiu.node.remembered import node_name, open_redis, remember
 from pixiu.ports.stores import Lane
-from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit, take_cut
+from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit
 from pixiu.roles.horn.providers import LoggedNotifications, NoNotifications
 from pixiu.runtime.webhook import WebhookNotifications
 
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from pixiu.ports.scheduler import Scheduler
     from pixiu.ports.sessions import Sessions
     from pixiu.queue.engine import Engine
-    from pixiu.roles.carrier.audit import AuditReport, Cut
+    from pixiu.roles.carrier.audit import AuditReport
+    from pixiu.roles.carrier.cut import Cut
 
 __all__ = ["MessagingHost", "replay_audit"]
 
@@ -297,7 +298,10 @@ class MessagingHost:
     async def cut(self) -> Cut:
         """What waits in the stores now, once they hold everything that is committed."""
         await self.applied()
-        return take_cut(self.stores, self.messaging.carrier.applied(Lane.INBOXES))
+        with self.messaging.carrier.cutting() as cutting:
+            for _ in cutting.slices():
+                await asyncio.sleep(0)
+        return cutting.cut
 
     async def audit(self, *, at_least: int = 0, before: int | None = None) -> AuditReport:
         """Take a cut now, then replay the log up to it, a batch at a time, between other work."""

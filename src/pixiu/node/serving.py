@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from pixiu.model.errors import PixiuError, Unavailable
+from pixiu.model.errors import ConfigError, PixiuError, Unavailable
 from pixiu.model.hosts import is_loopback
 from pixiu.model.version import __version__
 from pixiu.node.joined import Joined, check_alone, joined_of, note_joined
@@ -28,10 +28,12 @@ from pixiu.queue.metrics import METRICS, snapshot
 from pixiu.queue.replication.control import RegistryControl
 from pixiu.queue.replication.driver import Replication
 from pixiu.queue.replication.joining import led_alone
+from pixiu.queue.replication.mending import Mending
 from pixiu.queue.server.commands import HANDLERS
 from pixiu.queue.server.server import QueueServer
 from pixiu.queue.storage.journal_check import JournalCheck
 from pixiu.runtime.admin import AdminServer, standard_routes
+from pixiu.runtime.binding import is_no_address
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.collector import spare_the_collector
 from pixiu.runtime.datadir import DataDirectory
@@ -41,7 +43,7 @@ from pixiu.runtime.links import TcpLinks
 from pixiu.runtime.logging import configure_logging
 from pixiu.runtime.metrics import Metrics
 from pixiu.runtime.scheduler import LoopScheduler
-from pixiu.runtime.server import address_of, listen, reset_on_close, watch_peer
+from pixiu.runtime.server import address_of, listen, peer_of, reset_on_close, watch_peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -112,6 +114,7 @@ class Node:
         self._admin: AdminServer | None = None
         self._engine: Engine | None = None
         self._check: JournalCheck | None = None
+        self._mending: Mending | None = None
         self._scheduler: LoopScheduler | None = None
         self._server: QueueServer | None = None
         self._replication: Replication | None = None
@@ -151,6 +154,7 @@ class Node:
         self._engine = engine = Engine(settings, files, store, clock, scheduler, key=directory.key)
         engine.follower_keys = self._follower_keys()
         engine.node_keys += engine.follower_keys
+        engine.key_refusals.peer_of = peer_of
         engine.recover(is_follower=not self._leads_alone)
         queue_max, self._gateway_max = connections_max(settings, with_http=self._with_http and self._leads_alone)
         self._server = server = QueueServer(
@@ -173,6 +177,7 @@ class Node:
         engine.start()
         rate = settings.journal.check_bytes_per_second
         self._check = JournalCheck(engine.journal, scheduler, engine.counters, bytes_per_second=rate)
+        self._mending = Mending(engine, self._replication, self._links, self._check)
         self._check.start()
         server.start()
         self._replication.start()
@@ -182,8 +187,14 @@ class Node:
         directory.announce(
             address=queue_address, http=f"https://{http_address}" if http_address and has_tls else http_address
         )
-        problems = tuple(self._engine.problems())
+        problems = tuple(self._engine.problems()) or tuple(self._late())
         return Running(queue_address, http_address, self._grpc_address(), directory.path, problems)
+
+    def _late(self) -> list[str]:
+        """What a start has waited for in vain."""
+        if self._host is None or self._starting is None or self._starting.done():
+            return []
+        return self._host.log.problems() or [self._messaging_problem or "messaging has not begun yet; /readyz says why"]
 
     def why_not(self, error: OSError) -> str:
         """Why it could not start, for people."""
@@ -380,8 +391,9 @@ class Node:
             await asyncio.sleep(0)
         if self._admin is not None:
             await self._admin.close()
-        if self._check is not None:
+        if self._check is not None and self._mending is not None:
             self._check.stop()
+            self._mending.stop()
         if self._engine is not None:
             self._engine.background.stop()
         if ending is not None:
@@ -465,7 +477,8 @@ async def _run_once(node: Node, stop: asyncio.Event, on_ready: Callable[[Running
             wait.cancel()
         log.info("stopping" if stop.is_set() else "starting anew")
     except OSError as error:
-        raise PixiuError(f"cannot start: {node.why_not(error)}") from error
+        kind = ConfigError if is_no_address(error) else PixiuError
+        raise kind(f"cannot start: {node.why_not(error)}") from error
     finally:
         await node.stop()
     return running

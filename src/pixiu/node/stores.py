@@ -24,7 +24,8 @@ from pixiu.node.remembered import open_redis, remembered
 from pixiu.node.stopped import engine_without_loop
 from pixiu.ports.stores import Lane
 from pixiu.queue.log import EngineLog
-from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit, take_cut
+from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit
+from pixiu.roles.carrier.cut import take_cut
 from pixiu.roles.carrier.rebuild import rebuild as rebuild_from_log
 from pixiu.runtime.backup import restored_through
 
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 
     from pixiu.backends.redis.stores import RedisStores
     from pixiu.node.logs import NodeLog
-    from pixiu.roles.carrier.audit import AuditReport, Cut
+    from pixiu.roles.carrier.audit import AuditReport
+    from pixiu.roles.carrier.cut import Cut
 
 __all__ = [
     "NodeStores",

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pixiu.model.errors import CorruptData, Unavailable
 from pixiu.model.inbox import Entry, InboxState
-from pixiu.roles.carrier.audit import Cut
+from pixiu.roles.carrier.cut import Cut
 from pixiu.runtime.datadir import DataDirectory, find_server
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from pixiu.pipeline.lake.table import DataFile
     from pixiu.pipeline.search.steps import Sink
-    from pixiu.roles.carrier.audit import Cut
+    from pixiu.roles.carrier.cut import Cut
 
 __all__ = ["EVERY_JOBS", "HANDED", "JOBS", "Pipeline"]
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pixiu.pipeline.lake.feed import Progress
     from pixiu.pipeline.search.steps import Sink
-    from pixiu.roles.carrier.audit import Cut
+    from pixiu.roles.carrier.cut import Cut
 
 __all__ = ["Turn", "Turns"]
 

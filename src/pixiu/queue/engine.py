@@ -17,6 +17,7 @@ from pixiu.model.ids import Snowflakes
 from pixiu.queue.background import Background
 from pixiu.queue.metrics import QueueCounters
 from pixiu.queue.replication.copies import Copies, Copy
+from pixiu.queue.server.key_refusals import KeyRefusals
 from pixiu.queue.server.subscriptions import Subscriptions
 from pixiu.queue.storage.changes import Changes
 from pixiu.queue.storage.filling import Filler
@@ -71,6 +72,7 @@ class Engine:
         self.scheduler = scheduler
         self.node_keys: tuple[str, ...] = (key,) if key else ()
         """Whoever shows one of them is a part of Pixiu."""
+        self.key_refusals = KeyRefusals(clock)
         self.follower_keys: tuple[str, ...] = ()
         """The cluster's secrets: the first is shown to a leader. With any, only who shows a key gets a copy of all."""
         self.join_asked: Callable[[str, str, Callable[[bytes], object]], object] | None = None

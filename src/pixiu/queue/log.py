@@ -34,27 +34,40 @@ __all__ = ["EngineLog", "TopicMessage", "topic_messages", "topic_records"]
 _LIFETIME = _TIME = Struct("<q")
 
 
+def _answered(_: Batch) -> bytes:
+    """What a call does that is over: nobody runs it."""
+    return b""
+
+
 class _Call(Change):
     """An operation of a role in this process: told its result as an object, not as bytes."""
 
-    __slots__ = ("_done", "result")
+    __slots__ = ("_done", "_result", "_sequence")
 
     def __init__(self, sequence: Callable[[Batch], object], done: Callable[..., object] | None) -> None:
-        super().__init__(cast("Connection", self), lambda batch: self._run(sequence, batch))
+        super().__init__(cast("Connection", self), self._run)
+        self._sequence = sequence
         self._done = done
-        self.result: object = None
+        self._result: object = None
 
-    def _run(self, sequence: Callable[[Batch], object], batch: Batch) -> bytes:
+    def _run(self, batch: Batch) -> bytes:
         try:
-            self.result = sequence(batch)
+            self._result = self._sequence(batch)
         except PixiuError as error:
-            self.result = error
+            self._result = error
         return b""
 
     def answered(self, data: bytes) -> None:
-        """The writer is through with it: committed (no bytes), or refused with a text."""
-        if self._done is not None:
-            self._done(Unavailable(refusal_text(data)) if data else self.result)
+        """The writer is through with it: committed (no bytes), or refused with a text.
+
+        It refers to itself, so whatever it holds would stay until the collector comes: it lets go of all, and of
+        itself.
+        """
+        done, result = self._done, Unavailable(refusal_text(data)) if data else self._result
+        self.connection, self.sequence, self._sequence = None, _answered, _answered
+        self._done = self._result = None
+        if done is not None:
+            done(result)
 
     def pause(self) -> bool:
         """Roles bound what they have under way themselves."""

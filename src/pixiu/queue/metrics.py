@@ -34,6 +34,9 @@ METRICS = (
     Metric("pixiu_queue_journal_bytes", "gauge", "Size of the journal's segments."),
     Metric("pixiu_queue_journal_checked_bytes_total", "counter", "Bytes of the journal read through since the start."),
     Metric("pixiu_queue_journal_damaged", "gauge", "1 if that has found a record that is damaged."),
+    Metric(
+        "pixiu_queue_journal_mended_total", "counter", "Damaged records that were written again with a leader's copy."
+    ),
     Metric("pixiu_queue_pending_bytes", "gauge", "Requests that wait for the writer."),
     Metric("pixiu_queue_epoch", "gauge", "The epoch of this node's log."),
     Metric("pixiu_queue_is_leader", "gauge", "1 if this node accepts writes."),
@@ -64,6 +67,7 @@ class QueueCounters:
         self.followers = 0
         self.journal_checked_bytes = 0
         self.journal_damaged = 0
+        self.journal_mended = 0
 
 
 def snapshot(engine: Engine, connections: int, in_sync: int) -> dict[str, int | float | Histogram]:
@@ -94,6 +98,7 @@ def snapshot(engine: Engine, connections: int, in_sync: int) -> dict[str, int | 
         "pixiu_queue_journal_bytes": journal.size,
         "pixiu_queue_journal_checked_bytes_total": counters.journal_checked_bytes,
         "pixiu_queue_journal_damaged": counters.journal_damaged,
+        "pixiu_queue_journal_mended_total": counters.journal_mended,
         "pixiu_queue_pending_bytes": engine.writer.pending_bytes,
         "pixiu_queue_epoch": engine.state.epoch,
         "pixiu_queue_is_leader": int(engine.is_leader),

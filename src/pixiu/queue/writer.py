@@ -26,6 +26,7 @@ from pixiu.queue.batch import RUN_COUNT_MAX, Batch
 from pixiu.queue.operations import NOBODYS, Answer, Change, Plain, Publish, refusals_of
 from pixiu.queue.server.answers import OK
 from pixiu.queue.storage.record import Kind
+from pixiu.queue.writer_log import WriterLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -83,7 +84,7 @@ class Writer:
         self._is_interval = flush == "interval"
         self._flush_interval_ms = flush_interval_ms
         self._pending_bytes_max = pending_bytes_max
-        self._sample_every = sample_every
+        self._log = WriterLog(clock, counters, sample_every=sample_every)
         self._commit_batch = commit
         self._flushed_hook = flushed
         self._refusal = refusal
@@ -290,7 +291,7 @@ class Writer:
             self._journal.append(frames, batch.entries(), batch.last_event_id)
         except OSError as error:
             batch.changes.undone()
-            log.error("journal write failed", extra={"reason": str(error), "bytes": len(frames)})
+            self._log.failed(error, len(frames))
             if self._journal.is_torn:
                 self._operations = operations
                 self.flush_failed(error)
@@ -300,7 +301,7 @@ class Writer:
         counters = self._counters
         counters.batches += 1
         counters.bytes_written += len(frames)
-        self._log_sample(batch)
+        self._log.written(batch)
         batch.written()
         self._uncommitted_bytes += batch.size
         self._uncommitted.append(batch)
@@ -491,10 +492,3 @@ class Writer:
             except OSError as error:
                 self.flush_failed(error)
         call()
-
-    def _log_sample(self, batch: Batch) -> None:
-        before, every = self._counters.requests, self._sample_every
-        self._counters.requests = after = before + batch.request_count
-        if every and after // every != before // every:
-            count, last = batch.request_count, batch.last_event_id
-            log.info("written", extra={"requests": after, "last_event_id": last, "batch": count})

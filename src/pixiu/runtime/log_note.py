@@ -23,7 +23,7 @@ def read_note(root: Path) -> dict[str, str] | None:
     """log, client, cluster_id and topic_id; None where the log is the node's own."""
     try:
         text = (root / NOTE).read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     try:
         found = json.loads(text)

@@ -26,6 +26,12 @@ def address_of(server: asyncio.Server) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def peer_of(transport: asyncio.BaseTransport | None) -> str:
+    """Where a connection comes from; empty if it is gone."""
+    found = None if transport is None else transport.get_extra_info("peername")
+    return f"{found[0]}:{found[1]}" if isinstance(found, tuple) and len(found) >= 2 else ""
+
+
 def watch_peer(transport: asyncio.BaseTransport) -> None:
     """Let the system notice a peer that died without a word: after half a minute of silence, within another."""
     found = transport.get_extra_info("socket")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
+import threading
 import time
 from dataclasses import dataclass
 from statistics import median
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from multiprocessing.pool import Pool
 
 __all__ = ["Explanation", "Outcome", "Summary", "judge", "replay_of", "run_until_failure"]
 
@@ -36,6 +39,8 @@ class Summary:
     median_cpu_seconds: float
     words: str
     """The counts in a sentence, with their names in braces."""
+    stopped_of: int = 0
+    """So many were asked for, where Ctrl-C ended it; else 0."""
 
     @property
     def accepted(self) -> int:
@@ -47,8 +52,9 @@ class Summary:
         return {"seeds": self.seeds, **self.counts, "median_cpu_seconds": round(self.median_cpu_seconds, 3)}
 
     def __str__(self) -> str:
+        count = f"stopped after {self.seeds} of {self.stopped_of}" if self.stopped_of else f"{self.seeds}"
         return (
-            f"{self.seeds} seeds, every invariant held: {self.words.format_map(self.counts)}; "
+            f"{count} seeds, every invariant held: {self.words.format_map(self.counts)}; "
             f"{self.median_cpu_seconds:.2f} s of CPU per seed (median)"
         )
 
@@ -84,19 +90,24 @@ def run_until_failure(
     names: Sequence[str],
     words: str,
 ) -> Summary:
-    """Run ``one`` for each seed until one fails. ``names`` are those of the counts."""
+    """Run ``one`` for each seed until one fails, or until Ctrl-C. ``names`` are those of the counts."""
     outcomes: list[Outcome] = []
-    for outcome in _outcomes(one, seeds, jobs, chunk):
-        outcomes.append(outcome)
-        on_done(len(outcomes))
-        if outcome.failure:
-            break
+    is_stopped = False
+    try:
+        for outcome in _outcomes(one, seeds, jobs, chunk):
+            outcomes.append(outcome)
+            on_done(len(outcomes))
+            if outcome.failure:
+                break
+    except KeyboardInterrupt:
+        is_stopped = True
     return Summary(
         seeds=len(outcomes),
         failed=outcomes[-1] if outcomes and outcomes[-1].failure else None,
         counts={name: sum(outcome.counts[name] for outcome in outcomes) for name in names},
         median_cpu_seconds=median(outcome.cpu_seconds for outcome in outcomes) if outcomes else 0.0,
         words=words,
+        stopped_of=len(seeds) if is_stopped else 0,
     )
 
 
@@ -112,5 +123,17 @@ def _outcomes(one: Callable[[int], Outcome], seeds: range, jobs: int, chunk: int
         yield from map(one, seeds)
         return
     # Each process begins from nothing, so that a seed's run cannot depend on the seeds before it in another process.
-    with multiprocessing.get_context("spawn").Pool(min(jobs, len(seeds))) as pool:
+    with _pool(min(jobs, len(seeds))) as pool:
         yield from pool.imap(one, seeds, chunksize=chunk)
+
+
+def _pool(jobs: int) -> Pool:
+    """Processes that do not hear Ctrl-C: a terminal sends it to all, and whoever asked for them ends them."""
+    make = multiprocessing.get_context("spawn").Pool
+    if threading.current_thread() is not threading.main_thread():
+        return make(jobs)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return make(jobs)
+    finally:
+        signal.signal(signal.SIGINT, before)

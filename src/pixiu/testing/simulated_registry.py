@@ -58,6 +58,7 @@ class SimulatedRegistry:
         self.watch_loss = 0.0
         self.stale_ms = 0.0  # reads may be so old, as from a ZooKeeper server that lags
         self.watch_delay_ms = 5.0
+        self.damaged: frozenset[str] = frozenset()
         self._simulation = simulation
         self._network = network
         self._session_timeout_ms = session_timeout_ms
@@ -102,7 +103,7 @@ class SimulatedRegistry:
         self._answer(name, RegistryAnswer(incarnation, session, replace(seen, asked_ms=command.asked_ms)))
 
     def _seen(self) -> ControlSeen:
-        seen = ControlSeen(self.version, self.control, self.live)
+        seen = ControlSeen(self.version, self.control, self.live, damaged=self.damaged)
         if self._past[-1][1] != seen:
             self._past.append((self._simulation.now_ms, seen))
         return seen

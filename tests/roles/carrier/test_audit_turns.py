@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pixiu.backends.memory.stores import MemoryStores
-from pixiu.roles.carrier.audit import AUDIT_TURN, Audit, take_cut
+from pixiu.roles.carrier.audit import AUDIT_TURN, Audit
+from pixiu.roles.carrier.cut import take_cut
 from tests.roles.carrier.test_replay import logged
 from tests.roles.carrier.world import opened, send, user
 

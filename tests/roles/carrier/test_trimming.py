@@ -12,7 +12,8 @@ from pixiu.model.pixiu_pb2 import HistoryTrimmed, Record
 from pixiu.model.timeline import GroupRow, PrivateRow
 from pixiu.ports.sendkeys import Sent
 from pixiu.roles.carrier.apply_trim import last_trimmed
-from pixiu.roles.carrier.audit import Audit, take_cut
+from pixiu.roles.carrier.audit import Audit
+from pixiu.roles.carrier.cut import take_cut
 from pixiu.roles.carrier.rebuild import rebuild
 from pixiu.roles.carrier.trimming import KEY_BYTES_MAX, OWNERS_PER_TURN, ROWS_MAX, Trimming, TrimPlan
 from tests.roles.carrier.world import (

@@ -5,8 +5,10 @@ Pure: the same view gives the same answer on every node. A claim is only a wish;
 With the registry, a leader is replaced only when it has given the record up or not renewed it for ``takeover_ms``
 (``lease``), and only by an in-sync member: any of them holds everything committed. The one whose name is smallest
 claims first and each further one ``stagger_ms`` later, so that they do not race and none waits for one that is gone
-too. A leader that comes back, or lost its session, also claims a **new** epoch: what it wrote last may have reached a
-follower and not its own disk, so the old epoch's numbers must not be written a second time.
+too. One that knows of a damaged record in its journal comes behind the sound ones, and gives them another
+``takeover_ms``: it has all that was committed last, but could not give that record to whoever asks for it. A leader
+that comes back, or lost its session, also claims a **new** epoch: what it wrote last may have reached a follower and
+not its own disk, so the old epoch's numbers must not be written a second time.
 
 Without a registry the operator decides. A promotion opens the next thousand of epochs and a leader's restart
 only adds one, so that a leader which died, was replaced and is started again by mistake has the smaller epoch
@@ -41,6 +43,7 @@ class View:
     is_in_sync: bool  # manual: what the leader last said
     led_epoch: int = 0  # registry: the epoch in which this node led a log of its own; 0: it has none, or it was a copy
     founders: frozenset[str] = frozenset()  # registry: who else says so
+    damaged: frozenset[str] = frozenset()  # registry: whose journal has a damaged record, as they say themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,8 @@ def _by_registry(view: View) -> Decision:
             return FollowLeader(control.leader, is_in_sync) if control.leader else Wait()
     elif view.name not in view.live:
         return Wait()
+    elif view.unchanged_ms < _patience_ms(view, control):
+        return Wait("this journal has a damaged record: another in-sync member is to lead")
     if view.highest_epoch > control.epoch:
         return Wait(f"epoch {view.highest_epoch} was seen, but the control record says {control.epoch}")
     if view.log.tail_event_id == 0 and control.in_sync - {view.name}:
@@ -100,11 +105,19 @@ def _by_registry(view: View) -> Decision:
 
 def _may_take_over(view: View, control: Control) -> bool:
     """Whether it is this node's turn: in sync, registered, and everyone before it has had its time."""
-    candidates = sorted((control.in_sync & view.live) - {control.leader})
+    candidates = sorted((control.in_sync & view.live) - {control.leader}, key=lambda name: (name in view.damaged, name))
     if view.name not in candidates:
         return False
-    wait_ms = view.settings.takeover_ms if control.leader else 0
+    wait_ms = (view.settings.takeover_ms if control.leader else 0) + _patience_ms(view, control)
     return view.unchanged_ms >= wait_ms + candidates.index(view.name) * view.settings.stagger_ms
+
+
+def _patience_ms(view: View, control: Control) -> int:
+    """How much longer than others a damaged one waits for one that is sound; nothing where there is none."""
+    has_sound = bool((control.in_sync & view.live) - view.damaged - {control.leader})
+    if view.name not in view.damaged or not has_sound:
+        return 0
+    return view.settings.takeover_ms * (2 if control.leader == view.name else 1)
 
 
 def _found(view: View) -> Decision:

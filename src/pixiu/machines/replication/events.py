@@ -99,9 +99,8 @@ class Ticked:
 class ControlSeen:
     """The control record as it is (an answer, or a watch).
 
-    ``live`` names the nodes with a session, read after the record. ``asked_ms`` is echoed from the command
-    that asked; None for a watch. ``is_granted``: this answers a ``ChangeControl`` that was made, which alone renews
-    the lease; a reading may be old.
+    ``live`` names the nodes with a session, read after the record. ``asked_ms`` is echoed from the command that asked;
+    None for a watch. ``is_granted``: it answers a ``ChangeControl`` that was made, which alone renews the lease.
     """
 
     version: int
@@ -110,6 +109,7 @@ class ControlSeen:
     asked_ms: int | None = None
     is_granted: bool = False
     founders: frozenset[str] = frozenset()  # who of them led a log of its own until now
+    damaged: frozenset[str] = frozenset()  # who of them knows that its journal has a damaged record
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +145,8 @@ class PromoteAsked:
 @dataclass(frozen=True, slots=True)
 class LeaveAsked:
     """This node is to end in order: a leader hands over before it goes. Answered with ``Left``."""
+
+    stays: bool = False  # it hands over to an in-sync member, if there is one, and follows; nothing is answered
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,8 @@ class Replica(Following):
         self._claim: tuple[int, int] | None = None  # the epoch we asked for, and when
         self._follow: str | None = None  # manual: whom the operator named
         self._is_promotion_asked = False
-        self._is_leaving = False
+        self._is_leaving = self._is_stepping_down = False
+        self._damaged: frozenset[str] = frozenset()
 
     @property
     def leader(self) -> str:
@@ -98,8 +99,8 @@ class Replica(Following):
                 return self._session_lost(now_ms)
             case e.PromoteAsked(force):
                 return self._promote_asked(now_ms, force=force)
-            case e.LeaveAsked():
-                return self._leave_asked()
+            case e.LeaveAsked(stays):
+                return self._step_down() if stays else self._leave_asked()
             case e.FollowTold(leader):
                 return self._follow_told(now_ms, leader)
             case e.Trimmed(oldest_event_id):
@@ -172,7 +173,7 @@ class Replica(Following):
         if self._version < 0 and event.control is not None and event.control.leader == self._follow:
             self._is_told_in_sync = self.name in event.control.in_sync
         self._version, self.control, self._live = event.version, event.control, event.live
-        self._founders = event.founders
+        self._founders, self._damaged = event.founders, event.damaged
         if event.control is not None:
             self.highest_epoch = max(self.highest_epoch, event.control.epoch)
         if self.state in (State.LEADING, State.PROMOTING):
@@ -245,7 +246,7 @@ class Replica(Following):
                 name=self.name, settings=self.settings, log=self.log, highest_epoch=self.highest_epoch,
                 control=self.control, live=self._live, unchanged_ms=self._unchanged_ms(now_ms),
                 follow=self._follow, is_in_sync=self._is_told_in_sync, led_epoch=self._led_epoch,
-                founders=self._founders,
+                founders=self._founders, damaged=self._damaged,
             )
         )  # fmt: skip
 
@@ -340,6 +341,16 @@ class Replica(Following):
         if self.state in (State.LEADING, State.PROMOTING):
             return self._fence("this node leaves")
         return [] if self.state is State.FENCED else [e.Left()]
+
+    def _step_down(self) -> list[Command]:
+        """Another in-sync member is to lead, if there is one that is not known to be damaged."""
+        control = self.control
+        if self.state is not State.LEADING or self.settings.election is Election.MANUAL or control is None:
+            return []
+        if not control.in_sync - {self.name} - self._damaged:
+            return []
+        self._is_stepping_down = True
+        return self._fence("another in-sync member is to lead")
 
     def _hand_over(self, now_ms: int) -> list[Command]:
         """Name no leader. The others hold everything committed; alone, this node stays the one that does."""
@@ -458,7 +469,8 @@ class Replica(Following):
         self.state = State.JOINING
         self._reconnect_at_ms = now_ms
         commands = self._refuse_promotion("another leader was faster")
-        if self._is_leaving:
+        is_stepping_down, self._is_stepping_down = self._is_stepping_down, False
+        if self._is_leaving or is_stepping_down:
             return commands + self._hand_over(now_ms)
         if self.settings.election is Election.REGISTRY:
             return [*commands, *self._read_control(now_ms)]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pixiu.node.admin.lake_report import LakeReport
     from pixiu.node.host import MessagingHost
     from pixiu.node.pipeline_child import PipelineChild
-    from pixiu.roles.carrier.audit import Cut
+    from pixiu.roles.carrier.cut import Cut
 
 __all__ = ["NodeAdministration", "stopped_dead_letters"]
 

@@ -27,15 +27,16 @@ from pixiu.config.engines import EMBEDDED
 from pixiu.config.registry import RegistryAddress
 from pixiu.model.errors import ConfigError, NotFound
 from pixiu.node.processes.carrier.engines import replica_engines
+from pixiu.runtime.binding import cannot_listen, why_not_bind
 from pixiu.runtime.files import write_durably
 from pixiu.runtime.zookeeper import configure_server, free_ports, server_command, what_zookeeper_needs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pixiu.config.cluster import ClusterFile, RolePlan
 
-__all__ = ["STATE", "ChildPlan", "Layout", "read_state"]
+__all__ = ["STATE", "ChildPlan", "Layout", "check_places", "read_state"]
 
 STATE = "cluster.json"
 ZOOKEEPER = "zookeeper"
@@ -58,6 +59,8 @@ class ChildPlan:
     command: tuple[str, ...]
     address: str
     """Where it listens."""
+    also: tuple[str, ...] = ()
+    """Where else."""
     min_others: int = 0
     """So many of its siblings must stay when it is drained."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -68,7 +71,7 @@ class Layout:
     """What a cluster needs in its folder, made ready."""
 
     def __init__(self, folder: Path, cluster: ClusterFile) -> None:
-        """Raises ``ConfigError`` when this machine lacks something that the file asks for."""
+        """None of its processes runs yet. Raises ``ConfigError`` when this machine lacks what the file asks for."""
         self.folder = folder.absolute()
         self.cluster = cluster
         if cluster.zookeeper_nodes and (missing := what_zookeeper_needs()):
@@ -76,7 +79,10 @@ class Layout:
         for name in ("logs", "nodes"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         state = read_state(self.folder)
-        self._ports: dict[str, int] = state.get("ports", {})
+        # A free port that was picked once stays, unless somebody else has it by now.
+        self._ports: dict[str, int] = {
+            name: port for name, port in state.get("ports", {}).items() if why_not_bind("127.0.0.1", port) is None
+        }
         self.partitions: dict[str, int] = state.get("partitions", {})
         """Of roles that were doubled: so many, whatever the file says."""
         self.secret_file = self._keep_secret()
@@ -144,8 +150,15 @@ class Layout:
             )  # fmt: skip
             environment = self._engines(plan, name)
             yield ChildPlan(
-                name, plan.role, partition, replica, command, f"{plan.bind}:{port}", _needed(plan), environment
-            )
+                name, plan.role, partition, replica, command, f"{plan.bind}:{port}", self._also(plan, name),
+                _needed(plan), environment,
+            )  # fmt: skip
+
+    def _also(self, plan: RolePlan, name: str) -> tuple[str, ...]:
+        if plan.role == NODE_ROLE:
+            return (f"127.0.0.1:{self._port(f'{name}-queue')}",)
+        admin = plan.settings.get("links.admin_port", 0)
+        return (f"{plan.bind}:{admin}",) if admin else ()
 
     def _engines(self, plan: RolePlan, name: str) -> dict[str, str]:
         """What the file says of engines, for one process. Raises ``ConfigError`` for what it could not use."""
@@ -173,7 +186,8 @@ class Layout:
             port = self._port(name)
             configure_server(home, number, port, peers)
             command = tuple(server_command(home))
-            yield ChildPlan(name, ZOOKEEPER, 0, number - 1, command, f"127.0.0.1:{port}", count // 2 + 1)
+            also = tuple(f"127.0.0.1:{each}" for each in peers[number - 1])
+            yield ChildPlan(name, ZOOKEEPER, 0, number - 1, command, f"127.0.0.1:{port}", also, count // 2 + 1)
 
     def _role(self, plan: RolePlan, name: str, port: int, partition: int, replica: int) -> tuple[str, ...]:
         settings = dict(plan.settings)
@@ -195,6 +209,21 @@ class Layout:
             *_pixiu(), "serve", "--dev", "--port", str(port), "--queue-port", str(self._port(f"{name}-queue")),
             "--data", str(self.folder / "nodes" / name), *_assignments(plan.settings),
         )  # fmt: skip
+
+
+def check_places(plans: Iterable[ChildPlan]) -> None:
+    """Raise, before anything is started, for a place where a process could not listen: it would be tried in vain."""
+    for plan in plans:
+        for place in (plan.address, *plan.also):
+            host, _, port = place.rpartition(":")
+            host = host.strip("[]")
+            error = why_not_bind(host, int(port))
+            if error is not None:
+                of_role = f"roles.{plan.role}"
+                is_admin = place != plan.address and plan.role != ZOOKEEPER
+                settings = f'{of_role}.settings."links.admin_port"' if is_admin else f"{of_role}.port"
+                wrong = cannot_listen(host, int(port), error, setting=f"{of_role}.bind", port_setting=settings)
+                raise type(wrong)(f"{plan.name} {wrong}; nothing was started")
 
 
 def read_state(folder: Path) -> dict[str, Any]:

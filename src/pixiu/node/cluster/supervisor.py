@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pixiu.model.errors import ConfigError, Conflict, NotFound, PixiuError, RequestError, Unavailable
 from pixiu.node.cluster.child import Child, ChildState
 from pixiu.node.cluster.door import ControlDoor
-from pixiu.node.cluster.layout import Layout, read_state
+from pixiu.node.cluster.layout import Layout, check_places, read_state
 from pixiu.node.cluster.plans import read_plan
 from pixiu.node.cluster.splitting import apply_plan, split_role
 from pixiu.ports.registry import sequence_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pixiu.node.cluster.layout import ChildPlan
     from pixiu.ports.registry import Folder
 
-__all__ = ["Supervisor", "end_leftovers", "take_lock"]
+__all__ = ["Supervisor", "end_leftovers", "has_others", "take_lock"]
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +51,7 @@ class Supervisor:
             for line in end_leftovers(folder):
                 say(line)
             self.layout = Layout(folder, cluster)
+            check_places(self.layout.plans)
         except BaseException:
             os.close(self._lock)
             raise
@@ -206,7 +207,7 @@ class Supervisor:
             for each in self.children.values()
         ):  # fmt: skip
             return
-        if any(address != plan.address for address in _places(await self._read_registry() or {}, plan)):
+        if has_others(await self._read_registry() or {}, plan):
             return
         raise Conflict(
             f"{plan.name} is the only {plan.role} of partition {plan.partition} that runs: nobody would do its work, "
@@ -292,14 +293,14 @@ class Supervisor:
         self.layout.write_state(supervisor=os.getpid(), socket=str(self._door.path), nodes=rows)
 
 
-def _places(folder: Folder, plan: ChildPlan) -> list[str]:
-    """Where those of a role and partition listen that have registered."""
+def has_others(folder: Folder, plan: ChildPlan) -> bool:
+    """Have others of its role and partition registered? A gateway has an address for peers, and one for clients."""
     below = f"{plan.role}/partition{plan.partition}/"
-    return [
-        str(entry.data.get("address") or entry.data.get("node"))
+    return any(
+        plan.address not in (entry.data.get("address"), entry.data.get("node"))
         for name, entry in folder.items()
         if name.startswith(below) and name.rpartition("/")[2].isdecimal()
-    ]
+    )
 
 
 def _standing(name: str, control: Any) -> str:

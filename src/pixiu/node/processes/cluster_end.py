@@ -25,9 +25,10 @@ from pixiu.links.wire import WireWay
 from pixiu.machines.links.handshake import CHALLENGE_BYTES
 from pixiu.machines.links.sealing import Secrets
 from pixiu.machines.view import ViewRules
-from pixiu.model.errors import ConfigError, Unavailable
+from pixiu.model.errors import ConfigError
 from pixiu.model.ids import NODE_BITS, SEQUENCE_BITS, SNOWFLAKE_EPOCH_MS
 from pixiu.node.processes.cluster_secrets import queue_key, queue_keys, read_secrets, secrets_of
+from pixiu.runtime.binding import cannot_listen
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datagrams import UdpSocket
 from pixiu.runtime.links import TcpLinks
@@ -186,7 +187,7 @@ class ClusterEnd:
                         raise
                     continue
             except OSError as error:
-                raise Unavailable(f"cannot listen on {bind}:{port}: {error.strerror or error}") from error
+                raise cannot_listen(bind, port, error) from error
             self._tcp = tcp
             self.address = f"[{bind}]:{found}" if ":" in bind else f"{bind}:{found}"
             return

@@ -54,5 +54,7 @@ def read_secrets(path: Path | None) -> str:
         if path.stat().st_mode & 0o077:
             log.warning("others can read the cluster's secret", extra={"path": str(path)})
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"cannot read the secret in {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise ConfigError(f"cannot read the secret in {path}: {error}") from None

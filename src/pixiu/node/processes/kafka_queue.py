@@ -39,7 +39,7 @@ from pixiu.runtime.log_note import read_note
 from pixiu.runtime.logging import configure_logging
 from pixiu.runtime.metrics import Metrics
 from pixiu.runtime.scheduler import LoopScheduler
-from pixiu.runtime.server import address_of, listen, reset_on_close, watch_peer
+from pixiu.runtime.server import address_of, listen, peer_of, reset_on_close, watch_peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,6 +116,7 @@ class KafkaQueue:
         settings = self._settings
         await self._check_folder()
         most, _ = connections_max(settings, with_http=False)
+        self.served.key_refusals.peer_of = peer_of
         self._server = server = QueueServer(
             self.served, KAFKA_HANDLERS, connections_max=most, watch_peer=watch_peer, reset_on_close=reset_on_close
         )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pixiu.pipeline.runner import Pipeline
-    from pixiu.roles.carrier.audit import Cut
+    from pixiu.roles.carrier.cut import Cut
 
 __all__ = ["books_through", "run_audit"]
 

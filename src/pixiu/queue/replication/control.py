@@ -72,6 +72,10 @@ class ControlSource(Protocol):
         """What others shall read about this node."""
         ...
 
+    def shows_damage(self, *, is_damaged: bool) -> None:
+        """Let others read whether this node's journal has a damaged record."""
+        ...
+
     def stop(self) -> None:
         """Tell nothing more, and leave nothing behind."""
         ...
@@ -110,6 +114,9 @@ class FileControl:
         """Nobody asks."""
 
     def stands(self, state: str) -> None:
+        """Nobody asks."""
+
+    def shows_damage(self, *, is_damaged: bool) -> None:
         """Nobody asks."""
 
     def stop(self) -> None:
@@ -162,6 +169,7 @@ class RegistryControl:
         self._addresses: dict[str, str] = {}
         self._live: frozenset[str] = frozenset()
         self._founders: frozenset[str] = frozenset()
+        self._damaged: frozenset[str] = frozenset()
         self._tell: Callable[[Event], object] = _nobody
         registry.when_session(self._session_changed)
 
@@ -189,7 +197,7 @@ class RegistryControl:
             self._note_peers(folder, is_since_registered=bool(path) and path == self._path)
             found = _control_in(folder)
             if found is not None:
-                self._tell(ControlSeen(*found, self._live, asked_ms, founders=self._founders))
+                self._tell(ControlSeen(*found, self._live, asked_ms, founders=self._founders, damaged=self._damaged))
 
         self._registry.read(self._folder, done)
 
@@ -209,7 +217,8 @@ class RegistryControl:
             if isinstance(version, Conflict | NotFound):
                 self._tell(ControlRefused(expected_version))
             elif not isinstance(version, PixiuError):
-                self._tell(ControlSeen(version + 1, control, self._live, asked_ms, is_granted=True))
+                damaged = self._damaged
+                self._tell(ControlSeen(version + 1, control, self._live, asked_ms, is_granted=True, damaged=damaged))
 
         self._registry.write(Write(f"{self._folder}/{CONTROL}", _row(control), expected_version - 1), done)
 
@@ -242,6 +251,14 @@ class RegistryControl:
     def tell_more(self, more: Mapping[str, object]) -> None:
         """What else others shall read about this node."""
         self._more.update(more)
+        self._write_place()
+
+    def shows_damage(self, *, is_damaged: bool) -> None:
+        """Others let us lead only if there is nobody else."""
+        if is_damaged:
+            self._more["damaged"] = True
+        else:
+            self._more.pop("damaged", None)
         self._write_place()
 
     def _write_place(self) -> None:
@@ -322,6 +339,8 @@ class RegistryControl:
         self._addresses = {str(e.data.get("name")): str(e.data.get("address")) for _, e in places}
         self._live = frozenset(self._addresses)
         self._founders = frozenset(str(e.data.get("name")) for _, e in places if e.data.get("led"))
+        newest = {str(e.data.get("name")): e for _, e in places}
+        self._damaged = frozenset(name for name, e in newest.items() if e.data.get("damaged"))
         if not self._path:
             self._live -= {self._name}  # what is there under our name is of an earlier life
         if not is_since_registered:

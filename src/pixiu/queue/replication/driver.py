@@ -19,14 +19,14 @@ from pixiu.machines.queue_wire.follow import FramesSent, StateTold, TooFarBehind
 from pixiu.machines.queue_wire.requests import encode_follow, encode_follow_progress
 from pixiu.machines.queue_wire.responses import encode_done, encode_refused
 from pixiu.machines.queue_wire.streams import Refused
-from pixiu.machines.replication import EpochStart, LogState, Replica, State
+from pixiu.machines.replication import Replica, State
 from pixiu.model.errors import CorruptData, PixiuError
 from pixiu.queue.replication.control import FileControl
 from pixiu.queue.replication.copies import Copy, read_copies
 from pixiu.queue.replication.follow_stream import FollowStream
-from pixiu.queue.replication.joining import Join, among_others, machine_settings, own_record, why_not_join
+from pixiu.queue.replication.joining import Join, among_others, machine_settings, own_record, tick_ms_of, why_not_join
 from pixiu.queue.replication.leader_link import CONNECT_TIMEOUT_MS, LeaderLink, Losses, arrival, new_prover
-from pixiu.queue.replication.status import status_of
+from pixiu.queue.replication.status import log_state_of, problems_of, status_of
 from pixiu.queue.storage.snapshot import SnapshotFetch
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TICKS_PER_HEARTBEAT = 4
-TICKS_PER_RENEWAL = 3
 SERVING = (State.LEADING, State.IN_SYNC)
 
 
@@ -70,19 +68,18 @@ class Replication:
         self._follow = follow
         self._restart = restart
         settings = engine.all_settings.replication
-        self._is_always = engine.all_settings.journal.flush == "always"
-        self._set_tick()
+        self._tick_ms = tick_ms_of(settings, is_elected=self._is_elected)
         self._when_placed = when_placed
         self.when_overtaken: Callable[[], object] = when_placed
         self.when_promoted: Callable[[], object] = lambda: None
         """Told when this node begins to follow another."""
         self._join: Join | None = None
         self._replica = Replica(
-            name, machine_settings(settings, is_elected=self._is_elected), self._log_state(), led_epoch=led_epoch
+            name, machine_settings(settings, is_elected=self._is_elected), log_state_of(engine), led_epoch=led_epoch
         )
         self._left: Callable[[], object] | None = None
         self._events: deque[machine.Event] = deque()
-        self._is_busy = self._is_telling = self._is_stopped = False
+        self._is_busy = self._is_telling = self._is_stopped = self._is_damaged = False
         self._has_followed = follow is not None
         self._lead_from = 0
         self._streams: dict[int, FollowStream] = {}
@@ -106,12 +103,6 @@ class Replication:
         self._feed(machine.Started(self._follow))
         self._tick()
 
-    def _set_tick(self) -> None:
-        settings = self._engine.all_settings.replication
-        self._tick_ms = settings.heartbeat_ms / TICKS_PER_HEARTBEAT
-        if self._is_elected:
-            self._tick_ms = min(self._tick_ms, settings.renew_ms / TICKS_PER_RENEWAL)
-
     def why_not_join(self) -> str:
         """Why this node cannot bring its log to a registry now; empty if it can."""
         has_joined = self._is_elected or self._join is not None
@@ -133,16 +124,33 @@ class Replication:
         engine.all_settings = replace(engine.all_settings, replication=among_others(engine.all_settings.replication))
         self._control.stop()
         self._control, self._is_elected = control, True
-        self._set_tick()
+        self._tick_ms = tick_ms_of(engine.all_settings.replication, is_elected=True)
         control.start(self._feed)
         self._feed(machine.Joined(machine_settings(engine.all_settings.replication, is_elected=True), seen))
         control.leads(self._replica.epoch)
+        control.shows_damage(is_damaged=self._is_damaged)
 
     def leave(self, done: Callable[[], object]) -> None:
         """Hand over what this node leads, then call ``done``: another need not wait for the end of our lease."""
         self._left = done
         self._control.stands("Draining")
         self._feed(machine.LeaveAsked())
+
+    def note_damage(self, *, is_damaged: bool) -> None:
+        """This journal has, or has no more, a record that nobody can be given: others shall lead, where they can."""
+        self._is_damaged = is_damaged
+        self._control.shows_damage(is_damaged=is_damaged)
+        self._look_at_others()
+
+    def step_down(self) -> None:
+        """Let an in-sync member lead that is not known to be damaged."""
+        self._feed(machine.LeaveAsked(stays=True))
+        self._look_at_others()
+
+    def _look_at_others(self) -> None:
+        """Who leads reads nothing by itself."""
+        if self._is_elected:
+            self._control.read(self._engine.clock.monotonic_us() // 1000)
 
     def stop(self) -> None:
         """Say nothing more to anyone."""
@@ -166,13 +174,15 @@ class Replication:
         control = self._replica.control
         return len(control.in_sync) if control is not None else 0
 
+    @property
+    def leader_address(self) -> str:
+        """Where the leader is whom this node follows; empty if it leads, or knows none."""
+        leader = self._replica.leader
+        return "" if leader in ("", self.name) else self._control.address_of(leader) or ""
+
     def problems(self) -> list[str]:
         """Why this node is not ready, as replication sees it."""
-        if self._engine.refuse_writes:
-            return [self._engine.refuse_writes]
-        if self._replica.state in (State.JOINING, State.FENCED, State.FULL_SYNC, State.PROMOTING):
-            return [self._alarm or f"replication is {self._replica.state.value}"]
-        return []
+        return problems_of(self._replica, self._engine, self._alarm)
 
     def status(self) -> dict[str, object]:
         """What ``pixiu queue status`` shows."""
@@ -283,7 +293,7 @@ class Replication:
                 log.warning("leading no more", extra={"reason": reason})
                 engine.refuse_writes = None
                 engine.stop_leading(f"this node leads no more ({reason}); {FATE_UNKNOWN}")
-                self._events.append(machine.LeadingStopped(self._log_state()))
+                self._events.append(machine.LeadingStopped(log_state_of(self._engine)))
             case machine.Promoted(epoch):
                 self._answer_promotion(encode_done(epoch))
                 self.when_promoted()
@@ -299,16 +309,6 @@ class Replication:
         waiting, self._promoting = self._promoting, []
         for connection in waiting:
             connection.answered(answer)
-
-    def _log_state(self) -> LogState:
-        engine, journal = self._engine, self._engine.journal
-        return LogState(
-            oldest_event_id=journal.first_event_id,
-            tail_event_id=journal.last_event_id,
-            durable_event_id=journal.flushed_through if self._is_always else journal.last_event_id,
-            shown_event_id=engine.commit_event_id,
-            epochs=tuple(EpochStart(epoch, first) for epoch, first in engine.state.epochs),
-        )
 
     # Leading.
 
@@ -463,7 +463,7 @@ class Replication:
             self._engine.append_frames(*self._arrived)
         except (OSError, PixiuError) as error:
             log.error("cannot copy from the leader", extra={"reason": str(error)})
-            self._events.append(machine.AppendFailed(self._log_state()))
+            self._events.append(machine.AppendFailed(log_state_of(self._engine)))
             return
         if self._engine.writer.poisoned is not None:
             # Nobody knows what the disk holds: say nothing more to the leader, and wait for a person.
@@ -474,7 +474,7 @@ class Replication:
     def _truncate(self, through: int) -> None:
         log.warning("cutting what the leader does not have", extra={"after_event_id": through})
         self._engine.truncate_after(through)
-        self._events.append(machine.Truncated(self._log_state()))
+        self._events.append(machine.Truncated(log_state_of(self._engine)))
 
     def _fetch_snapshot(self, session: int, leader: str) -> None:
         """Copy everything, then start again from it."""

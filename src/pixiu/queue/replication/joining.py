@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from pixiu.queue.engine import Engine
     from pixiu.queue.replication.control import ControlSource
 
-__all__ = ["Join", "among_others", "led_alone", "machine_settings", "own_record", "why_not_join"]
+__all__ = ["Join", "among_others", "led_alone", "machine_settings", "own_record", "tick_ms_of", "why_not_join"]
 
+TICKS_PER_HEARTBEAT = 4
+TICKS_PER_RENEWAL = 3
 AGAIN_MS = 250
 """Between two attempts, while the registry does not answer."""
 
@@ -138,6 +140,12 @@ def among_others(settings: ReplicationSettings) -> ReplicationSettings:
         in_sync_timeout_ms=min(settings.in_sync_timeout_ms, 1_500),
         reconnect_ms=min(settings.reconnect_ms, 200),
     )
+
+
+def tick_ms_of(settings: ReplicationSettings, *, is_elected: bool) -> float:
+    """How often the machine is told that time passes."""
+    tick_ms = settings.heartbeat_ms / TICKS_PER_HEARTBEAT
+    return min(tick_ms, settings.renew_ms / TICKS_PER_RENEWAL) if is_elected else tick_ms
 
 
 def machine_settings(settings: ReplicationSettings, *, is_elected: bool) -> machine.ReplicaSettings:

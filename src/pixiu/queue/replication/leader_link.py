@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pixiu.machines import replication as machine
+from pixiu.machines.queue_wire.commands import KEY_NEEDED, WRONG_KEY
 from pixiu.machines.queue_wire.follow import FollowReader
 from pixiu.machines.queue_wire.proof import NONCE_BYTES, Prover
 from pixiu.machines.queue_wire.streams import Refused
@@ -16,7 +17,6 @@ from pixiu.model.errors import PixiuError
 if TYPE_CHECKING:
     from pixiu.ports.transport import Link, Links
     from pixiu.queue.replication.copies import Copy
-    from pixiu.queue.replication.driver import Replication
 
 log = logging.getLogger(__name__)
 
@@ -31,20 +31,38 @@ class Losses:
 
     def note(self, reason: str) -> None:
         """The stream has ended, or never began."""
-        log.log(logging.DEBUG if reason == self._said else logging.INFO, "leader lost", extra={"reason": reason})
-        self._said = reason
+        is_known, self._said = reason == self._said, reason
+        if WRONG_KEY in reason or KEY_NEEDED in reason:  # that does not pass by itself
+            words = "the leader takes another key: have both the same secret?"
+            log.log(logging.DEBUG if is_known else logging.WARNING, words, extra={"reason": reason})
+        else:
+            log.log(logging.DEBUG if is_known else logging.INFO, "leader lost", extra={"reason": reason})
 
     def heard(self) -> None:
         """The leader is there: the next loss is news."""
         self._said = ""
 
 
+class Hearer(Protocol):
+    """Whoever reads what a leader sends."""
+
+    losses: Losses
+
+    def leader_said(self, session: int, event: object) -> None:
+        """One message of the stream."""
+        ...
+
+    def leader_lost(self, session: int, reason: str) -> None:
+        """The stream is over."""
+        ...
+
+
 class LeaderLink:
     """The connection to the leader of one session."""
 
-    def __init__(self, replication: Replication, session: int, request: bytes, key: bytes = b"") -> None:
+    def __init__(self, hearer: Hearer, session: int, request: bytes, key: bytes = b"") -> None:
         """``key`` is shown to the leader, which has to show it, too."""
-        self._replication = replication
+        self._hearer = hearer
         self.session = session
         self._request = request
         self._reader = FollowReader()
@@ -72,19 +90,19 @@ class LeaderLink:
             events = self._reader.receive(data)
         except PixiuError as error:
             self.close()
-            self._replication.leader_lost(self.session, str(error))
+            self._hearer.leader_lost(self.session, str(error))
             return
         for event in events:
             if not isinstance(event, Refused):
-                self._replication.losses.heard()
+                self._hearer.losses.heard()
             if not self._is_closed:
-                self._replication.leader_said(self.session, event)
+                self._hearer.leader_said(self.session, event)
 
     def lost(self, reason: str) -> None:
         """The connection is gone, or never was."""
         if not self._is_closed:
             self._is_closed = True
-            self._replication.leader_lost(self.session, reason)
+            self._hearer.leader_lost(self.session, reason)
 
     def write(self, data: bytes) -> None:
         """Tell the leader something."""

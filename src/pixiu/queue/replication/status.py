@@ -1,10 +1,10 @@
-"""What ``pixiu queue status`` shows of a node."""
+"""What ``pixiu queue status`` shows of a node, and what the machine has to know of its journal."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pixiu.machines.replication import State
+from pixiu.machines.replication import EpochStart, LogState, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -13,7 +13,29 @@ if TYPE_CHECKING:
     from pixiu.queue.engine import Engine
     from pixiu.queue.replication.follow_stream import FollowStream
 
-__all__ = ["status_of"]
+__all__ = ["log_state_of", "problems_of", "status_of"]
+
+
+def log_state_of(engine: Engine) -> LogState:
+    """The journal as it is now."""
+    journal = engine.journal
+    is_always = engine.all_settings.journal.flush == "always"
+    return LogState(
+        oldest_event_id=journal.first_event_id,
+        tail_event_id=journal.last_event_id,
+        durable_event_id=journal.flushed_through if is_always else journal.last_event_id,
+        shown_event_id=engine.commit_event_id,
+        epochs=tuple(EpochStart(epoch, first) for epoch, first in engine.state.epochs),
+    )
+
+
+def problems_of(replica: Replica, engine: Engine, alarm: str) -> list[str]:
+    """Why this node is not ready, as replication sees it."""
+    if engine.refuse_writes:
+        return [engine.refuse_writes]
+    if replica.state in (State.JOINING, State.FENCED, State.FULL_SYNC, State.PROMOTING):
+        return [alarm or f"replication is {replica.state.value}"]
+    return []
 
 
 def status_of(

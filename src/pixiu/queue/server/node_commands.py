@@ -46,6 +46,7 @@ def authorize(engine: Served, connection: Connection, request: Request) -> None:
     """Authorize: show the node's key."""
     fits = [compare_digest(request.part, key.encode()) for key in engine.node_keys]
     if not any(fits):
+        engine.key_refusals.note("a connection has shown a wrong key, and was refused", connection.transport)
         raise NotAllowed(wire.WRONG_KEY)
     connection.is_node = True
     connection.answer(OK)
@@ -62,7 +63,7 @@ def prove(engine: Served, connection: Connection, request: Request) -> None:
     asked, connection.challenge = connection.challenge, b""
     answer = accept_proof([key.encode() for key in engine.node_keys], asked, request.part)
     if answer is None:
-        log.warning("a connection has shown a wrong key, and was refused")
+        engine.key_refusals.note("a connection has shown a wrong key, and was refused", connection.transport)
         raise NotAllowed(wire.WRONG_KEY)
     connection.is_node = True
     connection.answer(encode_sized(answer))
@@ -71,7 +72,7 @@ def prove(engine: Served, connection: Connection, request: Request) -> None:
 def _check_key(engine: Engine, connection: Connection, what: str) -> None:
     """A copy of everything, reserved topics included, and who leads, are the cluster's own business."""
     if engine.follower_keys and not connection.is_node:
-        log.warning("refused without the cluster's key", extra={"command": what})
+        engine.key_refusals.note(f"{what} was refused without the cluster's key", connection.transport)
         raise NotAllowed(wire.KEY_NEEDED)
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pixiu.queue.metrics import QueueCounters
     from pixiu.queue.operations import Answer, Change, Plain, PlainPublish, Publish
     from pixiu.queue.server.connection import Connection
+    from pixiu.queue.server.key_refusals import KeyRefusals
     from pixiu.queue.storage.topics import Topic
 
 __all__ = ["Fed", "Intake", "Served", "Stream"]
@@ -70,6 +71,11 @@ class Served(Protocol):
     @property
     def node_keys(self) -> tuple[str, ...]:
         """Whoever shows one of them is a part of Pixiu."""
+        ...
+
+    @property
+    def key_refusals(self) -> KeyRefusals:
+        """Told of whoever shows a wrong one."""
         ...
 
     def topic_to_publish(self, name: bytes, is_node: bool) -> Topic:

@@ -3,7 +3,8 @@
 A start reads the journal from the checkpoint on, so that it takes no time; what lies before is read only by whoever
 asks for it, perhaps a follower in a year. This reads all that was there at the start, once, at a bounded rate, beside
 other work. It stops nothing: a record that rotted is told in the log, by a metric and as a note of ``/readyz``, while
-there may still be a replica or a backup that has it.
+there may still be a replica or a backup that has it. Whoever follows a leader fetches it there
+(``queue.replication.mending``); then the look goes on.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ import logging
 from typing import TYPE_CHECKING
 
 from pixiu.model.errors import CorruptData
+from pixiu.queue.storage.mending import find_wound
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pixiu.ports.scheduler import Scheduler, Timer
     from pixiu.queue.metrics import QueueCounters
     from pixiu.queue.storage.journal import Journal
+    from pixiu.queue.storage.mending import Wound
     from pixiu.queue.storage.segment import Segment
 
 __all__ = ["JournalCheck"]
@@ -36,7 +41,12 @@ class JournalCheck:
     """Reads through the journal once."""
 
     def __init__(
-        self, journal: Journal, scheduler: Scheduler, counters: QueueCounters, *, bytes_per_second: int
+        self,
+        journal: Journal,
+        scheduler: Scheduler,
+        counters: QueueCounters,
+        *,
+        bytes_per_second: int,
     ) -> None:
         self._journal = journal
         self._scheduler = scheduler
@@ -51,6 +61,10 @@ class JournalCheck:
         self._timer: Timer | None = None
         self.problem = ""
         """What is damaged, and what can be done; empty while nothing was found."""
+        self.wound: Wound | None = None
+        """The damaged record, where it is known which one it is."""
+        self.when_found: Callable[[], object] = lambda: None
+        """Called when damage is known."""
 
     def start(self) -> None:
         """Begin in a while. Without a rate, or without a journal, never."""
@@ -84,10 +98,27 @@ class JournalCheck:
         self._timer = None
         self._counters.journal_damaged = 1
         self.problem = reason
+        self.wound = self._wound()
         log.error(
             "the journal is damaged; this server goes on, and whoever reads that record will be refused",
             extra={"reason": reason},
         )
+        self.when_found()
+
+    def mended(self) -> None:
+        """The record is whole again: read on, there may be more."""
+        self._counters.journal_damaged = 0
+        self._counters.journal_mended += 1
+        self.problem, self.wound, self._is_doubted = "", None, False
+        self._timer = self._scheduler.after(self._pause_ms, self._turn)
+
+    def _wound(self) -> Wound | None:
+        """Little is read: what is damaged lies in the piece that was to be read next."""
+        found = self._segment()
+        try:
+            return None if found is None else find_wound(found[0], self._position)
+        except OSError:
+            return None
 
     def _read(self) -> bool:
         """One piece. False: all that was there at the start is read."""

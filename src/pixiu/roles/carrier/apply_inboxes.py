@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pixiu.model.body import body_of, tombstone
 from pixiu.model.inbox import FIRST, NEED_NOTIFICATION
-from pixiu.model.pixiu_pb2 import LimitsChanged, MemberChanged, Push, Record, Rows
+from pixiu.model.pixiu_pb2 import LimitsChanged, MemberChanged, Push, Record
 from pixiu.ports.sendkeys import Sent
 from pixiu.roles.carrier.apply_trim import note_forgotten
 from pixiu.roles.carrier.arrivals import Arrival
 from pixiu.roles.carrier.audience import Audience, group_of
+from pixiu.roles.carrier.cut import WatchedInboxes
 from pixiu.roles.carrier.flips import CARRIER, Flips, grown
+from pixiu.roles.carrier.ledgers import check_ledger, ledger_rows
 from pixiu.roles.carrier.reached import Limits
 from pixiu.roles.carrier.releases import Releases
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pixiu.model.partitions import Owns
+    from pixiu.ports.inboxes import Inboxes
     from pixiu.ports.log import LogRecord
     from pixiu.ports.stores import Stores
     from pixiu.roles.carrier.reached import Reached
@@ -72,7 +75,7 @@ class InboxApplier:
         self.flips = Flips(stores.notes)
         self._owns = owns = grown(owns, self.flips.count)
         self._has_flipped = False
-        self._inboxes = stores.inboxes
+        self._inboxes: Inboxes = stores.inboxes
         self._bodies = stores.bodies
         self._keys = stores.keys
         self._stores = stores
@@ -86,6 +89,7 @@ class InboxApplier:
         self._arrivals: list[Arrival] = []
         self._evictions: list[Eviction] = []
         self._checks: dict[tuple[int, str], int] = {}
+        self._watchers: list[Callable[[int], object]] = []
         self._changes: dict[str, Callable[[LogRecord, Record], None]] = {
             "user": self._user,
             "inbox": self._inbox,
@@ -132,6 +136,17 @@ class InboxApplier:
     def is_midway(self) -> bool:
         """Have entries left whose references are still counted? Then the stores hold half a record."""
         return bool(self._releases.ids)
+
+    def watch(self, watcher: Callable[[int], object]) -> None:
+        """Call ``watcher`` with a user before anything of their inboxes changes, until ``unwatch``."""
+        self._watchers.append(watcher)
+        self._inboxes = WatchedInboxes(self._stores.inboxes, self._watchers)
+
+    def unwatch(self, watcher: Callable[[int], object]) -> None:
+        """Tell it no more."""
+        self._watchers.remove(watcher)
+        if not self._watchers:
+            self._inboxes = self._stores.inboxes
 
     def take_arrivals(self) -> list[Arrival]:
         """What has entered inboxes since the last time. The stores have all of it."""
@@ -343,26 +358,12 @@ class InboxApplier:
         """Entries leave. Those that have expired or died go first: an ack may run over them."""
         ledger = parsed.ledger
         platforms = list(ledger.platforms)
-        for rows in (ledger.expired, ledger.dead, ledger.acked):
-            _check(rows, len(platforms))
+        check_ledger(ledger)
         unreleased = self._releases.ids
-        for user, index, first, through in chain(_columns(ledger.expired), _columns(ledger.dead)):
+        for user, index, first, through in chain(ledger_rows(ledger.expired), ledger_rows(ledger.dead)):
             for entry in self._inboxes.remove(user, platforms[index], first, through):
                 unreleased.append(entry.message_id)
         ack = self._inboxes.ack
-        for user, index, _first, through in _columns(ledger.acked):
+        for user, index, _first, through in ledger_rows(ledger.acked):
             for entry in ack(user, platforms[index], through):
                 unreleased.append(entry.message_id)
-
-
-def _columns(rows: Rows) -> Iterator[tuple[int, int, int, int]]:
-    return zip(rows.user, rows.platform, rows.first, rows.through, strict=True)
-
-
-def _check(rows: Rows, platform_count: int) -> None:
-    """Raise before anything is applied, if the columns do not fit together."""
-    count = len(rows.user)
-    if not len(rows.platform) == len(rows.first) == len(rows.through) == count:
-        raise ValueError("the columns of a ledger differ in length")
-    if count and max(rows.platform) >= platform_count:
-        raise ValueError(f"a ledger names platform {max(rows.platform)} of {platform_count}")

@@ -18,18 +18,20 @@ from google.protobuf.message import DecodeError
 
 from pixiu.ports.log import MAIN
 from pixiu.roles.carrier.appliers import LANES, Appliers, parse
+from pixiu.roles.carrier.ledgers import check_ledger, ledger_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pixiu.model.inbox import Entry, InboxState, Page
     from pixiu.model.partitions import Owns
-    from pixiu.model.pixiu_pb2 import Record, Rows
+    from pixiu.model.pixiu_pb2 import Ledger, Record, Rows
     from pixiu.ports.inboxes import Inboxes
     from pixiu.ports.log import LogRecord
     from pixiu.ports.stores import Stores
+    from pixiu.roles.carrier.cut import Cut
 
-__all__ = ["AUDIT_BATCH", "AUDIT_TURN", "Audit", "AuditReport", "Cut", "take_cut"]
+__all__ = ["AUDIT_BATCH", "AUDIT_TURN", "Audit", "AuditReport"]
 
 NAMED_MAX = 1000
 """Messages that a report names; beyond that it only counts."""
@@ -38,6 +40,9 @@ AUDIT_BATCH = 2000
 """Records that are read from the log at once."""
 AUDIT_TURN = 200
 """Records that are replayed, or inboxes that are compared, before others get their turn: some 10 ms."""
+
+_ENTRIES_PER_INBOX = 10
+"""So many are compared in the time that an inbox takes."""
 
 _PAGE = 1000
 
@@ -71,28 +76,6 @@ class AuditReport:
     def as_json(self) -> dict[str, object]:
         """The report as the command prints it."""
         return {**asdict(self), "balanced": self.balanced}
-
-
-class Cut:
-    """What waits in the stores at one event id: taken in one turn, so that nothing moves meanwhile."""
-
-    def __init__(self, event_id: int) -> None:
-        self.event_id = event_id
-        self.inboxes: dict[tuple[int, str], tuple[InboxState, list[Entry], set[int]]] = {}
-        """State, entries, and the message ids whose body is missing."""
-
-
-def take_cut(stores: Stores, event_id: int, owns: Owns | None = None) -> Cut:
-    """Everything that waits now, for these users; the stores must have applied exactly through ``event_id``."""
-    cut = Cut(event_id)
-    for state in _states(stores.inboxes):
-        if owns is not None and not owns(state.user):
-            continue
-        entries = list(_entries(stores.inboxes, state))
-        bodies = stores.bodies.get([entry.message_id for entry in entries])
-        missing = {entry.message_id for entry in entries if entry.message_id not in bodies}
-        cut.inboxes[state.user, state.platform] = (state, entries, missing)
-    return cut
 
 
 class Audit:
@@ -155,19 +138,31 @@ class Audit:
         return found is not None and found.is_large_at(event_id)
 
     def _count_ledger(self, parsed: Record) -> int:
-        """Note resends, and how many entries a ledger declares dead, before they leave."""
+        """Note resends, and how many entries a ledger declares dead, before they leave.
+
+        An entry leaves once, by the first row that names it, and what has expired goes before what has died: an entry
+        that a ledger names as both, or as dead twice, counts as the appliers and the pipeline's books count it.
+        """
         if parsed.WhichOneof("what") != "ledger":
             return 0
         ledger = parsed.ledger
-        platforms = list(ledger.platforms)
+        check_ledger(ledger)
         if self._is_within(parsed.at):
-            self.report.resent += sum(
-                through - first + 1 for user, _, first, through in _rows(ledger.resent) if self._is_ours(user)
-            )
-        return sum(
-            sum(self._is_within(entry.at) for entry in self._range(user, platforms[platform], first, through))
-            for user, platform, first, through in _rows(ledger.dead)
-        )
+            resent = zip(ledger.resent.user, ledger.resent.first, ledger.resent.through, strict=False)
+            self.report.resent += sum(through - first + 1 for user, first, through in resent if self._is_ours(user))
+        if not ledger.dead.user:
+            return 0
+        expired, dead = self._named(ledger, ledger.expired), self._named(ledger, ledger.dead)
+        return len(dead - expired)
+
+    def _named(self, ledger: Ledger, rows: Rows) -> set[tuple[int, str, int]]:
+        """The entries, of messages within the time, that rows take out."""
+        return {
+            (user, ledger.platforms[platform], entry.useq)
+            for user, platform, first, through in ledger_rows(rows)
+            for entry in self._range(user, ledger.platforms[platform], first, through)
+            if self._is_within(entry.at)
+        }
 
     def _range(self, user: int, platform: str, first: int, through: int) -> Iterator[Entry]:
         after = first - 1
@@ -192,17 +187,20 @@ class Audit:
         report.acked = counted.acked
         report.expired = counted.removed - report.dead
         seen: set[tuple[int, str]] = set()
+        work = 0
         for state in _states(counted):
             seen.add((state.user, state.platform))
-            self._compare(state, cut)
-            if len(seen) % AUDIT_TURN == 0:
+            work += 1 + self._compare(state, cut) // _ENTRIES_PER_INBOX
+            if work >= AUDIT_TURN:
+                work = 0
                 yield
         for (user, platform), (_, entries, _) in cut.inboxes.items():
             if (user, platform) not in seen:
                 for entry in entries:
                     self._ghost(user, platform, entry, "the log knows no such inbox")
 
-    def _compare(self, state: InboxState, cut: Cut) -> None:
+    def _compare(self, state: InboxState, cut: Cut) -> int:
+        """Returns how many entries there were."""
         user, platform = state.user, state.platform
         _, entries, missing = cut.inboxes.get((user, platform), (None, [], set()))
         wanted = {entry.useq: entry for entry in _entries(self._inboxes, state)}
@@ -221,6 +219,7 @@ class Audit:
                 self._lose(user, platform, expected, "its body is missing")
         for entry in wanted.values():
             self._lose(user, platform, entry, "not in the inbox")
+        return len(entries)
 
     def _lose(self, user: int, platform: str, entry: Entry, reason: str) -> None:
         self._name(
@@ -288,7 +287,3 @@ def _entries(inboxes: Inboxes, state: InboxState) -> Iterator[Entry]:
     while page := inboxes.after(state.user, state.platform, after, _PAGE).entries:
         yield from page
         after = page[-1].useq
-
-
-def _rows(rows: Rows) -> Iterator[tuple[int, int, int, int]]:
-    return zip(rows.user, rows.platform, rows.first, rows.through, strict=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from contextlib import contextmanager
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from pixiu.roles.carrier.appliers import Appliers, parse
 from pixiu.roles.carrier.arrivals import receipt_of, wakes_of
 from pixiu.roles.carrier.commits import Commits
 from pixiu.roles.carrier.courtesy import Courtesy
+from pixiu.roles.carrier.cut import Cutting
 from pixiu.roles.carrier.dead_letters import DeadLetters
 from pixiu.roles.carrier.flush_times import FlushTimes
 from pixiu.roles.carrier.lane_state import LaneState
@@ -34,9 +36,10 @@ from pixiu.roles.carrier.part import WHOLE, Part
 from pixiu.roles.carrier.tasks import TOPICS, Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pixiu.config.messaging import CarrierSettings
+    from pixiu.model.partitions import Owns
     from pixiu.model.wake import Wake
     from pixiu.ports.clock import Clock
     from pixiu.ports.log import Log, LogRecord
@@ -130,6 +133,7 @@ class Carrier:
         if self.tasks is not None:
             self.tasks.changed = self._touch
         self._bug = self._log_problem = ""
+        self._cuttings: list[Cutting] = []
 
     # Life.
 
@@ -209,6 +213,26 @@ class Carrier:
         self._waiter_count += 1
         heappush(self._waiters, (event_id, self._waiter_count, call))
 
+    @contextmanager
+    def cutting(self, owns: Owns | None = None) -> Iterator[Cutting]:
+        """A cut of what waits now, to be read in slices between turns. Raises ``Unavailable`` where it cannot be."""
+        appliers = self._appliers
+        if appliers.inboxes.is_midway:
+            raise Unavailable("a record is applied by half, as a store is down: ask again when it is back")
+        cutting = Cutting(self._stores, self.applied(Lane.INBOXES), owns)
+        self._cuttings.append(cutting)
+        appliers.inboxes.watch(cutting.before)
+        try:
+            yield cutting
+        finally:
+            self._cuttings.remove(cutting)
+            appliers.inboxes.unwatch(cutting.before)
+
+    @property
+    def is_cutting(self) -> bool:
+        """Is a cut under way? Then nobody but the carrier may change inboxes."""
+        return bool(self._cuttings)
+
     def problems(self) -> list[str]:
         """Why this node should get no traffic; empty if all is well."""
         problems = [f"{state.lane.value}: {state.problem}" for state in self._lanes if state.problem]
@@ -230,6 +254,8 @@ class Carrier:
             return
         self._quiet_through = max(self._quiet_through, self.applied_all)
         self._commits.forget()
+        for cutting in self._cuttings:
+            cutting.fail(Unavailable("the stores have gone back to an earlier event: ask again"))
         try:
             self._stores.begin_again()
             self._appliers = Appliers(self._stores, owns=self._part.owns)

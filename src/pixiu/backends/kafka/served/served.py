@@ -19,6 +19,7 @@ from pixiu.machines.queue_wire import commands as wire
 from pixiu.model.errors import Gone, NotAllowed, NotFound, NotLeader, PixiuError, Unavailable
 from pixiu.ports.log import TOPICS
 from pixiu.queue.metrics import QueueCounters
+from pixiu.queue.server.key_refusals import KeyRefusals
 from pixiu.queue.storage.topics import Topic
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class ServedLog:
         self.scheduler = scheduler
         self.counters = QueueCounters()
         self.node_keys = keys
+        self.key_refusals = KeyRefusals(clock)
         self.intake = self.writer = KafkaIntake(self)
         self.committed_hooks: list[Callable[[], object]] = []
         self.log: KafkaLog | None = None

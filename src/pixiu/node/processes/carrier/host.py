@@ -29,7 +29,7 @@ from pixiu.node.processes.carrier.snapshots import Giving
 from pixiu.node.processes.carrier.stores import is_wide, made_by, not_wide, note_loss
 from pixiu.ports.log import MAIN, TASKS
 from pixiu.ports.stores import Lane
-from pixiu.roles.carrier.audit import Audit, take_cut
+from pixiu.roles.carrier.audit import Audit
 from pixiu.roles.carrier.flips import forget_users
 from pixiu.roles.gateway import LiveActions
 from pixiu.roles.horn.providers import LoggedNotifications, NoNotifications
@@ -346,6 +346,9 @@ class CarrierHost:
     def _clean(self) -> None:
         if self._is_closed:
             return
+        if self.messaging.carrier.is_cutting:
+            self._scheduler.after(CLEAN_AGAIN_MS, self._clean)
+            return
         some, self._unclean = self._unclean[:CLEAN_USERS], self._unclean[CLEAN_USERS:]
         try:
             forget_users(self.stores, some)
@@ -384,7 +387,10 @@ class CarrierHost:
         self.messaging.relay.write_rows()
         await self.applied()
         share = Share(self._share.partition, self.messaging.partitions)
-        cut = take_cut(self.stores, self.messaging.carrier.applied(Lane.INBOXES), share)
+        with self.messaging.carrier.cutting(share) as cutting:
+            for _ in cutting.slices():
+                await asyncio.sleep(0)
+        cut = cutting.cut
         audit = Audit(MemoryStores(), at_least=at_least, before=before, owns=share)
         async for records in self._log.scan(cut.event_id):
             for _ in audit.taking(records):

@@ -25,7 +25,7 @@ from pixiu.links.leaders import Leaders
 from pixiu.links.member import Slot
 from pixiu.links.publishing import Publishing, PublishingRules
 from pixiu.machines.view import PeerState
-from pixiu.model.errors import ConfigError, PixiuError
+from pixiu.model.errors import ConfigError
 from pixiu.model.hosts import is_loopback
 from pixiu.node.grpc_door import make_grpc
 from pixiu.node.processes.gateway.administration import ClusterAdministration
@@ -45,6 +45,7 @@ from pixiu.roles.gateway.metrics import METRICS as GATEWAY
 from pixiu.runtime import hub_streams
 from pixiu.runtime.app_server import AppServer
 from pixiu.runtime.authentication import make_authentication
+from pixiu.runtime.binding import cannot_listen
 from pixiu.runtime.certificates import certificates_from
 from pixiu.runtime.descriptors import raise_descriptors
 from pixiu.runtime.keys import Keyring
@@ -149,7 +150,7 @@ class GatewayPart:
                 options.bind, options.port, tcp_port=options.settings.gateway.tcp_port
             )
         except OSError as error:
-            raise PixiuError(f"cannot listen on {options.bind}:{options.port}: {error.strerror or error}") from error
+            raise cannot_listen(options.bind, options.port, error) from error
         if self._grpc is not None:
             self._grpc_port = await self._grpc.start(options.bind, options.settings.gateway.grpc_port)
         if self._certificates is not None:

@@ -1,0 +1,107 @@
+"""A cluster that could not listen where its file says: told at once, before anything is started."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pixiu.config.cluster import read_cluster_file
+from pixiu.model.errors import ConfigError, PixiuError, Unavailable
+from pixiu.node.cluster.layout import STATE, ChildPlan, Layout, check_places
+from pixiu.node.cluster.supervisor import Supervisor, has_others
+from pixiu.ports.registry import Entry
+from pixiu.runtime.binding import cannot_listen, why_not_bind
+
+ELSEWHERE = "192.0.2.7"
+"""An address for documents: no machine has it."""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "cluster.toml"
+    path.write_text('zookeeper = "zk://127.0.0.1:2181"\n' + text, encoding="utf-8")
+    return path
+
+
+def refused(tmp_path: Path, text: str) -> PixiuError:
+    """What ``pixiu cluster up`` says."""
+    with pytest.raises(PixiuError) as told:
+        Supervisor(tmp_path / "c", read_cluster_file(write(tmp_path, text)), say=print)
+    assert "nothing was started" in str(told.value)
+    return told.value
+
+
+@pytest.mark.parametrize("host", [ELSEWHERE, "no-such-host.invalid"])
+def test_an_address_of_another_machine_is_named_with_its_setting(tmp_path: Path, host: str) -> None:
+    error = refused(tmp_path, f'[roles.queue]\nbind = "{host}"\n')
+    assert isinstance(error, ConfigError)
+    assert f"{host} is no address of this machine" in str(error)
+    assert "roles.queue.bind" in str(error) and "127.0.0.1" in str(error)
+
+
+def test_a_taken_port_is_named_with_its_holder(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        error = refused(tmp_path, f"[roles.queue]\nport = {port}\n")
+    assert isinstance(error, Unavailable)
+    assert f"queue-0-0 cannot listen on 127.0.0.1:{port}" in str(error)
+    assert f"in use by pid {os.getpid()}" in str(error) and "roles.queue.port" in str(error)
+
+
+def test_a_taken_port_of_the_map_is_named_by_its_setting(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        error = refused(tmp_path, f'[roles.queue]\n[roles.meta]\nsettings = {{ "links.admin_port" = {port} }}\n')
+    assert 'roles.meta.settings."links.admin_port"' in str(error)
+
+
+@pytest.mark.parametrize("options", [[], ["--detach", "--json"]])
+def test_the_command_says_so_at_once(tmp_path: Path, options: list[str]) -> None:
+    file = write(tmp_path, f'[roles.queue]\nbind = "{ELSEWHERE}"\n')
+    command = [sys.executable, "-m", "pixiu", "cluster", "up", str(file), "--data", str(tmp_path / "c"), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2, done.stderr
+    assert f"{ELSEWHERE} is no address of this machine" in done.stderr
+    assert len(done.stderr.splitlines()) == 1, "one line"
+
+
+def test_after_a_refusal_the_folder_is_free(tmp_path: Path) -> None:
+    refused(tmp_path, f'[roles.queue]\nbind = "{ELSEWHERE}"\n')
+    refused(tmp_path, f'[roles.queue]\nbind = "{ELSEWHERE}"\n')
+
+
+def test_a_port_that_was_picked_once_and_is_somebody_elses_now_is_picked_again(tmp_path: Path) -> None:
+    """Nobody has asked for that one."""
+    file = write(tmp_path, "[roles.queue]\nreplicas = 2\n")
+    first = Layout(tmp_path / "c", read_cluster_file(file))
+    first.write_state()
+    places = [plan.address for plan in first.plans]
+    assert [plan.address for plan in Layout(tmp_path / "c", read_cluster_file(file)).plans] == places
+    host, _, port = places[0].rpartition(":")
+    with socket.create_server((host, int(port))):
+        again = Layout(tmp_path / "c", read_cluster_file(file))
+        assert again.plans[0].address != places[0] and again.plans[1].address == places[1]
+        check_places(again.plans)
+    assert (tmp_path / "c" / STATE).exists()
+
+
+def test_what_is_in_the_way_of_a_listener() -> None:
+    assert why_not_bind("127.0.0.1", 0) is None
+    assert why_not_bind("", 0) is None
+    assert why_not_bind("localhost", 0) is None
+    denied = cannot_listen("127.0.0.1", 80, PermissionError(13, "Permission denied"))
+    assert isinstance(denied, ConfigError) and "1024" in str(denied)
+    other = cannot_listen("127.0.0.1", 8400, OSError(24, "Too many open files"))
+    assert isinstance(other, Unavailable) and str(other).endswith("Too many open files")
+
+
+def test_the_only_gateway_is_known_by_both_of_its_addresses() -> None:
+    """It registers the one for peers, and tells the one for clients, which the cluster's file names."""
+    plan = ChildPlan("gateway-0-0", "gateway", 0, 0, (), "127.0.0.1:8401")
+    own = Entry({"address": "127.0.0.1:41234", "node": "127.0.0.1:8401"}, 0)
+    other = Entry({"address": "127.0.0.1:41235", "node": "127.0.0.1:8402"}, 0)
+    assert not has_others({"gateway/partition0/0000000001": own}, plan)
+    assert has_others({"gateway/partition0/0000000001": own, "gateway/partition0/0000000002": other}, plan)
+    assert not has_others({"gateway/partition1/0000000002": other, "gateway/partition0/ctl": other}, plan)
