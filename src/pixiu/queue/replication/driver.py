@@ -23,7 +23,7 @@ from pixiu.machines.replication import EpochStart, LogState, Replica, State
 from pixiu.model.errors import CorruptData, PixiuError
 from pixiu.queue.replication.control import FileControl
 from pixiu.queue.replication.copies import Copy, read_copies
-from pixiu.queue.replication.follow_stream import FollowStream
+from pixiu.queue.replication.follow_stream import FollowStream, FollowStreams
 from pixiu.queue.replication.joining import Join, among_others, machine_settings, own_record, why_not_join
 from pixiu.queue.replication.leader_link import CONNECT_TIMEOUT_MS, LeaderLink, Losses, arrival, new_prover
 from pixiu.queue.replication.status import status_of
@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 TICKS_PER_HEARTBEAT = 4
 TICKS_PER_RENEWAL = 3
 SERVING = (State.LEADING, State.IN_SYNC)
+_BEFORE_SHOWING = (machine.Append, machine.SendDurable, machine.Committed)
+"""What need not wait until a follower has shown what is committed."""
 
 
 class Replication:
@@ -82,10 +84,10 @@ class Replication:
         )
         self._left: Callable[[], object] | None = None
         self._events: deque[machine.Event] = deque()
-        self._is_busy = self._is_telling = self._is_stopped = False
+        self._is_busy = self._is_stopped = False
         self._has_followed = follow is not None
-        self._lead_from = 0
-        self._streams: dict[int, FollowStream] = {}
+        self._lead_from = self._to_show = 0
+        self._streams = FollowStreams(engine.scheduler)
         self._next_session = 1
         self._link: LeaderLink | None = None
         self._fetch: SnapshotFetch | None = None
@@ -94,7 +96,7 @@ class Replication:
         self._alarm = ""
         self.losses = Losses()
         engine.flushed_hook = self._flushed
-        engine.writer.written_hook = self._written
+        engine.writer.written_hook = self._streams.written
         engine.retention_holds.append(lambda: self._replica.needed_after + 1)
         engine.is_leader = False
 
@@ -219,6 +221,7 @@ class Replication:
                 for command in self._replica.receive(now_ms, self._events.popleft()):
                     if not self._is_stopped:
                         self._perform(command)
+            self._show()
         except OSError as error:
             # Nobody knows how much of a command reached the disk: take part no more, and wait for a person.
             self._is_stopped = True
@@ -228,6 +231,8 @@ class Replication:
             self._is_busy = False
 
     def _perform(self, command: machine.Command) -> None:
+        if self._to_show and not isinstance(command, _BEFORE_SHOWING):
+            self._show()
         match command:
             case machine.Committed(through):
                 self._committed(through)
@@ -322,38 +327,27 @@ class Replication:
             self._engine.open_epoch(epoch, event_ids, self.name)
         self._events.append(machine.EpochAppended(epoch, first, self._engine.journal.last_event_id))
 
-    def _written(self, after: int, frames: bytes) -> None:
-        """A batch is in the journal, not flushed yet: followers write and flush it while this disk does."""
-        for stream in self._streams.values():
-            stream.send_written(after, frames)
-
     def _flushed(self, through: int) -> int:
         """A group commit is on disk here; is it committed?"""
         self._feed(machine.Flushed(through))
-        if self._streams:
-            self._tell_soon()
+        self._streams.tell_later()
         return self._replica.commit_event_id
 
     def _committed(self, through: int) -> None:
         engine = self._engine
         if self._replica.leadership is None:
-            engine.apply_through(through)
+            self._to_show = through
             return
         if engine.commit_event_id < self._lead_from - 1:
             engine.apply_through(min(through, self._lead_from - 1))
         engine.writer.committed(through)
-        if self._streams:
-            self._tell_soon()
+        self._streams.tell_later()
 
-    def _tell_soon(self) -> None:
-        if not self._is_telling:
-            self._is_telling = True
-            self._engine.scheduler.soon(self._tell)
-
-    def _tell(self) -> None:
-        self._is_telling = False
-        for stream in list(self._streams.values()):
-            stream.send()
+    def _show(self) -> None:
+        """Following: show what is committed, once the leader was told what is on disk here, for which it waits."""
+        through, self._to_show = self._to_show, 0
+        if through and not self._is_stopped:
+            self._engine.apply_through(through)
 
     def _to_follower(
         self, command: machine.SendState | machine.SendTruncate | machine.SendTooFar | machine.StreamAfter
