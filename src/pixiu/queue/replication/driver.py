@@ -87,7 +87,7 @@ class Replication:
         self._is_busy = self._is_stopped = False
         self._has_followed = follow is not None
         self._lead_from = self._to_show = 0
-        self._streams = FollowStreams(engine.scheduler)
+        self._streams = FollowStreams(engine)
         self._next_session = 1
         self._link: LeaderLink | None = None
         self._fetch: SnapshotFetch | None = None
@@ -330,7 +330,7 @@ class Replication:
     def _flushed(self, through: int) -> int:
         """A group commit is on disk here; is it committed?"""
         self._feed(machine.Flushed(through))
-        self._streams.tell_later()
+        self._streams.tell_soon()
         return self._replica.commit_event_id
 
     def _committed(self, through: int) -> None:
@@ -341,7 +341,7 @@ class Replication:
         if engine.commit_event_id < self._lead_from - 1:
             engine.apply_through(min(through, self._lead_from - 1))
         engine.writer.committed(through)
-        self._streams.tell_later()
+        self._streams.tell_soon()
 
     def _show(self) -> None:
         """Following: show what is committed, once the leader was told what is on disk here, for which it waits."""

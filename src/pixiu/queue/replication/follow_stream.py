@@ -14,14 +14,10 @@ from pixiu.queue.replication.replica_stream import SEND_BYTES, JournalReader
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pixiu.ports.scheduler import Scheduler
     from pixiu.queue.engine import Engine
     from pixiu.queue.server.connection import Connection
 
 log = logging.getLogger(__name__)
-
-TELL_MS = 5
-"""When nothing was written for so long, followers are told alone what is committed."""
 
 _PROGRESS = Struct("<qI")
 
@@ -74,12 +70,12 @@ class FollowStream:
             is_next = len(frames) <= SEND_BYTES and reader.pass_by(after)
             data = frames if is_next else reader.read(SEND_BYTES, journal.last_event_id)
         except (PixiuError, OSError):
-            return
+            is_next, data = False, b""
         if data:
             self._told_commit = self._engine.commit_event_id
             connection.write(encode_frames(self._told_commit, data))
-            if not is_next:
-                self._engine.scheduler.soon(self.send)  # there may be more
+        if not is_next:
+            self._engine.scheduler.soon(self.send)  # there may be more, or an error to tell
 
     def send(self) -> None:
         """Send what the socket takes, one piece per turn of the loop, and how far it is committed."""
@@ -141,36 +137,33 @@ class FollowStream:
 
 
 class FollowStreams(dict[int, FollowStream]):
-    """All followers' connections, by session.
+    """All followers' connections, by session."""
 
-    Followers hear with the next records what is committed: nobody waits until they show it, and a message of its own
-    for each commit would wake leader and followers almost twice as often. Only when nothing more is written they are
-    told alone.
-    """
-
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, engine: Engine) -> None:
         super().__init__()
-        self._scheduler = scheduler
+        self._engine = engine
         self._is_telling = False
-        self._has_written = False
 
     def written(self, after: int, frames: bytes) -> None:
         """A batch is in the journal, not flushed yet: followers write and flush it while this disk does."""
-        self._has_written = True
         for stream in self.values():
             stream.send_written(after, frames)
 
-    def tell_later(self) -> None:
+    def tell_soon(self) -> None:
         """Something is flushed here, or committed."""
         if self and not self._is_telling:
             self._is_telling = True
-            self._scheduler.after(TELL_MS, self._tell)
+            self._engine.scheduler.soon(self._tell)
 
     def _tell(self) -> None:
+        """Tell what is committed, unless more is under way: the next records bring it, or the next commit comes here.
+
+        Nobody waits until a follower shows it, and a message for each commit would wake leader and followers almost
+        twice as often under load.
+        """
         self._is_telling = False
-        if self._has_written:
-            self._has_written = False
-            self.tell_later()
+        engine = self._engine
+        if engine.writer.is_busy or engine.commit_event_id < engine.journal.last_event_id:
             return
         for stream in list(self.values()):
             stream.send()
