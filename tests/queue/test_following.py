@@ -13,6 +13,7 @@ from pixiu.machines.queue_wire.follow import FollowReader, FramesSent
 from pixiu.machines.queue_wire.messages import Message
 from pixiu.queue.engine import Engine
 from pixiu.queue.replication.driver import Replication
+from pixiu.queue.replication.follow_stream import TELL_MS
 from pixiu.queue.replication.replica_stream import SEND_BYTES
 from pixiu.queue.server.commands import HANDLERS
 from pixiu.queue.server.server import QueueServer
@@ -58,7 +59,8 @@ class FollowersEnd:
         """What the follower says, with how far it is."""
         engine = self._pair.follower.engine
         self._pair.said.append((engine.journal.flushed_through, engine.commit_event_id))
-        self._pair.scheduler.after(WAY_MS, lambda: self._line.send(data))
+        if self._pair.is_heard:
+            self._pair.scheduler.after(WAY_MS, lambda: self._line.send(data))
 
     def close(self) -> None:
         """Hang up."""
@@ -108,6 +110,8 @@ class Pair:
     def __init__(self) -> None:
         self.clock = SimulatedClock()
         self.scheduler = SimulatedScheduler(self.clock, random.Random(3), slow_us=100, pause_chance=0)
+        self.is_heard = True
+        """Does the leader get what the follower says?"""
         self.said: list[tuple[int, int]] = []
         """For each thing that the follower said: what it had on disk and what it had shown."""
         self.leader = Replica(self, "leader:1", ToLeader(self), follow=None)
@@ -159,12 +163,25 @@ def test_a_follower_says_what_is_on_disk_before_it_shows_what_was_committed(pair
 
 
 def test_while_records_come_they_bring_what_is_committed(pair: Pair) -> None:
-    pair.talk(50)
+    pair.talk(TELL_MS - 5)
     last = pair.leader.engine.journal.last_event_id
     assert pair.leader.engine.commit_event_id == last
     assert [sent.commit_event_id for sent in pair.line.sent if not sent.frames] == [last], "once, when all is committed"
     pair.scheduler.run_for(WAY_MS)
     assert pair.follower.engine.commit_event_id == last
+
+
+def test_a_commit_is_told_before_long_even_if_what_follows_is_not_committed(pair: Pair) -> None:
+    first, second = publish(b"first"), publish(b"second")
+    pair.ask(0, [first], run_ms=WAY_MS)
+    pair.ask(1, [second], run_ms=WAY_MS / 2)
+    pair.is_heard = False
+    pair.ask(0, [], run_ms=2 * WAY_MS)
+    assert (first[0].outcome, second[0].outcome) == ("ok", "open")
+    engine = pair.follower.engine
+    assert engine.journal.flushed_through == engine.commit_event_id + 2, "nobody has told it"
+    pair.ask(0, [], run_ms=TELL_MS)
+    assert engine.journal.flushed_through == engine.commit_event_id + 1
 
 
 def test_what_is_too_long_for_one_piece_comes_without_waiting(pair: Pair) -> None:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+TELL_MS = 50
+"""What is committed is told after so long, whatever is under way."""
+
 _PROGRESS = Struct("<qI")
 
 
@@ -142,7 +145,7 @@ class FollowStreams(dict[int, FollowStream]):
     def __init__(self, engine: Engine) -> None:
         super().__init__()
         self._engine = engine
-        self._is_telling = False
+        self._is_telling = self._is_waiting = False
 
     def written(self, after: int, frames: bytes) -> None:
         """A batch is in the journal, not flushed yet: followers write and flush it while this disk does."""
@@ -163,7 +166,16 @@ class FollowStreams(dict[int, FollowStream]):
         """
         self._is_telling = False
         engine = self._engine
-        if engine.writer.is_busy or engine.commit_event_id < engine.journal.last_event_id:
-            return
+        if not engine.writer.is_busy and engine.commit_event_id == engine.journal.last_event_id:
+            self._tell_all()
+        elif not self._is_waiting:
+            self._is_waiting = True
+            engine.scheduler.after(TELL_MS, self._waited)
+
+    def _waited(self) -> None:
+        self._is_waiting = False
+        self._tell_all()
+
+    def _tell_all(self) -> None:
         for stream in list(self.values()):
             stream.send()
