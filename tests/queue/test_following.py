@@ -12,6 +12,7 @@ from pixiu.machines.queue_wire import requests as wire
 from pixiu.machines.queue_wire.follow import FollowReader, FramesSent
 from pixiu.machines.queue_wire.messages import Message
 from pixiu.queue.engine import Engine
+from pixiu.queue.replication.copies import SHOW_MS
 from pixiu.queue.replication.driver import Replication
 from pixiu.queue.replication.follow_stream import TELL_MS
 from pixiu.queue.replication.replica_stream import SEND_BYTES
@@ -160,6 +161,19 @@ def test_a_follower_says_what_is_on_disk_before_it_shows_what_was_committed(pair
     assert told[-1] > told[0] >= before
     for (flushed, shown), commit in zip(pair.said, told, strict=False):
         assert shown < commit <= flushed or shown == commit == before, "the leader waits, and nobody else"
+
+
+def test_while_records_come_a_follower_shows_what_is_committed_together(pair: Pair) -> None:
+    pair.talk(40)
+    assert len({shown for _, shown in pair.said}) <= 40 * WAY_MS // SHOW_MS + 1
+
+
+def test_who_subscribes_at_a_follower_gets_it_as_it_comes(pair: Pair) -> None:
+    reader = Wire(pair.follower.server, pair.scheduler)
+    reader.send(wire.encode_sub(b"t", b"reader", after=0))
+    pair.talk(40)
+    assert len({shown for _, shown in pair.said}) >= 35
+    assert b"m0|" in reader.said
 
 
 def test_while_records_come_they_bring_what_is_committed(pair: Pair) -> None:

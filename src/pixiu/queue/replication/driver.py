@@ -22,7 +22,7 @@ from pixiu.machines.queue_wire.streams import Refused
 from pixiu.machines.replication import EpochStart, LogState, Replica, State
 from pixiu.model.errors import CorruptData, PixiuError
 from pixiu.queue.replication.control import FileControl
-from pixiu.queue.replication.copies import Copy, read_copies
+from pixiu.queue.replication.copies import Copy, Showing, read_copies
 from pixiu.queue.replication.follow_stream import FollowStream, FollowStreams
 from pixiu.queue.replication.joining import Join, among_others, machine_settings, own_record, why_not_join
 from pixiu.queue.replication.leader_link import CONNECT_TIMEOUT_MS, LeaderLink, Losses, arrival, new_prover
@@ -86,7 +86,8 @@ class Replication:
         self._events: deque[machine.Event] = deque()
         self._is_busy = self._is_stopped = False
         self._has_followed = follow is not None
-        self._lead_from = self._to_show = 0
+        self._lead_from = 0
+        self._showing = Showing(engine, lambda: None if self._is_stopped else self._feed(machine.Ticked()))
         self._streams = FollowStreams(engine)
         self._next_session = 1
         self._link: LeaderLink | None = None
@@ -221,7 +222,8 @@ class Replication:
                 for command in self._replica.receive(now_ms, self._events.popleft()):
                     if not self._is_stopped:
                         self._perform(command)
-            self._show()
+            if not self._is_stopped:
+                self._showing.soon() if self._arrived[0] else self._showing.now()
         except OSError as error:
             # Nobody knows how much of a command reached the disk: take part no more, and wait for a person.
             self._is_stopped = True
@@ -231,8 +233,8 @@ class Replication:
             self._is_busy = False
 
     def _perform(self, command: machine.Command) -> None:
-        if self._to_show and not isinstance(command, _BEFORE_SHOWING):
-            self._show()
+        if self._showing.through and not isinstance(command, _BEFORE_SHOWING):
+            self._showing.now()
         match command:
             case machine.Committed(through):
                 self._committed(through)
@@ -336,18 +338,12 @@ class Replication:
     def _committed(self, through: int) -> None:
         engine = self._engine
         if self._replica.leadership is None:
-            self._to_show = through
+            self._showing.through = through
             return
         if engine.commit_event_id < self._lead_from - 1:
             engine.apply_through(min(through, self._lead_from - 1))
         engine.writer.committed(through)
         self._streams.tell_soon()
-
-    def _show(self) -> None:
-        """Following: show what is committed, once the leader was told what is on disk here, for which it waits."""
-        through, self._to_show = self._to_show, 0
-        if through and not self._is_stopped:
-            self._engine.apply_through(through)
 
     def _to_follower(
         self, command: machine.SendState | machine.SendTruncate | machine.SendTooFar | machine.StreamAfter
