@@ -10,11 +10,14 @@ import pytest
 from pixiu.backends.memory.registry import MemoryRegistry, MemorySession
 from pixiu.machines.replication import Control, ControlRefused, ControlSeen, Event, SessionLost
 from pixiu.ports.registry import Write
-from pixiu.queue.replication.control import RegistryControl
+from pixiu.queue.replication.control import GLANCES_MAX, RegistryControl
 from pixiu.runtime.scheduler import LoopScheduler
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
+
+    from pixiu.model.errors import PixiuError
+    from pixiu.ports.registry import Folder
 
 FOLDER = "/pubsub/queue/partition0"
 FIRST = Control(1, "a", frozenset({"a"}))
@@ -96,6 +99,68 @@ async def test_a_change_is_made_once_and_the_other_one_is_refused(
     a.control.change(1, FIRST, 9)
     await turn()
     assert (await b.read()).version == 2, "a renewal is a version of its own"
+
+
+async def test_while_a_leader_renews_its_record_others_mostly_look_at_that_alone(
+    tree: MemoryRegistry, scheduler: LoopScheduler
+) -> None:
+    a, b = Peer(tree, scheduler, "a"), Peer(tree, scheduler, "b")
+    await turn()
+    paths = reads_of(b.session)
+    for version in range(2 * GLANCES_MAX + 3):
+        a.control.change(version, FIRST, 3)
+        await turn()
+        assert await b.read() == ControlSeen(version + 1, FIRST, frozenset("ab"), 7)
+    whole, glance = FOLDER, f"{FOLDER}/ctl"
+    assert paths == [whole, whole, *[glance] * GLANCES_MAX, whole, *[glance] * GLANCES_MAX, whole][: len(paths)]
+
+
+@pytest.mark.parametrize(
+    "control", [FIRST, Control(2, "a", FIRST.in_sync), Control(1, "", FIRST.in_sync), Control(2, "b", FIRST.in_sync)]
+)
+async def test_whatever_else_the_record_says_everything_is_looked_at(
+    tree: MemoryRegistry, scheduler: LoopScheduler, control: Control
+) -> None:
+    a, b, c = (Peer(tree, scheduler, name) for name in "abc")
+    await turn()
+    for version in range(2):
+        a.control.change(version, FIRST, 3)
+        await turn()
+        await b.read()
+    c.control.stop()
+    paths = reads_of(b.session)
+    if control != FIRST:  # else: nobody has renewed it
+        a.control.change(2, control, 3)
+    await turn()
+    seen = await b.read()
+    assert (seen.control, seen.live) == (control, frozenset("ab"))
+    assert paths == [f"{FOLDER}/ctl", FOLDER]
+
+
+async def test_a_record_that_is_gone_is_looked_for_with_everything(
+    tree: MemoryRegistry, scheduler: LoopScheduler
+) -> None:
+    a, b = Peer(tree, scheduler, "a"), Peer(tree, scheduler, "b")
+    await turn()
+    for version in range(2):
+        a.control.change(version, FIRST, 3)
+        await turn()
+        await b.read()
+    tree.remove(f"{FOLDER}/ctl", None)
+    assert await b.read() == ControlSeen(0, None, frozenset("ab"), 7)
+
+
+def reads_of(session: MemorySession) -> list[str]:
+    """The paths that are read from now on."""
+    paths: list[str] = []
+    read = session.read
+
+    def noted(path: str, done: Callable[[Folder | PixiuError], object]) -> None:
+        paths.append(path)
+        read(path, done)
+
+    session.read = noted  # type: ignore[method-assign]
+    return paths
 
 
 async def test_a_registry_that_does_not_answer_is_no_answer(tree: MemoryRegistry, scheduler: LoopScheduler) -> None:

@@ -328,7 +328,10 @@ class Engine:
                 self.subscriptions.published(*shown)
             self.counters.events += frame.count
             self.commit_event_id = record.event_id + frame.count - 1
-        self.state.write(Changes(), self.commit_event_id)
+        now_us = self.clock.monotonic_us()
+        if now_us - self._noted_us >= NOTE_EVERY_MS * 1000:
+            self._noted_us = now_us
+            self.state.write(Changes(), self.commit_event_id)
         self.writer.committed_through = self.commit_event_id
         self.snowflakes.observe(self.state.last_message_id)
         if self.commit_event_id == self.journal.last_event_id:

@@ -38,6 +38,8 @@ CONTROL = "ctl"
 LEADER = "leader"
 REGISTER_AGAIN_MS = 500
 CHANGES_MAX = 4
+GLANCES_MAX = 3
+"""Readings of the record alone between two of everything."""
 
 
 def partition_folder(root: str, partition: int) -> str:
@@ -163,6 +165,8 @@ class RegistryControl:
         self._is_writing = False
         self._is_registering = False
         self._is_reading = False
+        self._seen: tuple[int, Control | None] = (0, None)
+        self._glances_left = 0
         self._sessions_lost = 0
         self._changes_waiting = 0
         self._is_stopped = False
@@ -183,11 +187,19 @@ class RegistryControl:
     def read(self, asked_ms: int) -> None:
         """Read the record and who is there. One that the registry cannot answer is not answered.
 
-        While it does not answer, one request waits and no further one is made.
+        While it does not answer, one request waits and no further one is made. As long as the same leader renews the
+        record, most readings are a glance at it alone: a look at everyone takes a dozen requests.
         """
         if self._is_reading:
             return
         self._is_reading = True
+        if self._glances_left and self._path:
+            self._glances_left -= 1
+            self._glance(asked_ms)
+        else:
+            self._look_at_all(asked_ms)
+
+    def _look_at_all(self, asked_ms: int) -> None:
         path = self._path
 
         def done(folder: Folder | PixiuError) -> None:
@@ -197,9 +209,28 @@ class RegistryControl:
             self._note_peers(folder, is_since_registered=bool(path) and path == self._path)
             found = _control_in(folder)
             if found is not None:
+                self._glances_left = GLANCES_MAX if _is_renewed(self._seen, found) else 0
+                self._seen = found
                 self._tell(ControlSeen(*found, self._live, asked_ms, founders=self._founders, damaged=self._damaged))
 
         self._registry.read(self._folder, done)
+
+    def _glance(self, asked_ms: int) -> None:
+        """Whatever is not as expected is looked at as a whole."""
+
+        def done(record: Folder | PixiuError) -> None:
+            found = None if isinstance(record, PixiuError) or "" not in record else _control_in({CONTROL: record[""]})
+            if self._is_stopped:
+                return
+            if found is None or not _is_renewed(self._seen, found):
+                self._glances_left = 0
+                self._look_at_all(asked_ms)
+                return
+            self._is_reading = False
+            self._seen = found
+            self._tell(ControlSeen(*found, self._live, asked_ms, founders=self._founders, damaged=self._damaged))
+
+        self._registry.read(f"{self._folder}/{CONTROL}", done)
 
     def change(self, expected_version: int, control: Control, asked_ms: int) -> None:
         """Compare and set. The registry counts versions from 0, the machine from 1: 0 there is "none yet".
@@ -367,6 +398,7 @@ class RegistryControl:
     def _lost(self) -> None:
         """Whatever we had there is gone: stop leading at once, and take a new place."""
         self._path = ""
+        self._glances_left = 0
         self._live -= {self._name}
         self._tell(SessionLost())
         self._register()
@@ -389,6 +421,14 @@ def _control_in(folder: Folder) -> tuple[int, Control | None] | None:
         log.error("the control record cannot be read", extra={"found": str(entry.data)[:200]})
         return None
     return entry.version + 1, Control(_whole(epoch), leader, frozenset(map(str, in_sync)))
+
+
+def _is_renewed(before: tuple[int, Control | None], now: tuple[int, Control | None]) -> bool:
+    """Is it the record of the same leader in the same epoch, which it has written again?"""
+    was, control = before[1], now[1]
+    if was is None or control is None or not control.leader or now[0] <= before[0]:
+        return False
+    return (was.epoch, was.leader) == (control.epoch, control.leader)
 
 
 def _row(control: Control) -> dict[str, object]:

@@ -14,12 +14,16 @@ from pixiu.queue.storage.record import MESSAGE_KINDS, Frame, Record, decode_bloc
 from pixiu.queue.storage.segment import messages_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-__all__ = ["Copies", "Copy", "read_copies"]
+    from pixiu.queue.engine import Engine
+
+__all__ = ["Copies", "Copy", "Showing", "read_copies"]
 
 COPIES_BYTES_MAX = 16 * 2**20
 """Some batches of a leader; one that is far behind shows what it copies at once."""
+SHOW_MS = 10
+"""While records come, a follower without subscribers shows what is committed as often as this."""
 
 
 class Copy(NamedTuple):
@@ -83,3 +87,37 @@ class Copies:
         """Forget all: they are cut off, or too many."""
         self._copies.clear()
         self._bytes = 0
+
+
+class Showing:
+    """When a follower shows what is committed: nobody waits for it but who subscribes there.
+
+    The leader waits for what is on disk here. So that is told first, and as long as records come, topic logs get
+    several batches in one go.
+    """
+
+    def __init__(self, engine: Engine, when_due: Callable[[], object]) -> None:
+        """``when_due`` is called when something has waited for long enough; it shall call ``now``."""
+        self._engine = engine
+        self._when_due = when_due
+        self._is_timed = False
+        self.through = 0
+        """What may be shown; 0 when there is nothing."""
+
+    def now(self) -> None:
+        """Show it."""
+        through, self.through = self.through, 0
+        if through:
+            self._engine.apply_through(through)
+
+    def soon(self) -> None:
+        """Records have come with it: show it with those that follow, if nobody reads here."""
+        if self._engine.counters.subscribers:
+            self.now()
+        elif self.through and not self._is_timed:
+            self._is_timed = True
+            self._engine.scheduler.after(SHOW_MS, self._due)
+
+    def _due(self) -> None:
+        self._is_timed = False
+        self._when_due()

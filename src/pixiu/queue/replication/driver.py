@@ -22,8 +22,8 @@ from pixiu.machines.queue_wire.streams import Refused
 from pixiu.machines.replication import Replica, State
 from pixiu.model.errors import CorruptData, PixiuError
 from pixiu.queue.replication.control import FileControl
-from pixiu.queue.replication.copies import Copy, read_copies
-from pixiu.queue.replication.follow_stream import FollowStream
+from pixiu.queue.replication.copies import Copy, Showing, read_copies
+from pixiu.queue.replication.follow_stream import FollowStream, FollowStreams
 from pixiu.queue.replication.joining import Join, among_others, machine_settings, own_record, tick_ms_of, why_not_join
 from pixiu.queue.replication.leader_link import CONNECT_TIMEOUT_MS, LeaderLink, Losses, arrival, new_prover
 from pixiu.queue.replication.status import log_state_of, problems_of, status_of
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SERVING = (State.LEADING, State.IN_SYNC)
+_BEFORE_SHOWING = (machine.Append, machine.SendDurable, machine.Committed)
+"""What need not wait until a follower has shown what is committed."""
 
 
 class Replication:
@@ -79,10 +81,11 @@ class Replication:
         )
         self._left: Callable[[], object] | None = None
         self._events: deque[machine.Event] = deque()
-        self._is_busy = self._is_telling = self._is_stopped = self._is_damaged = False
+        self._is_busy = self._is_stopped = self._is_damaged = False
         self._has_followed = follow is not None
         self._lead_from = 0
-        self._streams: dict[int, FollowStream] = {}
+        self._showing = Showing(engine, lambda: None if self._is_stopped else self._feed(machine.Ticked()))
+        self._streams = FollowStreams(engine)
         self._next_session = 1
         self._link: LeaderLink | None = None
         self._fetch: SnapshotFetch | None = None
@@ -91,7 +94,7 @@ class Replication:
         self._alarm = ""
         self.losses = Losses()
         engine.flushed_hook = self._flushed
-        engine.writer.written_hook = self._written
+        engine.writer.written_hook = self._streams.written
         engine.retention_holds.append(lambda: self._replica.needed_after + 1)
         engine.is_leader = False
 
@@ -229,6 +232,8 @@ class Replication:
                 for command in self._replica.receive(now_ms, self._events.popleft()):
                     if not self._is_stopped:
                         self._perform(command)
+            if not self._is_stopped:
+                self._showing.soon() if self._arrived[0] else self._showing.now()
         except OSError as error:
             # Nobody knows how much of a command reached the disk: take part no more, and wait for a person.
             self._is_stopped = True
@@ -238,6 +243,8 @@ class Replication:
             self._is_busy = False
 
     def _perform(self, command: machine.Command) -> None:
+        if self._showing.through and not isinstance(command, _BEFORE_SHOWING):
+            self._showing.now()
         match command:
             case machine.Committed(through):
                 self._committed(through)
@@ -322,38 +329,21 @@ class Replication:
             self._engine.open_epoch(epoch, event_ids, self.name)
         self._events.append(machine.EpochAppended(epoch, first, self._engine.journal.last_event_id))
 
-    def _written(self, after: int, frames: bytes) -> None:
-        """A batch is in the journal, not flushed yet: followers write and flush it while this disk does."""
-        for stream in self._streams.values():
-            stream.send_written(after, frames)
-
     def _flushed(self, through: int) -> int:
         """A group commit is on disk here; is it committed?"""
         self._feed(machine.Flushed(through))
-        if self._streams:
-            self._tell_soon()
+        self._streams.tell_soon()
         return self._replica.commit_event_id
 
     def _committed(self, through: int) -> None:
         engine = self._engine
         if self._replica.leadership is None:
-            engine.apply_through(through)
+            self._showing.through = through
             return
         if engine.commit_event_id < self._lead_from - 1:
             engine.apply_through(min(through, self._lead_from - 1))
         engine.writer.committed(through)
-        if self._streams:
-            self._tell_soon()
-
-    def _tell_soon(self) -> None:
-        if not self._is_telling:
-            self._is_telling = True
-            self._engine.scheduler.soon(self._tell)
-
-    def _tell(self) -> None:
-        self._is_telling = False
-        for stream in list(self._streams.values()):
-            stream.send()
+        self._streams.tell_soon()
 
     def _to_follower(
         self, command: machine.SendState | machine.SendTruncate | machine.SendTooFar | machine.StreamAfter

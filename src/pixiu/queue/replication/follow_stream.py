@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+TELL_MS = 50
+"""What is committed is told after so long, whatever is under way."""
+
 _PROGRESS = Struct("<qI")
 
 
@@ -70,10 +73,12 @@ class FollowStream:
             is_next = len(frames) <= SEND_BYTES and reader.pass_by(after)
             data = frames if is_next else reader.read(SEND_BYTES, journal.last_event_id)
         except (PixiuError, OSError):
-            return
+            is_next, data = False, b""
         if data:
             self._told_commit = self._engine.commit_event_id
             connection.write(encode_frames(self._told_commit, data))
+        if not is_next:
+            self._engine.scheduler.soon(self.send)  # there may be more, or an error to tell
 
     def send(self) -> None:
         """Send what the socket takes, one piece per turn of the loop, and how far it is committed."""
@@ -132,3 +137,45 @@ class FollowStream:
         if not self._is_closed:
             self._is_closed = True
             self._gone()
+
+
+class FollowStreams(dict[int, FollowStream]):
+    """All followers' connections, by session."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__()
+        self._engine = engine
+        self._is_telling = self._is_waiting = False
+
+    def written(self, after: int, frames: bytes) -> None:
+        """A batch is in the journal, not flushed yet: followers write and flush it while this disk does."""
+        for stream in self.values():
+            stream.send_written(after, frames)
+
+    def tell_soon(self) -> None:
+        """Something is flushed here, or committed."""
+        if self and not self._is_telling:
+            self._is_telling = True
+            self._engine.scheduler.soon(self._tell)
+
+    def _tell(self) -> None:
+        """Tell what is committed, unless more is under way: the next records bring it, or the next commit comes here.
+
+        Nobody waits until a follower shows it, and a message for each commit would wake leader and followers almost
+        twice as often under load.
+        """
+        self._is_telling = False
+        engine = self._engine
+        if not engine.writer.is_busy and engine.commit_event_id == engine.journal.last_event_id:
+            self._tell_all()
+        elif not self._is_waiting:
+            self._is_waiting = True
+            engine.scheduler.after(TELL_MS, self._waited)
+
+    def _waited(self) -> None:
+        self._is_waiting = False
+        self._tell_all()
+
+    def _tell_all(self) -> None:
+        for stream in list(self.values()):
+            stream.send()
