@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,15 @@ def test_every_process_of_the_cluster_is_a_service() -> None:
     roles = [SERVICES[name]["command"][1] for name in OURS if SERVICES[name]["command"][0] == "role"]
     assert {"queue", "proxy", "broker", "router", "gateway"} <= set(roles) <= ROLES.keys()
     assert roles.count("queue") == 3
+
+
+def test_engines_of_the_file_are_those_of_the_services() -> None:
+    """A log in Kafka that only the file knew of would be a journal in the containers."""
+    cluster = read_cluster_file(make_compose.CLUSTER)
+    log = "kafka://kafka:9092?prefix=talk"
+    found = make_compose.services(replace(cluster, engines=replace(cluster.engines, log=log)))
+    told = {name for name, service in found.items() if service.get("environment", {}).get("PIXIU_ENGINES__LOG") == log}
+    assert told == {"queue-0-0", "queue-0-1", "queue-0-2"}
 
 
 @pytest.mark.parametrize("name", [name for name in OURS if name != "keys"])

@@ -117,6 +117,8 @@ def _role(plan: ChildPlan, address: str, hosts: list[str]) -> Service:
         "depends_on": waits,
         "healthcheck": _health([PYTHON, "-c", probe]),
     }
+    if plan.environment:
+        service["environment"] = dict(plan.environment)
     service["volumes"] += [f"{each.rpartition('/')[2]}:{LOG}:ro" for each in searched]
     if plan.role == "gateway":
         service["ports"] = [f"{8401 + plan.replica}:{CLIENT_PORT}"]

@@ -1,5 +1,6 @@
 """``pixiu role`` and ``pixiu serve``, started with settings that they would not heed: refused in a line."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from pixiu.cli.role import ROLES
 from pixiu.config.cluster import NODE_ROLE, ROLE_NAMES
+from pixiu.runtime.log_note import NOTE
 
 
 @pytest.mark.parametrize(
@@ -38,6 +40,18 @@ def test_what_would_not_be_heeded_is_refused(words: list[str], complaint: str, t
     assert done.returncode == 2
     assert complaint in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_folder_that_has_served_a_log_in_kafka_is_no_replica_of_a_journal(tmp_path: Path) -> None:
+    """As when the line was taken out of the cluster's file."""
+    note = {"log": "kafka://127.0.0.1:1?prefix=talk", "client": "", "cluster_id": "c", "topic_id": "t"}
+    (tmp_path / NOTE).write_text(json.dumps(note))
+    words = ["role", "queue", "--data", str(tmp_path), "--registry", "zk://127.0.0.1:1/x"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pixiu", *words], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert "--set log=kafka://127.0.0.1:1?prefix=talk" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_cluster_file_may_ask_for_every_role_and_the_whole_node() -> None:

@@ -171,3 +171,12 @@ def test_a_follower_has_nothing_to_hand_over_when_it_finds_damage() -> None:
     replica = follower()
     assert replica.receive(5, r.LeaveAsked(stays=True)) == []
     assert replica.state is r.State.IN_SYNC
+
+
+@pytest.mark.parametrize("log", [JOURNAL, r.LogState()])
+def test_a_record_without_an_in_sync_set_is_of_a_log_in_kafka_and_no_journal_takes_its_place(log: r.LogState) -> None:
+    """Not even that of the name that owned it last: carriers would take its events for known."""
+    replica = r.Replica("a", REGISTRY, log)
+    replica.receive(0, r.Started())
+    commands = wait(replica, 1, frozenset(), until=3 * REGISTRY.takeover_ms)
+    assert not has(commands, r.ChangeControl) and not has(commands, r.Follow)

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("confluent_kafka")
 
 from pixiu.backends.memory.registry import MemoryRegistry
+from pixiu.backends.queue_log import RemoteLog
 from pixiu.cli.engine_checks import engine_checks
 from pixiu.config import EngineSettings, QueueSettings, Settings
 from pixiu.config.process import HttpSettings
@@ -20,9 +21,10 @@ from pixiu.model.errors import ConfigError, Unavailable
 from pixiu.node.logs import stopped_kafka
 from pixiu.node.processes import kafka_queue
 from pixiu.node.processes.kafka_queue import KafkaQueue
-from pixiu.ports.log import MAIN
+from pixiu.ports.log import MAIN, SCHEDULE
 from pixiu.ports.registry import Write
 from pixiu.queue.client import Client
+from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datadir import DataDirectory
 from pixiu.runtime.http_client import get
 from pixiu.runtime.log_note import NOTE, has_log
@@ -95,6 +97,10 @@ class Processes:
 
     def client(self, **more: Any) -> Client:
         return Client(registry=self.registry.open(), key=KEY, patience_s=30, **more)
+
+    def states(self) -> dict[str, str]:
+        places = [entry.data for name, entry in self.registry.read(FOLDER).items() if name.isdecimal()]
+        return {str(place["name"]): str(place["state"]) for place in places}
 
     def leader(self) -> str:
         entry = self.registry.read(FOLDER).get("leader")
@@ -170,6 +176,38 @@ async def test_who_holds_the_lease_claims_the_log_again_from_one_who_does_not(pr
         assert leads(one) and appended.event_id > 3
 
 
+async def test_what_is_due_when_another_takes_over_comes_to_those_who_follow(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fires before the new owner is told by the registry that it may serve."""
+    one = await processes.start("one")
+    await until(lambda: leads(one))
+    two = await processes.start("two")
+    read = two._registry.read
+
+    def late(path: str, done: Callable[[Any], object]) -> None:
+        claimed = two._claimed
+        if path == f"{FOLDER}/log" and claimed is not None and (claimed.waiting or claimed.is_busy):
+            processes.scheduler.after(10, lambda: late(path, done))
+        else:
+            read(path, done)
+
+    monkeypatch.setattr(two._registry, "read", late)
+    async with processes.client() as client:
+        log = RemoteLog(client)
+        await log.open()
+        log.follow(0, lambda: None)
+        asked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        log.schedule(SCHEDULE, b"due", SystemClock().now_ms() + 4_000, asked.set_result)
+        assert isinstance(await asked, int)
+        await processes.stop(one)
+        assert two.served.log is None or two.served.log.waiting == 1, "it was not due yet"
+        await until(lambda: leads(two) and log.committed >= two.served.commit_event_id)
+        assert two.served.log is not None and two.served.log.waiting == 0
+        assert [record.payload for record in log.read(0, 100)] == [b"due"]
+        await log.close()
+
+
 async def test_tools_find_the_log_by_the_folder_of_one_who_has_owned_it(processes: Processes, tmp_path: Path) -> None:
     one = await processes.start("one")
     await until(lambda: leads(one))
@@ -226,6 +264,7 @@ async def test_an_owner_whom_kafka_does_not_answer_lets_another_try(
     processes: Processes, kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_queue, "SILENT_MS", 500)
+    monkeypatch.setattr(kafka_queue, "LOOK_MS", 100)
     one = await processes.start("one")
     await until(lambda: leads(one))
     two = await processes.start("two")
@@ -241,3 +280,38 @@ async def test_an_owner_whom_kafka_does_not_answer_lets_another_try(
         appended = await meanwhile
         assert leads(two) and appended.event_id > 2
         assert (await client.append(MAIN, b"meanwhile", key="meanwhile")).event_id == appended.event_id
+    await until(lambda: not one.reasons())  # else nobody would ever be let try in its place
+    assert leads(two) and not leads(one)
+    await until(lambda: processes.states() == {"one": "Running", "two": "Running"})
+
+
+@pytest.mark.parametrize(("is_known", "said"), [(True, "there is no topic"), (False, "not the log of this cluster")])
+async def test_who_was_told_another_log_than_the_clusters_serves_nothing(
+    processes: Processes, *, is_known: bool, said: str
+) -> None:
+    """It has only stood by, and noted nothing: the registry knows which one carriers have applied."""
+    one = await processes.start("one")
+    await until(lambda: leads(one))
+    prefix, processes.prefix = processes.prefix, new_prefix()
+    two = await processes.start("two")
+    if not is_known:
+        two._of_cluster = None  # as of one that was there before the first owner
+    await processes.stop(one)
+    await until(lambda: said in two.reasons().get("queue", ""))
+    assert not leads(two)
+    processes.prefix = prefix
+    three = await processes.start("three")
+    await until(lambda: leads(three))
+    await asyncio.sleep(1)
+    assert two.reasons() and not leads(two)
+
+
+async def test_a_note_that_cannot_be_read_is_told_and_another_process_may_serve(
+    processes: Processes, tmp_path: Path
+) -> None:
+    with DataDirectory.open(tmp_path / "one"):
+        (tmp_path / "one" / NOTE).write_text("not a note")
+    one = await processes.start("one")
+    await until(lambda: "cannot be read" in one.reasons().get("queue", ""))
+    two = await processes.start("two")
+    await until(lambda: leads(two))

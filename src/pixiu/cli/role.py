@@ -48,7 +48,7 @@ class RoleOrders:
 def _queue(orders: RoleOrders) -> int:
     """The log: one replica of it; or, where the log is in Kafka, whoever owns it or stands by."""
     from pixiu.cli.serve import read_settings
-    from pixiu.node.logs import is_kafka
+    from pixiu.node.logs import is_kafka, noted_log
     from pixiu.node.processes.cluster_end import read_secrets
     from pixiu.node.processes.queue import QUEUE_ROLE_DEFAULTS, run_queue_role
 
@@ -67,6 +67,11 @@ def _queue(orders: RoleOrders) -> int:
 
         return run_kafka_queue(
             settings, orders.registry, partition=orders.partition, data=orders.data, secrets=secrets, on_ready=ready
+        )
+    if noted := noted_log(orders.data):
+        raise ConfigError(
+            f"the log of this cluster is in Kafka ({orders.data} has served it): carriers have applied it, and a log "
+            f"of the queue's own has other events. Start with --set log={noted}, or take another path and other folders"
         )
     return run_queue_role(
         settings, orders.registry, partition=orders.partition, data=orders.data,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pixiu.backends.kafka.log import KafkaLog
+    from pixiu.backends.kafka.topics import Identity
     from pixiu.model.errors import PixiuError
     from pixiu.ports.log import LogRecord
     from pixiu.ports.scheduler import Scheduler
@@ -39,6 +40,7 @@ __all__ = [
     "check_log",
     "is_kafka",
     "kafka_log",
+    "look_at_kafka",
     "make_log",
     "note_log",
     "noted_log",
@@ -146,6 +148,16 @@ def stopped_kafka(root: Path, *, takes_any: bool = False) -> KafkaLog:
     log = kafka_log(noted_settings(root), nothing, nothing, known, name="", closed=lambda: None)
     log.connect()
     return log
+
+
+def look_at_kafka(settings: Settings, noted: dict[str, str] | None) -> Identity | None:
+    """Which log is there now; None: none yet, and it can be made. Raises why it could not be had; blocks."""
+    nothing = NoScheduler()
+    log = kafka_log(settings, nothing, nothing, noted, name="", closed=lambda: None)
+    try:
+        return log.check_identity()
+    finally:
+        log.close()
 
 
 def kafka_log(

@@ -30,7 +30,7 @@ from pixiu.queue.storage.keys import Numbers, RecentKeys
 from pixiu.queue.storage.messages import key_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from pixiu.backends.kafka.address import KafkaAddress
     from pixiu.backends.kafka.batch import Batch
@@ -120,7 +120,7 @@ class KafkaLog:
         claimed: list[Claim] = []
 
         def work() -> None:
-            self._check_identity()
+            self.check_identity()
             claim = self._owner.claim(self._clock.now_ms())
             self._reading.begin(claim.event_id, applied=min(applied, claim.event_id), finished=finished)
             claimed.append(claim)
@@ -130,6 +130,9 @@ class KafkaLog:
                 if isinstance(error, Fenced):
                     self._failure = error
                 done(error if isinstance(error, PixiuError) else Unavailable(f"Kafka: {error}"))
+                return
+            if self._is_closed:  # too late: nobody wants it any more
+                done(Unavailable("the log was closed before it was open"))
                 return
             self._opened(claimed[0])
             done(None)
@@ -152,14 +155,14 @@ class KafkaLog:
 
     def connect(self) -> None:
         """Read alone, for a command on a node that does not run; owns nothing, and blocks."""
-        self.identity = self._check_identity()
+        self.identity = self.check_identity()
         if self.identity is None:
             raise NotFound(f"there is no log at {self.address}")
         self._reading.committed = self._reading.last_event_id()
         self._reading.recent.begin(self._reading.committed)
 
-    def _check_identity(self) -> Identity | None:
-        """Refuse another log than the one that the stores were made from; None: there is none yet."""
+    def check_identity(self) -> Identity | None:
+        """Which log is there; None: there is none yet. Refuses another than the stores were made from; blocks."""
         known = self._known
         try:
             found = Topics(self.address, self._options).identity()
@@ -302,12 +305,20 @@ class KafkaLog:
 
     def publish(self, topic: str, payload: bytes, done: Callable[[int | PixiuError], object] | None = None) -> None:
         """Append a record without a number; ``done`` is told its event id."""
-        if self._refused(topic, payload, done):
+        self.publish_all(topic, [payload], done)
+
+    def publish_all(
+        self, topic: str, payloads: Sequence[bytes], done: Callable[[int | PixiuError], object] | None = None
+    ) -> None:
+        """The same of several, all or none: one batch, however large. ``done`` is told the first event id."""
+        if self._refused(topic, max(payloads, key=len), done):
             return
         batch = self.sending.batch()
-        event_id = self._add(batch, topic, payload)
+        first = self._event_id + 1
+        for payload in payloads:
+            self._add(batch, topic, payload)
         if done is not None:
-            batch.answers.append((done, event_id))
+            batch.answers.append((done, first))
 
     def schedule(
         self, topic: str, payload: bytes, due: int, done: Callable[[int | PixiuError], object] | None = None

@@ -64,7 +64,8 @@ class Sending:
         self._on_its_way: Batch | None = None
         self._deadline: Timer | None = None
         self._is_send_due = self._is_closed = False
-        self._flushed: list[Callable[[], object]] = []
+        self._flushed: list[tuple[Batch, Callable[[], object]]] = []
+        """Who waits for everything through a batch, by batch."""
         self.pending_bytes = self.pending_count = 0
 
     # What is asked about it.
@@ -104,10 +105,11 @@ class Sending:
 
     def when_flushed(self, call: Callable[[], object]) -> None:
         """Call when everything that was asked for until now is committed or refused."""
-        if self.is_busy:
-            self._flushed.append(call)
-        else:
+        last = self._batches[-1] if self._batches else self._on_its_way
+        if last is None:
             self._scheduler.soon(call)
+        else:
+            self._flushed.append((last, call))
 
     # What is put in.
 
@@ -144,7 +146,6 @@ class Sending:
         if self._on_its_way is not None or self._is_closed:
             return
         if not self._batches:
-            self._tell_flushed()
             return
         batch = self._on_its_way = self._batches.popleft()
         batch.begun_us = self._clock.monotonic_us()
@@ -175,6 +176,7 @@ class Sending:
             batch.drop(error if isinstance(error, PixiuError) else Unavailable(f"Kafka: {error}"))
             if isinstance(error, Fenced):
                 self._fenced(error)
+        self._tell_flushed(batch)
         self._send()
 
     def _forget(self, batch: Batch) -> None:
@@ -211,7 +213,9 @@ class Sending:
             self._deadline = None
         self.give_up(error)
 
-    def _tell_flushed(self) -> None:
-        calls, self._flushed = self._flushed, []
-        for call in calls:
+    def _tell_flushed(self, batch: Batch | None = None) -> None:
+        """Of one batch, or of all: those behind it wait on, for more may come without an end."""
+        told = [call for last, call in self._flushed if batch is None or last is batch]
+        self._flushed = [] if batch is None else [each for each in self._flushed if each[0] is not batch]
+        for call in told:
             call()

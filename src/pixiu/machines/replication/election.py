@@ -87,6 +87,8 @@ def _by_registry(view: View) -> Decision:
     control = view.control
     if control is None:
         return _found(view)
+    if not control.in_sync:
+        return Wait("the control record has no in-sync set: the log of this cluster is in Kafka (engines.log)")
     if control.leader != view.name:
         if not _may_take_over(view, control):
             is_in_sync = view.name in control.in_sync

@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from pixiu.machines.serving import ServingRules
-from pixiu.model.errors import ConfigError, PixiuError
+from pixiu.model.errors import ConfigError, Conflict, PixiuError
 from pixiu.node.listening import why_not_listening
-from pixiu.node.logs import kafka_log, note_log
+from pixiu.node.logs import kafka_log, look_at_kafka, note_log
 from pixiu.node.processes.cluster_end import open_session, queue_keys
 from pixiu.node.processes.lease import HeldLease
 from pixiu.node.processes.running import run_with_signals
 from pixiu.node.serving import Running, connections_max
+from pixiu.ports.registry import Write
 from pixiu.queue.replication.control import CONTROL, RegistryControl, partition_folder
 from pixiu.queue.server.server import QueueServer
 from pixiu.runtime.admin import AdminServer, standard_routes
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from pixiu.backends.kafka.log import KafkaLog
     from pixiu.config import Settings
     from pixiu.config.registry import RegistryAddress
-    from pixiu.ports.registry import Folder, Registry
+    from pixiu.ports.registry import Entry, Folder, Registry
 
 __all__ = ["KafkaQueue", "run_kafka_queue"]
 
@@ -62,8 +63,12 @@ BEHIND_MS = 2_000
 """Whose last claim failed lets others go first for so long."""
 SILENT_MS = 15_000
 """An owner whom Kafka has not answered for so long lets another try, if one stands by: it may be its own network."""
+LOOK_MS = 2_000
+"""Who could not and stands by looks so often whether it could now."""
 LEAVE_SECONDS = 1.0
 DRAIN_SECONDS = 5.0
+LOG = "log"
+"""In the registry: which log is the cluster's, noted by whoever owned it first."""
 ANYTHING = 2**62
 """Behind every event: this process has no stores that would have to be brought up to date."""
 
@@ -91,7 +96,7 @@ class KafkaQueue:
         self.served = ServedLog(
             parse_address(settings.engines.log), client_options(settings.kafka.client), settings.queue, self._clock,
             self._scheduler, self._reading, keys=(directory.key, *keys),
-            may_serve=lambda: self._lease is not None and self._lease.is_held,
+            may_serve=lambda: self._is_compared and self._lease is not None and self._lease.is_held,
         )  # fmt: skip
         self._claimed: KafkaLog | None = None
         """The log of this tenure, open or about to be."""
@@ -101,7 +106,13 @@ class KafkaQueue:
         self._server: QueueServer | None = None
         self._problem = ""
         self._is_well = True
-        """Whether the last claim worked: who could not lets others go first."""
+        """Whether the last claim worked, or Kafka has answered since: who could not lets others go first."""
+        self._looked_ms = 0
+        self._is_looking = False
+        self._of_cluster: dict[str, str] | None = None
+        """Which log is the cluster's, as far as it was looked up."""
+        self._is_compared = False
+        """Whether the log of this tenure is that one."""
         self._silent_since: int | None = None
         self._named_ms = 0
         """When clients were told last who owns the log."""
@@ -141,7 +152,7 @@ class KafkaQueue:
         return Running(address, f"{host}:{port}", None, self._directory.path)
 
     async def _check_folder(self) -> None:
-        """Refuse a registry whose log is a queue's own: its events have other numbers than Kafka's."""
+        """Refuse a registry whose log is a queue's own: its events have other numbers than Kafka's. Or which is it?"""
         answer: asyncio.Future[Folder | PixiuError] = asyncio.get_running_loop().create_future()
         self._registry.read(self._folder, lambda found: None if answer.done() else answer.set_result(found))
         found = await answer
@@ -153,6 +164,8 @@ class KafkaQueue:
                 f"the log of this cluster is its queue's own ({self._folder} names its replicas): carriers have "
                 "applied it, and a log in Kafka has other events. Leave engines.log out, or take another path"
             )
+        if LOG in found:
+            self._of_cluster = _texts(found[LOG])
 
     async def stop(self) -> None:
         """Write what was taken, let another own the log, and leave."""
@@ -195,6 +208,7 @@ class KafkaQueue:
         if self.served.is_leader and self._now_ms() - self._named_ms >= NAME_MS:
             self._name_owner()
         self._look_at_kafka()
+        self._look_again(lease)
         self._scheduler.after(lease.tick_ms, lambda: self._tick(lease, control))
 
     def _name_owner(self) -> None:
@@ -209,6 +223,8 @@ class KafkaQueue:
 
     def _lost(self, reason: str) -> None:
         log.warning("owns the log no more", extra={"replica": self.name, "reason": reason})
+        if self._is_well:
+            self._problem = ""  # whoever has the lease sees to it
         self._release()
 
     def _look_at_kafka(self) -> None:
@@ -237,6 +253,25 @@ class KafkaQueue:
         if self._lease is not None:
             self._lease.hand_over("Kafka does not answer it")
 
+    def _look_again(self, lease: HeldLease) -> None:
+        """Who could not own the log and stands by says so until it could: others count on it, and so do people."""
+        if self._is_well or self._is_looking or lease.is_held or self._now_ms() - self._looked_ms < LOOK_MS:
+            return
+        self._is_looking = True
+        found: list[dict[str, str] | None] = []
+
+        def work() -> None:
+            identity = look_at_kafka(self._settings, read_note(self._directory.path))
+            found.append(None if identity is None else identity._asdict())
+
+        def looked(error: BaseException | None) -> None:
+            self._looked_ms, self._is_looking = self._now_ms(), False
+            if error is None and self._of_cluster in (None, found[0]) and not self._is_well:
+                log.info("could own the log now", extra={"replica": self.name})
+                self._problem, self._is_well = "", True
+
+        self._reading.offload(work, looked)
+
     # The log.
 
     def _claim(self) -> None:
@@ -244,23 +279,65 @@ class KafkaQueue:
         if self._is_stopping or self._lease is None or not self._lease.is_held or self._claimed is not None:
             return
         loop = asyncio.get_running_loop()
+        try:
+            noted = read_note(self._directory.path) or self._of_cluster
+        except (PixiuError, OSError) as error:
+            self._give_up(str(error))
+            return
         thread = LoopScheduler(loop)
         self._claimed = claimed = kafka_log(
-            self._settings, self._scheduler, thread, read_note(self._directory.path), name=self.name,
+            self._settings, self._scheduler, thread, noted, name=self.name,
             closed=lambda: loop.run_in_executor(None, thread.close), is_followed=False,
         )  # fmt: skip
         claimed.when_fenced = lambda: self._fenced(claimed)
         claimed.open(lambda error: self._opened(claimed, error), applied=ANYTHING, finished=ANYTHING)
 
     def _opened(self, claimed: KafkaLog, error: PixiuError | None) -> None:
-        if claimed is not self._claimed or self._lease is None:
+        if claimed is not self._claimed:
             return  # the lease was over before: it is closed, and takes nothing
         if error is not None:
             self._give_up(str(error))
             return
-        self._problem, self._is_well = "", True
-        note_log(claimed, self._directory.path, self._settings)
-        self.served.begin(claimed, self._lease.serving.epoch)
+        assert self._lease is not None, "it was granted"
+        self.served.begin(claimed, self._lease.serving.epoch)  # at once: what was due fires, and feeds are to have it
+        self._look_up(claimed)
+
+    def _look_up(self, claimed: KafkaLog) -> None:
+        self._registry.read(f"{self._folder}/{LOG}", lambda found: self._compare(claimed, found))
+
+    def _compare(self, claimed: KafkaLog, found: Folder | PixiuError) -> None:
+        """Serve the cluster's log, and no other: one who stands by may be told another, and has noted nothing."""
+        if claimed is not self._claimed or claimed.identity is None:
+            return
+        row, path = claimed.identity._asdict(), f"{self._folder}/{LOG}"
+        if isinstance(found, PixiuError):
+            self._scheduler.after(AGAIN_MS, lambda: self._look_up(claimed))
+        elif "" not in found:
+            self._registry.write(Write(path, row, -1), lambda result: self._noted(claimed, result))
+        elif (known := _texts(found[""])) != row:
+            self._of_cluster = known
+            self._give_up(
+                f"{claimed.address} is not the log of this cluster (topic id {row['topic_id']} in cluster "
+                f"{row['cluster_id']}, and {path} says {known.get('topic_id')} in {known.get('cluster_id')}): "
+                "carriers have applied that one"
+            )
+        else:
+            self._of_cluster = known
+            self._serve(claimed)
+
+    def _noted(self, claimed: KafkaLog, result: int | PixiuError) -> None:
+        """Whether by this one or by another: see what is there now."""
+        is_done = isinstance(result, int | Conflict)
+        self._scheduler.after(0 if is_done else AGAIN_MS, lambda: self._look_up(claimed))
+
+    def _serve(self, claimed: KafkaLog) -> None:
+        """It is the cluster's, and this process owns it."""
+        try:
+            note_log(claimed, self._directory.path, self._settings)
+        except (PixiuError, OSError) as error:
+            self._give_up(f"cannot note which log it is: {error}")
+            return
+        self._problem, self._is_well, self._is_compared = "", True, True
         self._name_owner()
 
     def _fenced(self, claimed: KafkaLog) -> None:
@@ -271,7 +348,7 @@ class KafkaQueue:
             self._scheduler.after(AGAIN_MS, self._claim)
 
     def _release(self) -> None:
-        claimed, self._claimed = self._claimed, None
+        claimed, self._claimed, self._is_compared = self._claimed, None, False
         self.served.end()
         if claimed is not None:
             claimed.close()
@@ -285,7 +362,7 @@ class KafkaQueue:
         claimed = self._claimed
         if claimed is None:
             return {"queue": self._problem} if self._problem else {}
-        problems = claimed.problems() if self.served.log is claimed else [self._problem or "about to own the log"]
+        problems = claimed.problems() if self._is_compared else [self._problem or "about to own the log"]
         return {"queue": "; ".join(problems)} if problems else {}
 
     def _metrics(self) -> Metrics:
@@ -300,6 +377,10 @@ class KafkaQueue:
     def _about(self) -> str:
         state = "starting" if self._lease is None else self._lease.serving.state.value
         return f"pixiu {self.name}: the log in Kafka, {state}; see /readyz, /metrics\n"
+
+
+def _texts(entry: Entry) -> dict[str, str]:
+    return {key: str(value) for key, value in entry.data.items()}
 
 
 def run_kafka_queue(

@@ -90,7 +90,7 @@ class BehindReading:
                 if reached >= through or chunk.is_end:
                     return TopicPage(records, through)
             kept.append(self._keep(_Place(view, reached), reader))
-        return TopicPage(records, records[-1].event_id)
+        return TopicPage(records, records[-1].event_id if records else after)
 
     def _at(self, topic: str, after: int, hint: int | None) -> PartitionReader:
         """A reader before the first record behind an event. It is taken out: one that fails is not used again."""

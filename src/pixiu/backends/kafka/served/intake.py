@@ -34,6 +34,8 @@ __all__ = ["KafkaIntake", "refusal_of"]
 
 PAUSE_PART = 2
 """Connections are read no further when this part of what may wait for Kafka does: the rest is for what they sent."""
+LOOK_MS = 100
+"""While connections wait to be read on, it is looked so often whether there is room."""
 
 
 class _Place:
@@ -52,6 +54,7 @@ class KafkaIntake:
         self._served = served
         self._lines: dict[Connection, deque[_Place]] = {}
         self._paused: list[Connection] = []
+        self._is_looking = False
         self.plain = NOBODYS
         """Nobody adds to it: Kafka's batches gather what comes together."""
 
@@ -65,16 +68,7 @@ class KafkaIntake:
             self._publish(operation.connection, operation.topic, operation.messages, ask=operation.ask)
         elif isinstance(operation, tuple):
             connection, _, topic, messages = operation
-            answer = self._place(connection)
-            answers: list[bytes] = []
-
-            def answered(data: bytes) -> None:
-                answers.append(data)
-                if len(answers) == len(messages):
-                    answer(b"".join(answers))
-
-            for message in messages:
-                self._publish_to(topic, [message], answered, ask=False)
+            self._publish_each(topic, messages, self._place(connection))
             self._look(connection)
         else:
             raise LocalProtocolError("a change of the journal is not for a log in Kafka")
@@ -87,6 +81,7 @@ class KafkaIntake:
         """Do not read from this one until there is room."""
         if connection.pause():
             self._paused.append(connection)
+            self._look_later()
 
     # What handlers ask for.
 
@@ -132,23 +127,24 @@ class KafkaIntake:
         self._publish_to(topic, messages, self._place(connection), ask=ask)
         self._look(connection)
 
+    def _publish_each(self, topic: Topic, messages: Sequence[bytes], answer: Callable[[bytes], object]) -> None:
+        """Requests of one message each; what is refused at once is not answered before what is on its way."""
+        answers, left = [b""] * len(messages), len(messages)
+
+        def answered(index: int, data: bytes) -> None:
+            nonlocal left
+            answers[index] = data
+            left -= 1
+            if not left:
+                answer(b"".join(answers))
+
+        for index, message in enumerate(messages):
+            self._publish_to(topic, [message], partial(answered, index), ask=False)
+
     def _publish_to(
         self, topic: Topic, messages: Sequence[bytes], answer: Callable[[bytes], object], *, ask: bool
     ) -> None:
-        """The answer comes with the last of them; what is refused then is that, whatever became of the others."""
-        name, left = topic.name.decode(), len(messages)
-        first, refusal = 0, b""
-
-        def done(result: int | PixiuError) -> None:
-            nonlocal left, first, refusal
-            left -= 1
-            if isinstance(result, PixiuError):
-                refusal = refusal_of(result, is_taken=True)
-            else:
-                first = first or result
-            if not left:
-                answer(refusal or (encode_done(first) if ask else OK))
-
+        """One request: all of its messages or none."""
         bodies: list[bytes] = []
         for message in messages:
             taken = self._taken(message)
@@ -157,8 +153,14 @@ class KafkaIntake:
                 return
             log, body = taken
             bodies.append(body)
-        for body in bodies:
-            log.publish(name, body, done)
+
+        def done(result: int | PixiuError) -> None:
+            if isinstance(result, PixiuError):
+                answer(refusal_of(result, is_taken=True))
+            else:
+                answer(encode_done(result) if ask else OK)
+
+        log.publish_all(topic.name.decode(), bodies, done)
 
     def _taken(self, message: bytes) -> tuple[KafkaLog, bytes] | bytes:
         """The log that takes it and its body; or why it is not taken, as an answer."""
@@ -199,6 +201,18 @@ class KafkaIntake:
             paused, self._paused = self._paused, []
             for connection in paused:
                 connection.resume()
+
+    def _look_later(self) -> None:
+        """Room may come without an answer: of a batch that was given up everyone was told before it is decided."""
+        if not self._is_looking:
+            self._is_looking = True
+            self._served.scheduler.after(LOOK_MS, self._looked)
+
+    def _looked(self) -> None:
+        self._is_looking = False
+        self._go_on()
+        if self._paused:
+            self._look_later()
 
     @property
     def _is_full(self) -> bool:

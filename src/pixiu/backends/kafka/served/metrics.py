@@ -26,6 +26,8 @@ METRICS = (*(metric for metric in QUEUE if metric.name in _OF_THE_PORT), *KAFKA)
 def snapshot(served: ServedLog, connections: int) -> dict[str, int | float | Histogram]:
     """The present values, by metric name. Of a log that others own, Kafka's part is nothing."""
     counters, owned = served.counters, served.log
+    if owned is not None:
+        owned.followed(served.followed)
     nothing = {metric.name: Histogram() if metric.kind == "histogram" else 0 for metric in KAFKA}
     return {
         "pixiu_queue_events_total": counters.events,

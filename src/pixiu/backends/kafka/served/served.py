@@ -87,8 +87,10 @@ class ServedLog:
         log.info("serves the log", extra={"log": str(owned.address), "epoch": epoch, "event_id": owned.committed})
 
     def end(self) -> None:
-        """It owns it no more. Feeds notice when they next look."""
-        self.log = None
+        """It owns it no more. Feeds notice when they next look; the readers go, which hold what they read ahead."""
+        if self.log is not None:
+            self.log = None
+            self._thread.offload(self._behind.close, lambda _error: None)
 
     def close(self) -> None:
         """Let go of the readers, in their thread."""
@@ -102,10 +104,13 @@ class ServedLog:
     def _tell(self) -> None:
         for call in tuple(self.committed_hooks):
             call()
-        if self.log is not None:
-            self.log.followed(min((feed.event_id for feed in self.feeds), default=self.log.committed))
 
     # What the port asks.
+
+    @property
+    def followed(self) -> int:
+        """How far the slowest feed has come; the end where there is none."""
+        return min((feed.event_id for feed in self.feeds), default=self.commit_event_id)
 
     @property
     def is_leader(self) -> bool:
@@ -148,9 +153,13 @@ class ServedLog:
     def rows(
         self, topic: str, after: int, limit: int, done: Callable[[int, list[LogRecord] | PixiuError], object]
     ) -> None:
-        """A page of one topic behind an event; ``done`` is told through which event it is all. Raises ``NotFound``."""
-        owned = self.owned()
-        recent = owned.reading.recent_of(topic)
+        """A page of one topic behind an event; ``done`` is told through which event it is all."""
+        try:
+            owned = self.owned()
+            recent = owned.reading.recent_of(topic)
+        except PixiuError as error:
+            done(0, error)
+            return
         if after >= recent.after:
             done(owned.committed, recent.read(after, limit))
             return
