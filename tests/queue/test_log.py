@@ -240,6 +240,21 @@ def test_a_reader_gets_everything_once_whether_it_keeps_up_or_lags() -> None:
     assert got == wanted
 
 
+def test_answers_alone_leave_nothing_for_a_reader() -> None:
+    """Nobody reads when nothing is new, so nobody would let go of it."""
+    machine = Machine()
+    machine.append(b"a")
+    waiting = len(machine.log._tail._stretches)
+    told: list[bool | PixiuError] = []
+    for _ in range(20):
+        machine.log.unschedule(10**6, told.append)
+        machine.run()
+    assert told == [False] * 20
+    assert len(machine.log._tail._stretches) == waiting
+    machine.append(b"b")
+    assert [record.payload for record in machine.log.read(0, 10)] == [b"a", b"b"]
+
+
 def test_what_was_there_before_the_start_is_read_from_segments() -> None:
     machine = Machine()
     answers = machine.append(*(b"%d" % number for number in range(300)), key=b"")
