@@ -14,7 +14,7 @@ from pixiu.model.errors import Conflict, PixiuError, Unavailable
 from pixiu.ports.log import MAIN, NOTIFY, SCHEDULE, Appended
 from pixiu.queue.background import end_topic
 from pixiu.queue.engine import Engine
-from pixiu.queue.log import EngineLog
+from pixiu.queue.log import EngineLog, _Call
 from pixiu.queue.operations import Change
 from pixiu.queue.storage.record import Kind, decode_block
 from pixiu.queue.tail import Tail
@@ -110,7 +110,7 @@ def test_who_was_answered_is_let_go_without_the_collector(name: str) -> None:
         assert told.count == 1
         del told
         assert held() is None
-        assert not [each for each in gc.get_objects() if type(each).__name__ == "_Call"]
+        assert not [each for each in gc.get_objects() if type(each) is _Call]
     finally:
         gc.enable()
 
@@ -162,6 +162,25 @@ def test_many_at_once_are_numbered_one_behind_the_other_and_answered_together() 
     machine.run()
     assert [each[:2] for each in told[-1] if isinstance(each, Appended) and each.is_repeat] == [new[2][:2], new[0][:2]]  # type: ignore[index]
     Model(journal_frames(machine.disk))
+
+
+def test_one_who_fails_when_told_fails_alone() -> None:
+    """All of one operation are told by one loop, and the writer goes on behind it."""
+    machine = Machine()
+    told: list[Appended | PixiuError] = []
+
+    def fail(_: Appended | PixiuError) -> None:
+        raise RuntimeError("nobody is here")
+
+    machine.log.append(MAIN, b"a", fail)
+    machine.log.append(MAIN, b"b", told.append)
+    machine.log.publish(MAIN, b"c")
+    machine.log.append(MAIN, b"d", told.append)
+    with pytest.raises(RuntimeError, match="nobody is here"):
+        machine.run()
+    machine.run()
+    assert [isinstance(each, Appended) for each in told] == [True, True]
+    assert [record.payload for record in machine.log.read(0, 10)] == [b"a", b"b", b"c", b"d"]
 
 
 def test_keys_of_many_that_were_not_written_are_not_known() -> None:
