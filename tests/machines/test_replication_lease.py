@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pixiu.machines import replication as r
@@ -148,13 +150,41 @@ def test_a_leader_that_comes_back_with_damage_waits_for_the_others() -> None:
     assert claims_at("a", damaged="a") == 2 * LATE, "longer than a sound one needs"
 
 
-def test_a_leader_that_finds_damage_hands_over_and_follows() -> None:
+def stepped_down() -> r.Replica:
+    """Node a, which led and has handed over to b."""
     replica = leader()
     assert has(replica.receive(5, r.LeaveAsked(stays=True)), r.StopLeading)
     change = only(replica.receive(6, r.LeadingStopped(replica.log)), r.ChangeControl)
-    assert change.control == r.Control(2, "", frozenset("b"))
-    assert not has(replica.receive(7, granted(3, 2, "", frozenset("b"), asked=6)), r.ChangeControl)
-    assert only(replica.receive(20, seen(4, 3, "b", frozenset("b"), asked=15)), r.Follow).leader == "b"
+    assert change.control == r.Control(2, "", BOTH), "it holds everything committed, as before"
+    given_up = replace(granted(3, 2, "", BOTH, asked=6), damaged=ALONE)
+    assert not has(replica.receive(7, given_up), r.ChangeControl)
+    return replica
+
+
+def test_a_leader_that_finds_damage_hands_over_and_follows() -> None:
+    replica = stepped_down()
+    assert only(replica.receive(20, seen(4, 3, "b", BOTH, asked=15, damaged="a")), r.Follow).leader == "b"
+    assert replica.state is r.State.IN_SYNC
+
+
+def test_a_leader_that_handed_over_leads_again_if_nobody_takes_it() -> None:
+    """The other one may die at that very moment; or it is there, and does nothing."""
+    replica = stepped_down()
+    claim = only(replica.receive(20, seen(3, 2, "", BOTH, live="a", asked=15, damaged="a")), r.ChangeControl)
+    assert claim.control == r.Control(3, "a", ALONE)
+    replica = stepped_down()
+    claims: list[tuple[int, r.Control]] = []
+    for now in range(10, 3 * LATE, 100):
+        commands = replica.receive(now, seen(3, 2, "", BOTH, asked=now, damaged="a"))
+        claims += [(now, each.control) for each in commands if isinstance(each, r.ChangeControl)]
+    assert claims[0][0] >= LATE and claims[0][1] == r.Control(3, "a", BOTH)
+
+
+def test_a_leader_with_damage_does_not_hand_over_to_one_that_is_gone() -> None:
+    replica = leader()
+    replica.receive(5, seen(2, 2, "a", BOTH, live="a", damaged="a"))
+    assert replica.receive(6, r.LeaveAsked(stays=True)) == []
+    assert replica.state is r.State.LEADING
 
 
 def test_a_leader_with_damage_and_nobody_sound_in_sync_goes_on() -> None:

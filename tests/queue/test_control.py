@@ -85,6 +85,23 @@ async def test_peers_see_whose_journal_is_damaged(tree: MemoryRegistry, schedule
     assert (await a.read()).damaged == frozenset()
 
 
+async def test_one_knows_of_its_own_damage_before_others_can_read_it(
+    tree: MemoryRegistry, scheduler: LoopScheduler
+) -> None:
+    a = Peer(tree, scheduler, "a")
+    await turn()
+    a.told.clear()
+    a.control.read(7)  # asked before it is written, and answered as it was
+    a.control.shows_damage(is_damaged=True)
+    a.control.change(0, FIRST, 3)
+    await turn()
+    assert [event.damaged for event in a.told if isinstance(event, ControlSeen)] == [frozenset("a")] * 2
+    a.control.read(8)
+    a.control.shows_damage(is_damaged=False)
+    await turn()
+    assert isinstance(a.told[-1], ControlSeen) and a.told[-1].damaged == frozenset()
+
+
 async def test_a_change_is_made_once_and_the_other_one_is_refused(
     tree: MemoryRegistry, scheduler: LoopScheduler
 ) -> None:

@@ -14,7 +14,7 @@ from pixiu.model.errors import Conflict, PixiuError, Unavailable
 from pixiu.ports.log import MAIN, NOTIFY, SCHEDULE, Appended
 from pixiu.queue.background import end_topic
 from pixiu.queue.engine import Engine
-from pixiu.queue.log import EngineLog
+from pixiu.queue.log import EngineLog, _Call
 from pixiu.queue.operations import Change
 from pixiu.queue.storage.record import Kind, decode_block
 from pixiu.queue.tail import Tail
@@ -110,7 +110,7 @@ def test_who_was_answered_is_let_go_without_the_collector(name: str) -> None:
         assert told.count == 1
         del told
         assert held() is None
-        assert not [each for each in gc.get_objects() if type(each).__name__ == "_Call"]
+        assert not [each for each in gc.get_objects() if type(each) is _Call]
     finally:
         gc.enable()
 
@@ -162,6 +162,25 @@ def test_many_at_once_are_numbered_one_behind_the_other_and_answered_together() 
     machine.run()
     assert [each[:2] for each in told[-1] if isinstance(each, Appended) and each.is_repeat] == [new[2][:2], new[0][:2]]  # type: ignore[index]
     Model(journal_frames(machine.disk))
+
+
+def test_one_who_fails_when_told_fails_alone() -> None:
+    """All of one operation are told by one loop, and the writer goes on behind it."""
+    machine = Machine()
+    told: list[Appended | PixiuError] = []
+
+    def fail(_: Appended | PixiuError) -> None:
+        raise RuntimeError("nobody is here")
+
+    machine.log.append(MAIN, b"a", fail)
+    machine.log.append(MAIN, b"b", told.append)
+    machine.log.publish(MAIN, b"c")
+    machine.log.append(MAIN, b"d", told.append)
+    with pytest.raises(RuntimeError, match="nobody is here"):
+        machine.run()
+    machine.run()
+    assert [isinstance(each, Appended) for each in told] == [True, True]
+    assert [record.payload for record in machine.log.read(0, 10)] == [b"a", b"b", b"c", b"d"]
 
 
 def test_keys_of_many_that_were_not_written_are_not_known() -> None:
@@ -238,6 +257,21 @@ def test_a_reader_gets_everything_once_whether_it_keeps_up_or_lags() -> None:
         got += [record.payload for record in records]
         position = records[-1].event_id
     assert got == wanted
+
+
+def test_answers_alone_leave_nothing_for_a_reader() -> None:
+    """Nobody reads when nothing is new, so nobody would let go of it."""
+    machine = Machine()
+    machine.append(b"a")
+    waiting = len(machine.log._tail._stretches)
+    told: list[bool | PixiuError] = []
+    for _ in range(20):
+        machine.log.unschedule(10**6, told.append)
+        machine.run()
+    assert told == [False] * 20
+    assert len(machine.log._tail._stretches) == waiting
+    machine.append(b"b")
+    assert [record.payload for record in machine.log.read(0, 10)] == [b"a", b"b"]
 
 
 def test_what_was_there_before_the_start_is_read_from_segments() -> None:

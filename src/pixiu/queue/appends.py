@@ -10,6 +10,7 @@ waits adds to it, and its messages are numbered and answered in one loop each.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, cast
 
@@ -109,7 +110,10 @@ class AppendRun(Change):
         self._dones, self._rows, self._results = [], [], ()
         at = 0
         for count, done in dones:
-            done(results[at : at + count])
+            try:
+                done(results[at : at + count])
+            except Exception as error:  # noqa: BLE001 - the others are told all the same
+                self._engine.scheduler.soon(partial(_raise, error))
             at += count
 
     def pause(self) -> bool:
@@ -203,3 +207,7 @@ def _number_each(
 def refusal_text(data: bytes) -> str:
     """The text of a refusal made for the wire."""
     return data[_REFUSED_HEAD_BYTES:].decode(errors="replace")
+
+
+def _raise(error: Exception) -> None:
+    raise error

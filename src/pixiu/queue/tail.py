@@ -77,6 +77,8 @@ class Tail:
     def committed(self, batch: Batch) -> None:
         """Take in what a batch has brought."""
         first = self._engine.commit_event_id + 1
+        if batch.last_event_id < first:
+            return  # nothing but answers, which nobody would come for
         stretch = _Stretch(first, batch.last_event_id)
         for run in batch.runs:
             if run.topic.name.startswith(RESERVED_PREFIX):

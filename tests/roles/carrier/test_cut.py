@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
@@ -94,6 +94,15 @@ def test_nobody_looks_when_the_cut_is_taken(monkeypatch: pytest.MonkeyPatch) -> 
     assert sorted(told) == [ANNA, BERT]
 
 
+def test_those_who_are_passed_over_take_their_turns_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A carrier may hold as many users who are not its own as it likes, or who were read before."""
+    monkeypatch.setattr(cuts, "CUT_TURN", 10)
+    world = people(*(user(number) for number in range(CARL + 1, 100)))
+    cutting = Cutting(world.stores, len(world.log), owns=lambda number: False)
+    assert sum(1 for _ in cutting.slices()) >= 9
+    assert not cutting.cut.inboxes
+
+
 def slices_of(cutting: Cutting) -> Iterator[None]:
     slices = cutting.slices()
     next(slices)
@@ -112,6 +121,29 @@ def test_a_store_that_is_down_in_between_makes_no_cut_with_holes(monkeypatch: py
         world.apply(send(ANNA, CARL))
     with pytest.raises(Unavailable, match="bodies are away"):
         list(slices)
+
+
+def test_half_a_record_makes_no_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One side of a message is in its inbox, and the store is down for the other."""
+    world = World().start(user(ANNA), user(BERT))
+    add = world.stores.inboxes.add
+
+    def fail(number: int, *more: Any) -> int:
+        if number == ANNA:
+            raise Unavailable("inboxes are away")
+        return add(number, *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.stores.inboxes, "add", fail)
+        world.write(send(ANNA, BERT))
+        assert len(world.stores.inboxes.after(BERT, "first", 0, 10).entries) == 1
+        with pytest.raises(Unavailable, match="by half"), world.carrier.cutting():
+            pass
+    world.run(world.settings.lane_retry_ms * 2)
+    with world.carrier.cutting() as cutting:
+        list(cutting.slices())
+    assert cutting.cut.event_id == world.log.committed
+    assert [len(entries) for _, entries, _ in cutting.cut.inboxes.values()] == [1, 1]
 
 
 def test_stores_that_go_back_make_no_cut(monkeypatch: pytest.MonkeyPatch) -> None:

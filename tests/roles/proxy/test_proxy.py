@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from pixiu.config.messaging import MessagingSettings
-from pixiu.im.draft import Actor, Answer, Params
+from pixiu.im.draft import Actor, Answer
 from pixiu.model.errors import Conflict, NotFound, Overloaded, PixiuError, RateLimited, Unauthenticated, Unavailable
-from pixiu.model.pixiu_pb2 import MsgChat
 from pixiu.ports.log import MAIN
 from pixiu.ports.sendkeys import SendKeys, Sent
 from pixiu.roles.proxy.catching_up import PATIENCE_MS
@@ -135,7 +134,7 @@ def test_a_store_that_is_down_is_told_to_the_caller() -> None:
     alice = world.actor("alice")
     world.number("bob")
     keys = world.proxy.appends._keys
-    world.proxy.appends._keys = cast("SendKeys", _Down())
+    world.proxy.appends._keys = cast("SendKeys", Down())
     with pytest.raises(Unavailable, match="the store is down"):
         world.ask(alice, "send", dict(SEND))
     world.proxy.appends._keys = keys
@@ -143,106 +142,20 @@ def test_a_store_that_is_down_is_told_to_the_caller() -> None:
     assert said(world) == 1
 
 
-class _Down:
-    """An index of keys that cannot be reached."""
+class Down:
+    """An index of keys that cannot be reached, or fails in another way."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self._error = error or Unavailable("the store is down")
 
     def get(self, key: bytes) -> Sent | None:
-        raise Unavailable("the store is down")
+        raise self._error
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Sent]:
-        raise Unavailable("the store is down")
+        raise self._error
 
     def put(self, key: bytes, sent: Sent) -> None:
-        raise Unavailable("the store is down")
-
-
-# A crowd: what comes while others are on their way goes with those of its turn.
-
-
-def test_a_crowd_is_said_in_its_order_and_everyone_gets_an_answer_of_their_own() -> None:
-    world = World()
-    alice = world.actor("alice")
-    world.number("bob")
-    answers = [world.begin(alice, "send", {"to": "bob", "text": f"{n}", "send_id": f"s{n}"}) for n in range(5)]
-    answers.append(world.begin(alice, "contact", {"user": "bob"}))
-    answers.append(world.begin(alice, "send", {"to": "bob", "text": "5"}))  # without a send_id
-    assert world.proxy.appends.is_gathering
-    assert world.proxy.appends.in_flight == 7
-    world.settle()
-    assert [len(each) for each in answers] == [1] * 7
-    texts = [MsgChat.FromString(record.chat).data for record in world.records() if record.chat]
-    assert [text for text in texts if text] == [b"0", b"1", b"2", b"3", b"4", b"5"]
-    ids = [int(cast("dict[str, str]", each[0])["message_id"]) for each in (*answers[:5], answers[6])]
-    assert ids == sorted(set(ids))
-    changed = [record.WhichOneof("what") for record in world.records()]
-    assert changed[-2:] == ["contact", None]
-    assert not world.proxy.appends.in_flight
-    assert not world.proxy.appends.is_gathering
-
-
-def test_a_repeat_within_a_crowd_gets_the_first_answer_from_the_index_or_from_the_log() -> None:
-    world = World()
-    alice = world.actor("alice")
-    first = world.ask(alice, "send", dict(SEND))
-    other = {"to": "bob", "text": "other", "send_id": "s2"}
-    answers = [world.begin(alice, "send", params) for params in (other, SEND, other, SEND, other)]
-    world.settle()
-    assert [len(each) for each in answers] == [1] * 5
-    assert answers[1] == answers[3] == [first]
-    assert answers[0] == answers[2] == answers[4] != [first]
-    assert said(world) == 2
-    assert world.proxy.appends.repeats == 4
-    assert world.proxy.appends.accepted == 2 + 3  # and two users with an inbox
-
-
-def test_a_store_that_is_down_is_told_to_a_crowd_but_to_those_who_do_not_ask_it() -> None:
-    world = World()
-    alice = world.actor("alice")
-    world.number("bob")
-    keys = world.proxy.appends._keys
-    first = world.begin(alice, "send", {"to": "bob", "text": "0"})
-    world.proxy.appends._keys = cast("SendKeys", _Down())
-    crowd = [world.begin(alice, "send", params) for params in (SEND, {"to": "bob", "text": "1"})]
-    world.settle()
-    world.proxy.appends._keys = keys
-    assert [isinstance(each[0], Unavailable) for each in (first, *crowd)] == [False, True, False]
-    assert said(world) == 2
-    assert world.proxy.appends.in_flight == 0
-
-
-def test_who_goes_on_when_answered_is_one_of_many_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
-    alice = world.actor("alice")
-    world.number("bob")
-    append_all, sizes = world.log.append_all, []
-
-    def many(topic: str, payloads: Sequence[bytes], *arguments: Any, **named: Any) -> None:
-        sizes.append(len(payloads))
-        append_all(topic, payloads, *arguments, **named)
-
-    def go_on(rounds: int) -> None:
-        params: Params = {"to": "bob", "text": "x"}
-        world.proxy.act(alice, "send", params, lambda _: go_on(rounds - 1) if rounds > 1 else None)
-
-    monkeypatch.setattr(world.log, "append_all", many)
-    for _ in range(4):
-        go_on(3)
-    world.settle()
-    assert sum(sizes) == 11  # the very first one was alone
-    assert said(world) == 12
-
-
-def test_what_was_gathered_is_in_the_log_once_it_is_flushed() -> None:
-    world = World()
-    alice = world.actor("alice")
-    world.number("bob")
-    for number in range(3):
-        world.begin(alice, "send", {"to": "bob", "text": f"{number}"})
-    written = len(world.log.records)
-    world.proxy.appends.flush()
-    assert len(world.log.records) == written + 2
-    world.settle()
-    assert said(world) == 3
+        raise self._error
 
 
 # Answers.

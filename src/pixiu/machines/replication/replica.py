@@ -347,17 +347,20 @@ class Replica(Following):
         control = self.control
         if self.state is not State.LEADING or self.settings.election is Election.MANUAL or control is None:
             return []
-        if not control.in_sync - {self.name} - self._damaged:
+        if not (control.in_sync & self._live) - {self.name} - self._damaged:
             return []
         self._is_stepping_down = True
         return self._fence("another in-sync member is to lead")
 
-    def _hand_over(self, now_ms: int) -> list[Command]:
-        """Name no leader. The others hold everything committed; alone, this node stays the one that does."""
+    def _hand_over(self, now_ms: int, *, stays: bool) -> list[Command]:
+        """Name no leader. The others hold everything committed; alone, this node stays the one that does.
+
+        One that stays holds it, too, and leads again if the others do not come.
+        """
         control = self.control
         if control is None or control.leader != self.name or self.settings.election is Election.MANUAL:
             return [e.Left()]
-        others = control.in_sync - {self.name}
+        others = control.in_sync if stays else control.in_sync - {self.name}
         return self._change_control(now_ms, Control(control.epoch, "", others or control.in_sync))
 
     def _follow_told(self, now_ms: int, leader: str) -> list[Command]:
@@ -471,7 +474,7 @@ class Replica(Following):
         commands = self._refuse_promotion("another leader was faster")
         is_stepping_down, self._is_stepping_down = self._is_stepping_down, False
         if self._is_leaving or is_stepping_down:
-            return commands + self._hand_over(now_ms)
+            return commands + self._hand_over(now_ms, stays=not self._is_leaving)
         if self.settings.election is Election.REGISTRY:
             return [*commands, *self._read_control(now_ms)]
         if self.highest_epoch > self.epoch:  # manual: a restart must not lead again by itself

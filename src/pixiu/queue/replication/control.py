@@ -211,7 +211,7 @@ class RegistryControl:
             if found is not None:
                 self._glances_left = GLANCES_MAX if _is_renewed(self._seen, found) else 0
                 self._seen = found
-                self._tell(ControlSeen(*found, self._live, asked_ms, founders=self._founders, damaged=self._damaged))
+                self._tell_of(found, asked_ms)
 
         self._registry.read(self._folder, done)
 
@@ -228,9 +228,18 @@ class RegistryControl:
                 return
             self._is_reading = False
             self._seen = found
-            self._tell(ControlSeen(*found, self._live, asked_ms, founders=self._founders, damaged=self._damaged))
+            self._tell_of(found, asked_ms)
 
         self._registry.read(f"{self._folder}/{CONTROL}", done)
+
+    def _tell_of(self, found: tuple[int, Control | None], asked_ms: int) -> None:
+        self._tell(ControlSeen(*found, self._live, asked_ms, founders=self._founders, damaged=self._all_damaged))
+
+    @property
+    def _all_damaged(self) -> frozenset[str]:
+        """Of itself it knows better than what was read, which may be of before."""
+        own = frozenset({self._name})
+        return self._damaged | own if self._more.get("damaged") else self._damaged - own
 
     def change(self, expected_version: int, control: Control, asked_ms: int) -> None:
         """Compare and set. The registry counts versions from 0, the machine from 1: 0 there is "none yet".
@@ -248,7 +257,7 @@ class RegistryControl:
             if isinstance(version, Conflict | NotFound):
                 self._tell(ControlRefused(expected_version))
             elif not isinstance(version, PixiuError):
-                damaged = self._damaged
+                damaged = self._all_damaged
                 self._tell(ControlSeen(version + 1, control, self._live, asked_ms, is_granted=True, damaged=damaged))
 
         self._registry.write(Write(f"{self._folder}/{CONTROL}", _row(control), expected_version - 1), done)

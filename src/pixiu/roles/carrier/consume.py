@@ -217,7 +217,7 @@ class Carrier:
     def cutting(self, owns: Owns | None = None) -> Iterator[Cutting]:
         """A cut of what waits now, to be read in slices between turns. Raises ``Unavailable`` where it cannot be."""
         appliers = self._appliers
-        if appliers.inboxes.is_midway:
+        if appliers.inboxes.is_midway or self._by_lane[Lane.INBOXES].problem or self._bug:
             raise Unavailable("a record is applied by half, as a store is down: ask again when it is back")
         cutting = Cutting(self._stores, self.applied(Lane.INBOXES), owns)
         self._cuttings.append(cutting)

@@ -66,6 +66,11 @@ class Cutting:
         """Read on, a little before each yield; then ``cut`` is whole. Raises what kept it from being so."""
         for state in self._states():
             if state.user in self._early or (self._owns is not None and not self._owns(state.user)):
+                self._room -= 1
+                if self._room <= 0:
+                    self._room = CUT_TURN
+                    yield
+                    self._check()
                 continue
             self._user, self._reading = state.user, self._read(state)
             for _ in self._reading:

@@ -102,7 +102,7 @@ class Appends:
             applied = self._applied()
             try:
                 sent = self._keys.get(key)
-            except Unavailable as error:
+            except PixiuError as error:
                 done(error)
                 return
             if sent is not None:
@@ -133,7 +133,7 @@ class Appends:
         applied = self._applied()
         try:
             known = self._keys.find([key for _, _, key, _, _ in gathered if key])
-        except Unavailable as error:
+        except Exception as error:  # noqa: BLE001 - nobody else would tell those who wait
             gathered = self._refused(gathered, error)
         else:
             if known:
@@ -143,12 +143,17 @@ class Appends:
             committed = partial(self._all_committed, self._clock.monotonic_us(), gathered)
             self._takes_all.append_all(MAIN, payloads, keys, committed, unless_after=applied)
 
-    def _refused(self, gathered: list[Row], error: Unavailable) -> list[Row]:
+    def _refused(self, gathered: list[Row], error: Exception) -> list[Row]:
         """The index gives no answer: those with keys cannot go. Returns the others."""
+        if isinstance(error, PixiuError):
+            refusal = error
+        else:
+            refusal = PixiuError("something is wrong on this side; it has been noted")
+            self._soon(partial(_raise, error))
         for _, _, key, done, _ in gathered:
             if key:
                 self.in_flight -= 1
-                done(error)
+                self._tell(done, refusal)
         return [row for row in gathered if not row[2]]
 
     def _without_repeats(self, gathered: list[Row], known: dict[bytes, Sent]) -> list[Row]:
@@ -158,7 +163,7 @@ class Appends:
                 self.in_flight -= 1
                 self.repeats += 1
                 message_id, event_id, at = known[key]
-                done(Accepted(message_id, event_id, at, is_repeat=True))
+                self._tell(done, Accepted(message_id, event_id, at, is_repeat=True))
         return [row for row in gathered if row[2] not in known]
 
     def _all_committed(self, begun_us: int, gathered: list[Row], results: Sequence[Appended | PixiuError]) -> None:
@@ -166,12 +171,22 @@ class Appends:
         self.in_flight -= len(gathered)
         self._is_answering = True
         for row, result in zip(gathered, results, strict=True):
-            if type(result) is Appended and not result[2]:
-                self.accepted += 1
-                row[3](_new(Accepted, (result[1], result[0], row[1], False, ())))
-            else:
-                self._answer(*row, result)
+            try:
+                if type(result) is Appended and not result[2]:
+                    self.accepted += 1
+                    row[3](_new(Accepted, (result[1], result[0], row[1], False, ())))
+                else:
+                    self._answer(*row, result)
+            except Exception as error:  # noqa: BLE001 - the others are told all the same
+                self._soon(partial(_raise, error))
         self._is_answering = False
+
+    def _tell(self, done: Callable[[Accepted | PixiuError], object], outcome: Accepted | PixiuError) -> None:
+        """One who fails at that fails alone: it is noted in a turn of its own."""
+        try:
+            done(outcome)
+        except Exception as error:  # noqa: BLE001 - the others are told all the same
+            self._soon(partial(_raise, error))
 
     def _timed(
         self,
@@ -254,6 +269,10 @@ class Appends:
         """The first one is applied now, so the index knows when it was."""
         try:
             sent = self._keys.get(key)
-        except Unavailable:
+        except PixiuError:
             sent = None
         done(Accepted(appended.message_id, appended.event_id, sent.at if sent is not None else at, is_repeat=True))
+
+
+def _raise(error: Exception) -> None:
+    raise error
