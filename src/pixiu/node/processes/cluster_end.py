@@ -27,7 +27,7 @@ from pixiu.machines.links.sealing import Secrets
 from pixiu.machines.view import ViewRules
 from pixiu.model.errors import ConfigError
 from pixiu.model.ids import NODE_BITS, SEQUENCE_BITS, SNOWFLAKE_EPOCH_MS
-from pixiu.node.processes.cluster_secrets import queue_key, queue_keys, read_secrets, secrets_of
+from pixiu.node.processes.cluster_secrets import needed_queue_keys, queue_key, read_secrets, secrets_of
 from pixiu.runtime.binding import cannot_listen
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datagrams import UdpSocket
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pixiu.ports.clock import Clock
 
 __all__ = [
-    "ClusterEnd", "new_boot", "open_session", "queue_key", "queue_keys", "read_secrets", "secrets_of",
+    "ClusterEnd", "needed_queue_keys", "new_boot", "open_session", "queue_key", "read_secrets", "secrets_of",
 ]  # fmt: skip
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from pixiu.model.hosts import is_loopback
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["queue_key", "queue_keys", "read_secrets", "secrets_of"]
+__all__ = ["needed_queue_keys", "queue_key", "queue_keys", "read_secrets", "secrets_of"]
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +44,12 @@ def queue_keys(text: str, bind: str) -> tuple[str, ...]:
     if found:
         Secrets.from_text(text)
     return found or ((DEVELOPMENT.decode(),) if is_loopback(bind) else ())
+
+
+def needed_queue_keys(text: str, bind: str) -> tuple[str, ...]:
+    """The same for who serves them: where others can connect there must be one. Raises ``ConfigError``."""
+    secrets_of(text, bind)
+    return queue_keys(text, bind)
 
 
 def read_secrets(path: Path | None) -> str:

@@ -26,7 +26,7 @@ from pixiu.machines.serving import ServingRules
 from pixiu.model.errors import ConfigError, Conflict, PixiuError
 from pixiu.node.listening import why_not_listening
 from pixiu.node.logs import kafka_log, look_at_kafka, note_log
-from pixiu.node.processes.cluster_end import open_session, queue_keys
+from pixiu.node.processes.cluster_end import needed_queue_keys, open_session
 from pixiu.node.processes.lease import HeldLease
 from pixiu.node.processes.running import run_with_signals
 from pixiu.node.serving import Running, connections_max
@@ -393,10 +393,7 @@ def run_kafka_queue(
     on_ready: Callable[[Running], None],
 ) -> int:
     """Run one process of the role until SIGTERM or SIGINT. Returns the exit code."""
-    keys = queue_keys(secrets, settings.queue.host)
-    if not keys:
-        host = settings.queue.host
-        raise ConfigError(f"{host} can be reached by others: give the cluster a secret with --secret-file")
+    keys = needed_queue_keys(secrets, settings.queue.host)
     configure_logging(settings.log)
 
     async def serve(stop: asyncio.Event) -> None:

@@ -9,8 +9,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from pixiu.model.errors import ConfigError
-from pixiu.node.processes.cluster_end import open_session, queue_keys
+from pixiu.node.processes.cluster_end import needed_queue_keys, open_session
 from pixiu.node.processes.elected import Elected
 from pixiu.node.serving import run_node
 from pixiu.queue.replication.control import partition_folder
@@ -46,10 +45,7 @@ def run_queue_role(
     on_ready: Callable[[Running], None],
 ) -> int:
     """Run one replica until SIGTERM or SIGINT. Returns the exit code. ``secrets`` is the text of their file."""
-    keys = queue_keys(secrets, settings.queue.host)
-    if not keys:
-        host = settings.queue.host
-        raise ConfigError(f"{host} can be reached by others: give the cluster a secret with --secret-file")
+    keys = needed_queue_keys(secrets, settings.queue.host)
 
     @asynccontextmanager
     async def meet() -> AsyncIterator[Elected]:
