@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -22,6 +23,7 @@ from pixiu.runtime.zookeeper import what_zookeeper_needs
 from tests.servers import wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from types import TracebackType
 
@@ -80,6 +82,16 @@ class Cluster:
     def ask(self, action: str, name: str = "") -> dict[str, Any]:
         """As the commands do, without the time that starting one takes."""
         return ask_supervisor(self.folder, {"action": action, "name": name})
+
+    def kill_until(self, name: str, condition: Callable[[], bool], *, what: str, timeout_s: float = 60.0) -> None:
+        """Kill a process until another does its work: one that is back before its lease is over goes on with it."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            with contextlib.suppress(PixiuError):  # it is down already
+                self.ask("kill", name)
+            with contextlib.suppress(AssertionError):
+                return wait_for(condition, timeout_s=5)
+        raise AssertionError(f"waited {timeout_s} s for {what}")
 
     def nodes(self) -> dict[str, dict[str, Any]]:
         """The status, by name."""

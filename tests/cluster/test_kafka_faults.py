@@ -139,8 +139,7 @@ async def test_a_carrier_that_is_new_or_was_killed_catches_up_from_kafka(kafka: 
             try:
                 await at(wait_for, lambda: state("behind") == 0, what="the new replica to catch up", timeout_s=60)
                 assert state("applied") > 20 * len(talkers.users)
-                await at(cluster.ask, "kill", "carrier-0-0")
-                await at(wait_for, lambda: state("serving"), what="the new replica to serve", timeout_s=60)
+                await at(cluster.kill_until, "carrier-0-0", lambda: state("serving"), what="the new replica to serve")
                 await talkers.more(seconds=PATIENCE_S)
                 await talkers.check(seconds=PATIENCE_S)
                 rows = await at(cluster.nodes)
