@@ -67,6 +67,11 @@ class Job:
     buckets: list[tuple[int, int, int]] = field(default_factory=list)
     """Kind, owner and bucket of those that are new."""
 
+    @property
+    def rows(self) -> int:
+        """How many it writes."""
+        return len(self.private) + len(self.group)
+
     def phases(self, layout: Layout) -> Iterator[list[Write]]:
         """Each is sent when the one before is acknowledged."""
         first: list[Write] = [[("put_bucket", each)] for each in self.buckets]

@@ -17,7 +17,7 @@ from pixiu.config.extras import how_to_install
 from pixiu.model.errors import ConfigError, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pixiu.backends.cassandra.address import Address
 
@@ -250,10 +250,12 @@ class Link:
         self.problem = f"{self.address}: {_reason(error)}"
         return Unavailable(self.problem, retry_after_ms=int(PROBE_SECONDS * 1000))
 
-    def probe(self) -> bool:
-        """Does it answer again?"""
+    def probe(self, mend: Callable[[], object]) -> bool:
+        """Does it answer again? Then ``mend`` is called before anybody else may ask."""
         try:
             self._session.execute(self.statements["position"], (TIMELINES,), timeout=self._timeout)
+            if self.problem:
+                mend()
         except self._errors as error:
             self.problem = f"{self.address}: {_reason(error)}"
             return False

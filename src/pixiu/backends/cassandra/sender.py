@@ -3,12 +3,17 @@
 A commit is sent in an order that a crash may end anywhere: first how high message ids go, so that a row that might be
 there is looked for; then rows, then removals, then the event id that the lane has reached. Writing all of it again
 writes the same rows.
+
+What Cassandra has acknowledged may be in the memory of one process for a while (``commitlog_sync: periodic``), and with
+a single copy a kill loses it. So whatever was written lately is written once more when Cassandra has been away.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
+from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pixiu.backends.cassandra.link import PROBE_SECONDS
@@ -18,6 +23,12 @@ if TYPE_CHECKING:
     from pixiu.backends.cassandra.link import Link
 
 __all__ = ["Sender"]
+
+KEPT_ROWS_MAX = 100_000
+"""Of what was written lately; older commits are let go. Cassandra syncs its commit log every ten seconds, if nobody
+says otherwise: who writes more than this in that time, to a single copy, may lose some with it."""
+KEPT_LOOKS = 15
+"""After so many looks, a second each, without a commit everything is synced, and nothing is kept."""
 
 
 class Sender:
@@ -34,6 +45,9 @@ class Sender:
         """The number of the newest job that is written."""
         self.failures = 0
         """How often a job had to be tried again."""
+        self._kept: deque[Job] = deque()
+        """Those that were written lately."""
+        self._kept_rows = 0
         self._thread = threading.Thread(target=self._run, name="pixiu-timelines", daemon=True)
         self._thread.start()
 
@@ -46,6 +60,11 @@ class Sender:
         with self._changed:
             return self._changed.wait_for(lambda: self.done >= number or self._stopping.is_set(), seconds)
 
+    def forget(self) -> None:
+        """Everything was removed on purpose, when nothing was under way: nothing of it is to be written again."""
+        self._let_go()
+        self.position = 0
+
     def close(self) -> None:
         """Stop; what waits is not written."""
         self._stopping.set()
@@ -55,13 +74,18 @@ class Sender:
         self._thread.join(10)
 
     def _run(self) -> None:
+        looks = 0
         while not self._stopping.is_set():
             try:
                 job = self._jobs.get(timeout=PROBE_SECONDS)
             except queue.Empty:
+                looks += 1
                 if self._link.problem:
                     self._is_back()
+                elif looks >= KEPT_LOOKS:
+                    self._let_go()
                 continue
+            looks = 0
             if job is not None:
                 self._until_written(job)
 
@@ -77,6 +101,7 @@ class Sender:
                 self._link.trip(error)
                 self._stopping.wait(PROBE_SECONDS)
                 continue
+            self._keep(job)
             with self._changed:
                 self.done = job.number
                 self.position = max(self.position, job.position)
@@ -86,7 +111,7 @@ class Sender:
     def _is_back(self) -> bool:
         """Does it answer again? Whatever else comes of asking, this thread lives: nobody else would ask again."""
         try:
-            return self._link.probe()
+            return self._link.probe(self._write_again)
         except Exception as error:  # noqa: BLE001 - as above
             self._link.trip(error)
             return False
@@ -94,3 +119,21 @@ class Sender:
     def _write(self, job: Job) -> None:
         for writes in job.phases(self._link.layout):
             self._link.write(writes)
+
+    def _keep(self, job: Job) -> None:
+        self._kept.append(job)
+        self._kept_rows += job.rows
+        while self._kept_rows > KEPT_ROWS_MAX and len(self._kept) > 1:
+            self._kept_rows -= self._kept.popleft().rows
+
+    def _let_go(self) -> None:
+        self._kept.clear()
+        self._kept_rows = 0
+
+    def _write_again(self) -> None:
+        """What was written lately. Ids never seem lower meanwhile, and the event id comes last, as in one commit."""
+        jobs = list(self._kept)
+        highest = max((job.highest for job in jobs), default=0)
+        position = max((job.position for job in jobs), default=0)
+        for job in jobs:
+            self._write(replace(job, highest=highest, position=position if job is jobs[-1] else 0))

@@ -149,7 +149,7 @@ class CassandraTimelines:
         """Remove every row, to begin anew. Raises ``Unavailable``."""
         self.flush()
         self.link.clear()
-        self.sender.position = 0
+        self.sender.forget()
         self._forget(0, 0)
         self.has_position = False
 
