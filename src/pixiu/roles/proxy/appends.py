@@ -10,6 +10,7 @@ one that waits for that waits, too, so that all of them keep their order.
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,11 @@ class Appends:
         """Those of this turn that go together; they are in flight."""
         self._is_answering = False
         """Are those who went together told? Whoever goes on at that is one of many, too."""
+        self._submitted = self._completed = 0
+        """Calls of the log, and those that it has answered, in order."""
+        self._held: deque[tuple[int, Callable[[], object]]] = deque()
+        """Repeats that the index knows, behind those who are not answered yet: whoever goes on when it is told, such as
+        with a message to somebody who was just created, does not overtake. They are in flight."""
         self._keys = keys
         self._clock = clock
         self._applied = applied
@@ -118,6 +124,7 @@ class Appends:
             self._untimed = 0
             committed = partial(self._timed, self._clock.monotonic_us(), committed)
         self.in_flight += 1
+        self._submitted += 1
         self._log.append(MAIN, payload, committed, key=key, unless_after=applied)
 
     @property
@@ -141,6 +148,7 @@ class Appends:
         payloads, keys = [row[0] for row in gathered], [row[2] for row in gathered]
         if gathered:
             committed = partial(self._all_committed, self._clock.monotonic_us(), gathered)
+            self._submitted += 1
             self._takes_all.append_all(MAIN, payloads, keys, committed, unless_after=applied)
 
     def _refused(self, gathered: list[Row], error: Exception) -> list[Row]:
@@ -160,11 +168,21 @@ class Appends:
         """Answer those that the index knows. Returns the others."""
         for _, _, key, done, _ in gathered:
             if key in known:
-                self.in_flight -= 1
-                self.repeats += 1
                 message_id, event_id, at = known[key]
-                self._tell(done, Accepted(message_id, event_id, at, is_repeat=True))
+                outcome = Accepted(message_id, event_id, at, is_repeat=True)
+                self._held.append((self._submitted, partial(self._repeated, done, outcome)))
+        self._release()
         return [row for row in gathered if row[2] not in known]
+
+    def _repeated(self, done: Callable[[Accepted | PixiuError], object], outcome: Accepted) -> None:
+        self.in_flight -= 1
+        self.repeats += 1
+        self._tell(done, outcome)
+
+    def _release(self) -> None:
+        """Tell those who are held, as far as nobody before them waits."""
+        while self._held and not self.waiting and self._held[0][0] <= self._completed:
+            self._held.popleft()[1]()
 
     def _all_committed(self, begun_us: int, gathered: list[Row], results: Sequence[Appended | PixiuError]) -> None:
         self._time(begun_us)
@@ -180,6 +198,8 @@ class Appends:
             except Exception as error:  # noqa: BLE001 - the others are told all the same
                 self._soon(partial(_raise, error))
         self._is_answering = False
+        self._completed += 1
+        self._release()
 
     def _tell(self, done: Callable[[Accepted | PixiuError], object], outcome: Accepted | PixiuError) -> None:
         """One who fails at that fails alone: it is noted in a turn of its own."""
@@ -212,7 +232,11 @@ class Appends:
         appended: Appended | PixiuError,
     ) -> None:
         self.in_flight -= 1
-        self._answer(payload, at, key, done, tries, appended)
+        try:
+            self._answer(payload, at, key, done, tries, appended)
+        finally:
+            self._completed += 1
+            self._release()
 
     def _answer(
         self,
@@ -261,7 +285,10 @@ class Appends:
 
         def applied() -> None:
             self.waiting -= 1
-            call()
+            try:
+                call()
+            finally:
+                self._release()
 
         self._when_applied(event_id, applied)
 
