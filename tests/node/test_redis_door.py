@@ -285,6 +285,7 @@ async def test_answers_are_bounded_and_what_cannot_be_done_now_stays_pending(
             add(redis, "send", "1", tuid="2", text=str(number))
         await all_done(redis)
         assert 100 <= redis.xlen("g:answers") <= 200
+        await node.host.applied()
         long = add(redis, "history", "2", {"with": "1", "limit": 100})
         for _ in range(3):
             add(redis, "send", "1", tuid="2", text="x" * 60_000)
