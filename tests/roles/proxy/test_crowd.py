@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from unittest import mock
 
@@ -147,3 +148,36 @@ def test_what_was_gathered_is_in_the_log_once_it_is_flushed() -> None:
     assert len(world.log.records) == written + 2
     world.settle()
     assert said(world) == 3
+
+
+class Blind:
+    """An index that is asked for one key too early, and for those of a crowd when it knows them."""
+
+    def __init__(self, keys: SendKeys) -> None:
+        self.find = keys.find
+
+    def get(self, _key: bytes) -> None:
+        return None
+
+
+def test_a_repeat_that_the_index_knows_is_not_told_before_one_who_came_first() -> None:
+    """Whoever goes on when it is told, with a message to somebody who was just created, would overtake it."""
+    world = World()
+    world.number("bob")
+    appends, told = world.proxy.appends, list[str]()
+    payload, key = b"", next(record.key for record in world.log.read(0, 100) if record.key)
+    assert appends._keys.get(key) is not None
+    keys, applied = appends._keys, appends._applied
+    appends._keys, appends._applied = cast("SendKeys", Blind(keys)), lambda: 0
+    appends.append(payload, 1, key, lambda _: told.append("first"))
+    appends._applied = applied
+    for name in ("second", "third"):
+        appends.append(payload, 1, key, partial(_note, told, name))
+    assert appends.is_gathering
+    world.settle()
+    assert told == ["first", "second", "third"]
+    assert (appends.in_flight, appends.waiting) == (0, 0)
+
+
+def _note(told: list[str], name: str, _outcome: object) -> None:
+    told.append(name)

@@ -69,8 +69,8 @@ class Appends:
         """Are those who went together told? Whoever goes on at that is one of many, too."""
         self._submitted = self._completed = 0
         """Calls of the log, and those that it has answered, in order."""
-        self._held: deque[tuple[int, Callable[[], object]]] = deque()
-        """Repeats that the index knows, behind those who are not answered yet: whoever goes on when it is told, such as
+        self._held: deque[tuple[int, Callable[[Accepted | PixiuError], object], Accepted]] = deque()
+        """Repeats that the index knows, and the call that they came behind: whoever goes on when it is told, such as
         with a message to somebody who was just created, does not overtake. They are in flight."""
         self._keys = keys
         self._clock = clock
@@ -169,20 +169,20 @@ class Appends:
         for _, _, key, done, _ in gathered:
             if key in known:
                 message_id, event_id, at = known[key]
-                outcome = Accepted(message_id, event_id, at, is_repeat=True)
-                self._held.append((self._submitted, partial(self._repeated, done, outcome)))
+                self._held.append((self._submitted, done, Accepted(message_id, event_id, at, is_repeat=True)))
         self._release()
         return [row for row in gathered if row[2] not in known]
 
-    def _repeated(self, done: Callable[[Accepted | PixiuError], object], outcome: Accepted) -> None:
-        self.in_flight -= 1
-        self.repeats += 1
-        self._tell(done, outcome)
-
     def _release(self) -> None:
-        """Tell those who are held, as far as nobody before them waits."""
-        while self._held and not self.waiting and self._held[0][0] <= self._completed:
-            self._held.popleft()[1]()
+        """Tell those who are held, if what they came behind is answered; behind those of it who wait for the index."""
+        while self._held and self._held[0][0] <= self._completed:
+            _, done, outcome = self._held.popleft()
+            self.in_flight -= 1
+            self.repeats += 1
+            if self.waiting:
+                self._wait(self._log.committed, partial(done, outcome), done)
+            else:
+                self._tell(done, outcome)
 
     def _all_committed(self, begun_us: int, gathered: list[Row], results: Sequence[Appended | PixiuError]) -> None:
         self._time(begun_us)
@@ -285,10 +285,7 @@ class Appends:
 
         def applied() -> None:
             self.waiting -= 1
-            try:
-                call()
-            finally:
-                self._release()
+            call()
 
         self._when_applied(event_id, applied)
 
