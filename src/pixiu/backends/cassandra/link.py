@@ -49,6 +49,8 @@ class Link:
         self.layout = layout
         self.problem = ""
         """Why it is not asked now; empty if it is."""
+        self._was_gone = False
+        """Since it answered last, so that what it had not synced may be lost."""
         self.requests = 0
         """Statements and batches that were sent: a benchmark counts them."""
         self.batches = 0
@@ -247,22 +249,26 @@ class Link:
         """It did not answer. Returns what to raise."""
         if not self.problem:
             log.warning("timelines do not answer", extra={"address": str(self.address), "reason": _reason(error)})
-        self.problem = f"{self.address}: {_reason(error)}"
+        self._note(error)
         return Unavailable(self.problem, retry_after_ms=int(PROBE_SECONDS * 1000))
 
     def probe(self, mend: Callable[[], object]) -> bool:
-        """Does it answer again? Then ``mend`` is called before anybody else may ask."""
+        """Does it answer again? If it was gone, and not only slow, ``mend`` is called before anybody else may ask."""
         try:
             self._session.execute(self.statements["position"], (TIMELINES,), timeout=self._timeout)
-            if self.problem:
+            if self._was_gone:
                 mend()
         except self._errors as error:
-            self.problem = f"{self.address}: {_reason(error)}"
+            self._note(error)
             return False
         if self.problem:
             log.info("timelines answer again", extra={"address": str(self.address)})
-        self.problem = ""
+        self.problem, self._was_gone = "", False
         return True
+
+    def _note(self, error: Exception) -> None:
+        self.problem = f"{self.address}: {_reason(error)}"
+        self._was_gone = self._was_gone or not _is_slow(error)
 
     def close(self) -> None:
         """Let go."""
@@ -278,6 +284,14 @@ def connect_once(address: Address) -> tuple[Any, Any, tuple[type[Exception], ...
     except driver.errors as error:
         cluster.shutdown()
         raise Unavailable(f"{address}: {_reason(error)}") from error
+
+
+def _is_slow(error: Exception) -> bool:
+    """Did it only take too long? Then it has what it has; writing more to it would make it slower still."""
+    of_hosts = getattr(error, "errors", None)
+    if type(error).__name__ == "NoHostAvailable" and isinstance(of_hosts, dict) and of_hosts:
+        return all(map(_is_slow, of_hosts.values()))
+    return type(error).__name__ in ("OperationTimedOut", "ReadTimeout", "WriteTimeout")
 
 
 def _reason(error: Exception) -> str:
