@@ -202,7 +202,11 @@ def test_qe5_a_delay_that_reached_a_follower_survives_its_kill_and_fires_once_af
     raw.create(b"a")
     last = raw.send(delay(b"a", 1500, message(b"late"), wants_id=True)).ok_with_id()
     other = connect(follower)
-    wait_for(lambda: last_event_id(follower) == last, what="the follower to catch up")
+
+    def has_shown_it() -> bool:
+        return bool(other.extension(HELLO).json()["commit_event_id"] == last)
+
+    wait_for(has_shown_it, what="the follower to show what it has")
     follower.kill()
     leader.kill()
     follower.start()
