@@ -1,6 +1,7 @@
 """One commit: what is written, and in which order.
 
-A private message is one logged batch, both sides or neither, unless its body is large: then the log repairs it.
+Messages are written in logged batches, each with both its sides or neither. Small ones share a batch: a request costs
+the driver and the server far more than a row. What is large goes row by row, and the log repairs it.
 
 First how high message ids go, so that a row that might be there is looked for, and new buckets, so that rows in them
 are found. Then rows, then removals, then the event id that the lane has reached. It may end anywhere and be written
@@ -30,9 +31,14 @@ PRIVATE, GROUP = 0, 1
 LARGE_BYTES = 16_384
 """A body beyond this is written row by row: Cassandra refuses batches of more than 50 KiB."""
 
+BATCH_BYTES = 4_096
+"""What messages that share a batch come to: Cassandra warns of batches of more than 5 KiB."""
+
+ROW_BYTES = 100
+"""What a statement takes beside a body, about."""
+
 Write = list[tuple[str, tuple[object, ...]]]
 """Statements by name, with their values: one alone, or several as one logged batch."""
-
 
 _BESIDE = ("put_topic", "put_prev")
 
@@ -78,12 +84,21 @@ class Job:
         if self.highest:
             first.append([("rise", (TIMELINES, self.highest))])
         rows: list[Write] = []
+        room = 0
         for message_id, parts in [*self._private_rows(layout), *self._group_rows(layout)]:
-            if len(self.bodies.get(message_id, b"")) <= LARGE_BYTES:
-                rows.append(parts)
-            else:  # what is beside a row comes before it: who finds the row takes it for all
+            size = len(self.bodies.get(message_id, b""))
+            if size > LARGE_BYTES:  # what is beside a row comes before it: who finds the row takes it for all
                 first += [[part] for part in parts if part[0] in _BESIDE]
                 rows += [[part] for part in parts if part[0] not in _BESIDE]
+                room = 0
+                continue
+            needed = len(parts) * ROW_BYTES + sum(size for name, _ in parts if name not in _BESIDE)
+            if needed <= room:
+                rows[-1] += parts
+                room -= needed
+            else:
+                rows.append(parts)
+                room = BATCH_BYTES - needed
         yield first
         yield rows
         if self.drops:
