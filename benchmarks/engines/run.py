@@ -42,7 +42,7 @@ RATIO = 0.5
 REDIS_MAX = 2.0
 BATCHES_MAX = 1.01
 SLOW_SHARE = 4
-"""With Cassandra a round has a quarter of the messages: it writes hundreds a second where others do thousands."""
+"""With Cassandra a round has a quarter of the messages: it stores them several times slower than others do."""
 RATES = ("accepted", "delivered", "stored")
 OTHERS = ("cpu_us", "catch_up_s", "pages")
 STORED = """Stored: until every store had them for good, history included. CPU: of Pixiu's process alone. The servers \
@@ -166,7 +166,8 @@ def _rates(options: argparse.Namespace, root: Path, engines: Engines, mixes: lis
             ratios[what] = median(ours) / median(theirs)
             rounds = [mine / other for mine, other in zip(ours, theirs, strict=False)]
             measured = f"{ratios[what]:.2f} x (rounds {min(rounds):.2f} – {max(rounds):.2f})"
-            section.checks.append(Check(f"Redis / embedded, {what}", f"≥ {RATIO} x", measured, ratios[what] >= RATIO))
+            wanted = f"≥ {RATIO} x, or the profile says why not"
+            section.checks.append(Check(f"Redis / embedded, {what}", wanted, measured, ratios[what] >= RATIO))
         if min(ratios.values()) < RATIO:
             mix = next(mix for mix in mixes if mix.key == "redis")
             try:
@@ -193,7 +194,7 @@ def _trips(mixes: list[Mix], results: Results) -> Section:
                     section.checks.append(Check(name, f"≤ {REDIS_MAX:g}", f"{value:.2f}", value <= REDIS_MAX))
             elif what == "Cassandra: logged batches":
                 name = f"{mix.label}: logged batches per send"
-                section.checks.append(Check(name, "1", f"{bulk:.3f}", 1 <= bulk <= BATCHES_MAX))
+                section.checks.append(Check(name, "≤ 1", f"{bulk:.3f}", bulk <= BATCHES_MAX))
     section.notes = [
         "What came with acks is in it. A commit adds two requests to Cassandra: how high ids go, how far it is."
     ]
