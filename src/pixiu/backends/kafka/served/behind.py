@@ -52,8 +52,11 @@ class BehindReading:
         self._readers: dict[_Place, PartitionReader] = {}
         """Those that were used last are last."""
 
-    def frames(self, after: int, hint: int | None) -> list[Piece]:
-        """The next pieces of the log; none when what is committed cannot be read yet.
+    def frames(self, after: int, hint: int | None, through: int) -> list[Piece]:
+        """The next pieces of the log, not beyond ``through``; none when what is committed cannot be read yet.
+
+        Kafka may have committed what its owner does not know of yet: whoever was given that would be ahead of the
+        owner, and refused by it when it comes back.
 
         ``hint`` is an offset at or before the event behind ``after``, if one is known. Raises ``Gone`` where Kafka has
         removed the beginning, ``Unavailable`` when it does not answer.
@@ -62,10 +65,13 @@ class BehindReading:
         with _closed_unless_kept(reader) as kept:
             while True:
                 chunk = reader.read(READ_COUNT, WAIT_MS)
-                pieces = list(pieces_of(after, [entry_of(found) for _, found in chunk.found]))
-                if pieces or chunk.is_end:
+                entries = [entry_of(found) for _, found in chunk.found if found.record.event_id <= through]
+                is_passed = len(entries) < len(chunk.found)
+                pieces = list(pieces_of(after, entries))
+                if pieces or chunk.is_end or is_passed:
                     break
-            if not chunk.is_end:  # at the end it would wait for more, and everyone else for it
+            if not chunk.is_end and not is_passed:
+                # At the end it would wait for more, and everyone else for it; and beyond it memory goes on.
                 kept.append(self._keep(_Place(LOG, pieces[-1].last), reader))
         return pieces
 
