@@ -161,11 +161,15 @@ class KafkaLog:
         self._reading.committed = self._reading.last_event_id()
         self._reading.recent.begin(self._reading.committed)
 
-    def check_identity(self) -> Identity | None:
-        """Which log is there; None: there is none yet. Refuses another than the stores were made from; blocks."""
+    def check_identity(self, is_stopped: Callable[[], bool] = lambda: False) -> Identity | None:
+        """Which log is there; None: there is none yet. Refuses another than the stores were made from; blocks.
+
+        Not for long once it is closed or ``is_stopped``.
+        """
         known = self._known
+        topics = Topics(self.address, self._options, is_stopped=lambda: self._is_closed or is_stopped())
         try:
-            found = Topics(self.address, self._options).identity()
+            found = topics.identity()
         except NotFound as error:
             if known is None:
                 return None
