@@ -454,6 +454,10 @@ class KafkaLog:
         """What waits for a topic, by due time."""
         return self._waiting.of(topic)
 
+    def scheduled_after(self, schedule_id: int, topic: str) -> Iterator[Scheduled]:
+        """What waits for a topic with a greater id, by id."""
+        return self._waiting.after(schedule_id, topic)
+
     def follow(self, after: int, receive: Callable[[], object]) -> None:
         """Call ``receive`` whenever something has been committed."""
         self._receive = receive
