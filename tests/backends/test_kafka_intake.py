@@ -14,7 +14,6 @@ pytest.importorskip("confluent_kafka")
 from pixiu.backends.kafka import batch as batch_module
 from pixiu.backends.kafka.served import behind as behind_module
 from pixiu.backends.kafka.served.metrics import snapshot
-from pixiu.backends.queue_log import RemoteLog
 from pixiu.config import KafkaSettings
 from pixiu.machines.queue_wire import Message, pack
 from pixiu.machines.queue_wire import requests as wire
@@ -22,8 +21,8 @@ from pixiu.machines.queue_wire.log_answers import decode_topic_rows
 from pixiu.model.errors import Unavailable
 from pixiu.ports.log import DEAD, MAIN
 from pixiu.queue.client import Client
-from tests.backends.test_kafka_served import KEY, Port, arrived, read_all
 from tests.kafka import Driven, new_prefix, require_kafka
+from tests.kafka_port import KEY, Port, all_of, opened_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,15 +40,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
 
 @pytest.fixture
 def open_port(kafka: KafkaServer) -> Iterator[Callable[..., Port]]:
-    opened: list[Port] = []
-
-    def open_one(prefix: str = "", **more: Any) -> Port:
-        opened.append(Port(kafka.hosts, prefix or new_prefix(), **more))
-        return opened[-1]
-
-    yield open_one
-    for port in opened:
-        port.close()
+    with opened_ports(kafka.hosts) as open_one:
+        yield open_one
 
 
 async def connected(port: Port) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -71,17 +63,6 @@ async def code_of_next(reader: asyncio.StreamReader) -> int:
 def publishes(count: int) -> bytes:
     """Requests of one message each."""
     return b"".join(wire.encode_pub(MAIN.encode(), pack([Message.of(b"%03d" % each)])) for each in range(count))
-
-
-async def all_of(port: Port) -> list[bytes]:
-    """Everything that was said, as a carrier gets it."""
-    async with Client(port.address, key=KEY) as client:
-        log = RemoteLog(client)
-        log.follow(0, lambda: None)
-        await arrived(log, port.log.committed)
-        found = [record.payload for record in read_all(log)]
-        await log.close()
-    return found
 
 
 def test_of_many_publishes_the_refused_ones_are_told_so_and_no_others(open_port: Callable[..., Port]) -> None:

@@ -12,66 +12,33 @@ pytest.importorskip("confluent_kafka")
 
 from pixiu.backends.kafka import log as log_module
 from pixiu.backends.kafka.served.behind import READERS_MAX
-from pixiu.backends.kafka.served.commands import KAFKA_HANDLERS
 from pixiu.backends.kafka.served.metrics import METRICS, snapshot
-from pixiu.backends.kafka.served.served import ServedLog
 from pixiu.backends.queue_log import RemoteLog
 from pixiu.backends.queue_log import log as remote_module
-from pixiu.config import KafkaSettings, QueueSettings
+from pixiu.config import KafkaSettings
 from pixiu.machines.queue_wire import Message, pack
 from pixiu.machines.queue_wire import requests as wire
 from pixiu.model.errors import Conflict, NotAllowed, NotFound, RequestError, Unavailable
 from pixiu.ports.log import DEAD, MAIN, NOTIFY, SCHEDULE, TASKS
 from pixiu.queue.client import Client
-from pixiu.queue.server.server import QueueServer
-from pixiu.runtime.scheduler import LoopScheduler
-from pixiu.runtime.server import address_of, listen
 from tests.contracts.log import LogContract
-from tests.kafka import Driven, new_prefix, require_kafka
+from tests.kafka import new_prefix, require_kafka
+from tests.kafka_port import KEY, Port, all_of, opened_ports
+from tests.remote_logs import arrived, read_all, read_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pixiu.ports.log import Log, LogRecord
+    from pixiu.ports.log import Log
     from tools.kafka_server import KafkaServer
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(300)]
-
-KEY = "the key of this cluster"
 
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     with require_kafka(tmp_path_factory.mktemp("kafka")) as server:
         yield server
-
-
-class Port(Driven):
-    """One owner of a log, and its port."""
-
-    def __init__(self, hosts: str, prefix: str, **more: Any) -> None:
-        tail_bytes_max = more.pop("tail_bytes_max", 2**20)
-        super().__init__(hosts, prefix, **more)
-        self.reading = LoopScheduler(self.loop)
-        self.served = ServedLog(
-            self.log.address, {}, QueueSettings(), self.clock, self.scheduler, self.reading, keys=(KEY,),
-            tail_bytes_max=tail_bytes_max,
-        )  # fmt: skip
-        self.server = QueueServer(self.served, KAFKA_HANDLERS, connections_max=100)
-        self.listener: asyncio.Server = self.run(listen(self.server.connection, "127.0.0.1", 0))
-        self.address = address_of(self.listener)
-        self.open(applied=2**62, finished=2**62)
-        self.served.begin(self.log, 1)
-
-    def close(self) -> None:
-        if not self._is_closed:
-            self.served.end()
-            self.listener.close()
-            self.server.close_all()
-            self.served.close()
-            self.pass_ms(1)
-            self.reading.close()
-            super().close()
 
 
 class TestServedKafka(LogContract):
@@ -119,49 +86,8 @@ class TestServedKafka(LogContract):
 
 @pytest.fixture
 def open_port(kafka: KafkaServer) -> Iterator[Callable[..., Port]]:
-    """Owners that are closed when the test is over; the same prefix again is the same log."""
-    opened: list[Port] = []
-
-    def open_one(prefix: str = "", **more: Any) -> Port:
-        opened.append(Port(kafka.hosts, prefix or new_prefix(), **more))
-        return opened[-1]
-
-    yield open_one
-    for port in opened:
-        port.close()
-
-
-async def arrived(log: RemoteLog, event_id: int) -> None:
-    async with asyncio.timeout(30):
-        while log.committed < event_id:
-            await asyncio.sleep(0.002)
-
-
-def read_all(log: RemoteLog, after: int = 0) -> list[LogRecord]:
-    found: list[LogRecord] = []
-    while after < log.committed:
-        committed = log.committed
-        records = log.read(after, 100)
-        found += records
-        after = records[-1].event_id if records else committed
-    return found
-
-
-async def read_topic(log: RemoteLog, topic: str, limit: int) -> list[bytes]:
-    """As tasks do: a page may be on its way."""
-    found: list[bytes] = []
-    after = 0
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                records = log.topic(topic, after, limit)
-            except Unavailable:
-                await asyncio.sleep(0.01)
-                continue
-            found += [each.payload for each in records]
-            if len(records) < limit:
-                return found
-            after = records[-1].event_id
+    with opened_ports(kafka.hosts) as open_one:
+        yield open_one
 
 
 def test_many_feeds_at_many_places_get_everything_once(open_port: Callable[..., Port]) -> None:
@@ -284,8 +210,8 @@ def test_pages_of_a_topic_are_read_from_kafka_and_from_memory(
             log = RemoteLog(client)
             log.follow(port.log.committed - 1, lambda: None)
             await arrived(log, port.log.committed)
-            assert await read_topic(log, DEAD, 30) == [b"letter %d" % number for number in range(100)]
-            assert await read_topic(log, NOTIFY, 13) == [b"task %d" % number for number in range(100)]
+            assert await read_topic(log, DEAD, 0, 30) == [b"letter %d" % number for number in range(100)]
+            assert await read_topic(log, NOTIFY, 0, 13) == [b"task %d" % number for number in range(100)]
             with pytest.raises(NotAllowed, match="read it with Feed"):
                 await client.ask(MAIN, wire.encode_read_topic(MAIN.encode(), after=0, limit=7), "reading")
             await log.close()
@@ -437,14 +363,4 @@ def test_a_fenced_owner_takes_nothing_and_sends_clients_away(open_port: Callable
     with pytest.raises(Unavailable, match="just master"):
         first.run(say(first, b"nor now"))
     second.run(say(second, b"by the second"))
-
-    async def all_of() -> list[bytes]:
-        async with Client(second.address, key=KEY) as client:
-            log = RemoteLog(client)
-            log.follow(0, lambda: None)
-            await arrived(log, second.log.committed)
-            found = [record.payload for record in read_all(log)]
-            await log.close()
-            return found
-
-    assert second.run(all_of()) == [b"by the first", b"by the second"]
+    assert second.run(all_of(second)) == [b"by the first", b"by the second"]

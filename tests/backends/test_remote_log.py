@@ -9,10 +9,11 @@ import pytest
 
 from pixiu.backends.queue_log import RemoteLog
 from pixiu.backends.queue_log import log as remote_module
-from pixiu.model.errors import NotAllowed, RequestError, Unavailable
+from pixiu.model.errors import NotAllowed, RequestError
 from pixiu.ports.log import MAIN, NOTIFY, Appended
 from pixiu.queue.client import Client
 from pixiu.runtime.datadir import read_node_key
+from tests.remote_logs import arrived, read_all, read_topic
 from tests.servers import QueueProcess
 
 if TYPE_CHECKING:
@@ -35,24 +36,6 @@ def connected(queue: QueueProcess, **more: float) -> Client:
 
 async def end_of(client: Client) -> int:
     return (await client.hello()).last_event_id
-
-
-async def arrived(log: RemoteLog, event_id: int) -> None:
-    """Wait until an event is committed, as this end of the log knows it."""
-    async with asyncio.timeout(10):
-        while log.committed < event_id:
-            await asyncio.sleep(0.002)
-
-
-def read_all(log: RemoteLog, after: int = 0) -> list[LogRecord]:
-    """Read as the carrier does."""
-    found: list[LogRecord] = []
-    while after < log.committed:
-        committed = log.committed
-        records = log.read(after, 100)
-        found += records
-        after = records[-1].event_id if records else committed
-    return found
 
 
 async def append(log: RemoteLog, payload: bytes, key: bytes) -> Appended:
@@ -103,7 +86,7 @@ class TestRemoteLog:
                     await asyncio.sleep(0)
             assert got == [b"said %d" % number for number in range(100)]
             assert log._buffer._size < 10_000
-            tasks = await read_topic(log, start, 30)
+            tasks = await read_topic(log, NOTIFY, start, 30)
             assert tasks == [b"task %d" % number for number in range(100)]
             assert log.read(start, 10) == [], "far behind: it is followed anew from there"
             assert log.committed == start
@@ -169,19 +152,3 @@ class TestRemoteLog:
                     await asyncio.sleep(0.01)
             assert log.committed == 0
             await log.close()
-
-
-async def read_topic(log: RemoteLog, after: int, limit: int) -> list[bytes]:
-    """As tasks do: a page may be on its way."""
-    found: list[bytes] = []
-    async with asyncio.timeout(10):
-        while True:
-            try:
-                records = log.topic(NOTIFY, after, limit)
-            except Unavailable:
-                await asyncio.sleep(0.01)
-                continue
-            found += [each.payload for each in records]
-            if len(records) < limit:
-                return found
-            after = records[-1].event_id

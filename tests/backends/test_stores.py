@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pixiu.backends.embedded.desk import Desk
 from pixiu.backends.embedded.keyvalue import LARGE, RocksKeyValue
 from pixiu.backends.embedded.sessions import EmbeddedSessions
 from pixiu.backends.embedded.stores import EmbeddedStores
@@ -368,3 +369,22 @@ def test_pending_bytes_follow_what_is_written() -> None:
     assert 4000 < stores.pending_bytes < 8000
     stores.commit({})
     assert stores.pending_bytes == 0
+
+
+def test_a_page_of_inboxes_makes_no_rows_but_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of a million are read page by page, beside what changes: a page costs what it has, not what has changed."""
+    stores = EmbeddedStores(MemoryKeyValue())
+    for user in range(1, 101):
+        stores.inboxes.open(user, "ios")
+    made: list[int] = []
+    encoded = Desk.encoded
+
+    def counted(desk: Desk) -> bytes:
+        made.append(desk.user)
+        return encoded(desk)
+
+    monkeypatch.setattr(Desk, "encoded", counted)
+    pending = stores.pending_bytes
+    page = stores.inboxes.states(after=(50, "ios"), limit=10)
+    assert [state.user for state in page] == list(range(51, 61))
+    assert set(made) <= set(range(50, 62)) and stores.pending_bytes == pending

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -149,6 +150,19 @@ def test_the_queue_is_told_of_the_log_in_kafka(tmp_path: Path) -> None:
     assert not any("PIXIU_ENGINES__LOG" in carrier.environment for carrier in carriers)
     with pytest.raises(ConfigError, match="names no Kafka"):
         Layout(tmp_path / "c", read_cluster_file(write(tmp_path, text.replace("kafka://127.0.0.1", "nats://a"))))
+
+
+@pytest.mark.parametrize(
+    ("settings", "engines"),
+    [("", '[engines]\nlog = "kafka://127.0.0.1"'), ('"engines.log" = "kafka://127.0.0.1", ', "")],
+)
+def test_copies_of_a_log_in_kafka_are_not_counted_by_the_processes_that_own_it(
+    tmp_path: Path, settings: str, engines: str
+) -> None:
+    text = '[roles.queue]\nreplicas = 2\nsettings = {{ {settings}"replication.min_isr" = 3 }}\n{engines}'
+    cluster = read_cluster_file(write(tmp_path, text.format(settings=settings, engines=engines)))
+    file = replace(cluster, zookeeper_nodes=0, registry=RegistryAddress.parse("zk://127.0.0.1"))
+    assert [plan.min_others for plan in Layout(tmp_path / "c", file).plans] == [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -281,3 +281,21 @@ class InboxesContract(StoresCase):
         assert self.inboxes.states(after=(2, "j"))[0].platform == "web"
         assert self.inboxes.states(limit=0) == []
         assert all(self.inboxes.state(state.user, state.platform) == state for state in states)
+
+    def test_pages_have_what_was_changed_since_the_last_commit(self) -> None:
+        for user in range(10, 60, 10):
+            self.inboxes.open(user, "web")
+        self.settle()
+        for user in (5, 10, 25, 26, 30, 70):  # new ones before, between and behind, and some that have a row
+            self.inboxes.open(user, "ios")
+            self.add(1, user, "ios")
+        users = sorted({*range(10, 60, 10), 5, 25, 26, 70})
+        names = [(user, name) for user in users for name in self.inboxes.platforms(user)]
+        for limit in (1, 2, 3, 100):
+            pages: list[InboxState] = []
+            while page := self.inboxes.states(
+                after=(pages[-1].user, pages[-1].platform) if pages else None, limit=limit
+            ):
+                assert len(page) <= limit
+                pages += page
+            assert pages == [self.inboxes.state(*name) for name in sorted(names)]

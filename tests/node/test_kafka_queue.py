@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("confluent_kafka")
 
+from pixiu.backends.kafka import topics as topics_module
 from pixiu.backends.memory.registry import MemoryRegistry
 from pixiu.backends.queue_log import RemoteLog
 from pixiu.cli.engine_checks import engine_checks
@@ -315,3 +316,30 @@ async def test_a_note_that_cannot_be_read_is_told_and_another_process_may_serve(
     await until(lambda: "cannot be read" in one.reasons().get("queue", ""))
     two = await processes.start("two")
     await until(lambda: leads(two))
+
+
+async def test_who_stands_by_and_looks_for_a_dead_kafka_is_stopped_soon(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_queue, "LOOK_MS", 100)
+    monkeypatch.setattr(topics_module, "ADMIN_SECONDS", 1)
+    one = await processes.start("one", hosts="127.0.0.1:1")
+    await until(lambda: not one._is_well)
+    monkeypatch.setattr(topics_module, "ADMIN_SECONDS", 1_000_000)
+    await until(lambda: one._is_looking)
+    async with asyncio.timeout(60):
+        await processes.stop(one)
+
+
+async def test_who_is_about_to_own_the_log_of_a_dead_kafka_is_stopped_soon(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics_module, "ADMIN_SECONDS", 1_000_000)
+    one = await processes.start("one", hosts="127.0.0.1:1")
+    await until(lambda: one._claimed is not None)
+    claimed = one._claimed
+    assert claimed is not None
+    is_over: list[object] = []
+    claimed._thread.offload(lambda: None, is_over.append)  # behind what it does
+    await processes.stop(one)
+    await until(lambda: bool(is_over))

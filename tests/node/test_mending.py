@@ -85,12 +85,12 @@ class Replicas:
         (path,) = (self._root / name / "queue" / "journal").glob("*.log")
         return path
 
-    def rot(self, name: str) -> bytes:
-        """A byte in the middle of a stopped one's journal. Returns what the journal was."""
+    def rot(self, name: str, count: int = 1) -> bytes:
+        """Some bytes in the middle of a stopped one's journal. Returns what the journal was."""
         path = self.journal(name)
         sound = path.read_bytes()
         at = sound.index(b"message 20")
-        path.write_bytes(sound[:at] + b"M" + sound[at + 1 :])
+        path.write_bytes(sound[:at] + b"M" * count + sound[at + count :])
         return sound
 
 
@@ -133,6 +133,18 @@ async def test_a_follower_fetches_the_record_that_rotted(replicas: Replicas, cap
     assert not replicas.damaged(name)
     assert replicas.journal(name).read_bytes()[: len(sound.rstrip(b"\0"))] == sound.rstrip(b"\0")
     assert any("mended" in record.message for record in caplog.records)
+
+
+async def test_a_follower_fetches_all_records_of_a_block_that_rotted(replicas: Replicas) -> None:
+    """With their heads: what proves the copies is what was made of the records."""
+    await filled(replicas, "ab")
+    name = "b" if replicas.leader() == "a" else "a"
+    await replicas.stop(name)
+    sound = replicas.rot(name, count=600)
+    await replicas.start(name)
+    await until(lambda: replicas.mended(name), "the records are mended")
+    assert replicas.mended(name) >= 5 and not replicas.damaged(name)
+    assert replicas.journal(name).read_bytes()[: len(sound.rstrip(b"\0"))] == sound.rstrip(b"\0")
 
 
 async def test_a_leader_that_finds_damage_hands_over_and_is_mended(replicas: Replicas) -> None:

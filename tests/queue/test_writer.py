@@ -8,6 +8,7 @@ import pytest
 
 from pixiu.config import JournalSettings, LogSettings, QueueSettings, Settings
 from pixiu.machines.queue_wire import requests as wire
+from pixiu.machines.queue_wire.commands import HELLO
 from pixiu.machines.queue_wire.messages import Message
 from pixiu.queue.engine import Engine
 from pixiu.queue.server.commands import HANDLERS
@@ -387,3 +388,40 @@ def test_a_topic_that_ends_meanwhile_refuses_each_of_its_publishes(queue: Queue)
     settled(queue, [*clients, queue.control])
     assert delete.outcome == "ok"
     assert [request.outcome for request in late] == ["refused"] * 4
+
+
+def fails(*_: object) -> None:
+    raise ValueError("a bug of one connection")
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_one_who_fails_at_its_answer_does_not_keep_the_others_from_theirs(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, *, is_refused: bool
+) -> None:
+    clients = [queue.client() for _ in range(4)]
+    each_sends(clients, b"a")
+    settled(queue, clients)
+    monkeypatch.setattr(clients[1].wire, "write", fails)
+    asked = each_sends(clients, b"b")
+    if is_refused:
+        queue.engine.writer.flush_failed(OSError(5, "Input/output error"))
+    with pytest.raises(ValueError, match="a bug of one connection"):
+        queue.scheduler.run_for(5)
+    settled(queue, clients)
+    told = "unknown" if is_refused else "ok"
+    assert [request.outcome for request in (asked[0], *asked[2:])] == [told] * 3
+
+
+def test_one_who_fails_at_what_it_asked_next_is_cut(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows what it still waits for. Others are told what they asked for."""
+    clients = [queue.client() for _ in range(2)]
+    each_sends(clients, b"a")
+    settled(queue, clients)
+    monkeypatch.setitem(queue.server.handlers, HELLO, fails)
+    asked = each_sends(clients, b"b")
+    clients[0].wire.send(wire.encode_hello())
+    with pytest.raises(ValueError, match="a bug of one connection"):
+        queue.scheduler.run_for(5)
+    settled(queue, clients)
+    assert [request.outcome for request in asked] == ["ok", "ok"]
+    assert [client.wire.is_closed for client in clients] == [True, False]

@@ -78,6 +78,10 @@ class ClusterFile:
     engines: EngineSettings = field(default_factory=EngineSettings)
     """Where the carriers have their stores, and the queue its log."""
 
+    def log_of(self, plan: RolePlan) -> str:
+        """Where the processes of a role would have the log: what the role itself says counts."""
+        return str(plan.settings.get("engines.log", self.engines.log))
+
 
 def read_cluster_file(path: Path) -> ClusterFile:
     """Read and check a file. Raises ``ConfigError``."""
@@ -111,9 +115,10 @@ def _cluster(content: dict[str, Any]) -> ClusterFile:
         raise ConfigError(f"these are {count} processes, at most {PROCESSES_MAX} are started on one machine")
     engines = _engines(content.get("engines", {}), {plan.role for plan in plans})
     _check_ports(plans)
+    cluster = ClusterFile(name, plans, nodes, registry, root, _text(content, "data", ""), secret, engines)
     if nodes:
-        _check_whole(plans)
-    return ClusterFile(name, plans, nodes, registry, root, _text(content, "data", ""), secret, engines)
+        _check_whole(cluster)
+    return cluster
 
 
 def _engines(value: object, roles: set[str]) -> EngineSettings:
@@ -189,14 +194,16 @@ def _check_ports(plans: tuple[RolePlan, ...]) -> None:
             taken[port] = plan.role
 
 
-def _check_whole(plans: tuple[RolePlan, ...]) -> None:
+def _check_whole(cluster: ClusterFile) -> None:
     """With a ZooKeeper of its own a cluster is all that there is: refuse one that could accept nothing."""
-    roles = {plan.role: plan for plan in plans}
+    roles = {plan.role: plan for plan in cluster.roles}
     if "carrier" in roles and not {"queue", NODE_ROLE} & set(roles):
         raise ConfigError("roles.carrier needs a log, and there is none: write [roles.queue]")
     queue = roles.get("queue")
-    min_isr = queue.settings.get("replication.min_isr", 1) if queue is not None else 1
-    if queue is not None and isinstance(min_isr, int) and min_isr > queue.replicas:
+    if queue is None or cluster.log_of(queue) != EMBEDDED:
+        return
+    min_isr = queue.settings.get("replication.min_isr", 1)
+    if isinstance(min_isr, int) and min_isr > queue.replicas:
         raise ConfigError(
             f"roles.queue.settings: replication.min_isr is {min_isr}, and there are {queue.replicas} replicas: "
             "nothing would ever be accepted"

@@ -150,12 +150,15 @@ def stopped_kafka(root: Path, *, takes_any: bool = False) -> KafkaLog:
     return log
 
 
-def look_at_kafka(settings: Settings, noted: dict[str, str] | None) -> Identity | None:
-    """Which log is there now; None: none yet, and it can be made. Raises why it could not be had; blocks."""
+def look_at_kafka(settings: Settings, noted: dict[str, str] | None, is_stopped: Callable[[], bool]) -> Identity | None:
+    """Which log is there now; None: none yet, and it can be made. Raises why it could not be had; blocks.
+
+    Whoever ``is_stopped`` waits two seconds more at most.
+    """
     nothing = NoScheduler()
     log = kafka_log(settings, nothing, nothing, noted, name="", closed=lambda: None)
     try:
-        return log.check_identity()
+        return log.check_identity(is_stopped)
     finally:
         log.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -80,6 +81,19 @@ Operation = Plain | PlainPublish | Publish | Change | Answer
 
 NOBODYS = Plain(None, 0)
 """Open while no other is: it is no topic's, so nobody adds to it."""
+
+
+def answer_each(replies: Iterable[tuple[Connection, bytes] | PlainPublish], soon: Callable[..., object]) -> None:
+    """Tell everyone. One who fails at that fails alone: it is noted in a turn of its own."""
+    for reply in replies:
+        try:
+            reply[0].answered(reply[1])
+        except Exception as error:  # noqa: BLE001 - the others are told all the same
+            soon(partial(_raise, error))
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def refusals_of(operations: Iterable[Operation], frame: bytes) -> list[tuple[Connection, bytes]]:

@@ -23,7 +23,7 @@ from pixiu.machines.queue_wire.commands import TOPIC_NOT_EXIST
 from pixiu.machines.queue_wire.responses import encode_done, encode_refused
 from pixiu.model.errors import PixiuError
 from pixiu.queue.batch import RUN_COUNT_MAX, Batch
-from pixiu.queue.operations import NOBODYS, Answer, Change, Plain, Publish, refusals_of
+from pixiu.queue.operations import NOBODYS, Answer, Change, Plain, Publish, answer_each, refusals_of
 from pixiu.queue.server.answers import OK
 from pixiu.queue.storage.record import Kind
 from pixiu.queue.writer_log import WriterLog
@@ -386,10 +386,12 @@ class Writer:
     def _answer_all(self, batches: Iterable[Batch], reason: str) -> None:
         """Answer every request of these batches with one error; one that was refused already stays refused."""
         frame = encode_refused(reason)
+        replies: list[tuple[Connection, bytes]] = []
         for batch in batches:
             for reply in batch.replies:
                 answer = frame * (len(reply[1]) // len(OK)) if len(reply) == 4 else frame
-                reply[0].answered(reply[1] if reply[1].startswith(_REFUSED) else answer)
+                replies.append((reply[0], reply[1] if reply[1].startswith(_REFUSED) else answer))
+        answer_each(replies, self._scheduler.soon)
 
     def _refuse(self, operations: list[Operation], reason: str) -> None:
         """Answer every operation with one error, behind the answers that its connection waits for."""
@@ -398,7 +400,7 @@ class Writer:
             if id(connection) in waiting:
                 self._uncommitted[-1].replies.append((connection, data))
             else:
-                connection.answered(data)
+                answer_each([(connection, data)], self._scheduler.soon)
 
     def _release_flushed(self, through: int) -> None:
         """The journal holds everything through here as asked; is it committed, or do followers come first?"""
@@ -418,8 +420,7 @@ class Writer:
                 return
             uncommitted.popleft()
             self._uncommitted_bytes -= batch.size
-            for reply in batch.replies:
-                reply[0].answered(reply[1])
+            answer_each(batch.replies, self._scheduler.soon)
         self._resume_paused()
         if self._operations:
             self.run_soon()

@@ -29,11 +29,8 @@ class EmbeddedInboxes(DeskInboxes):
         start, end = range_of(INBOXES)
         if user_after >= 0:
             start = key1(INBOXES, user_after)
-        for user, desk in self._changed.items():
-            self._overlay.put(key1(INBOXES, user), desk.encoded())
         found: list[InboxState] = []
-        for key, value in self._overlay.scan(start, end):
-            user = int.from_bytes(key[1:], "big")
+        for user, value in self._with_changed(self._overlay.scan(start, end), user_after):
             states = Desk.states_in(user, value)
             if user == user_after:
                 states = [state for state in states if state.platform > platform_after]
@@ -41,6 +38,24 @@ class EmbeddedInboxes(DeskInboxes):
             if len(found) >= limit:
                 break
         return found[: max(limit, 0)]
+
+    def _with_changed(self, below: Iterator[tuple[bytes, bytes]], first: int) -> Iterator[tuple[int, bytes]]:
+        """Rows of users from ``first`` on, changed ones as they are now: only those are made that are asked for."""
+        changed = self._changed
+        waiting = sorted(user for user in changed if user >= first)
+        index, count = 0, len(waiting)
+        for key, value in below:
+            user = int.from_bytes(key[1:], "big")
+            while index < count and waiting[index] < user:
+                yield waiting[index], changed[waiting[index]].encoded()
+                index += 1
+            if index < count and waiting[index] == user:
+                index += 1
+                yield user, changed[user].encoded()
+            else:
+                yield user, value
+        for user in waiting[index:]:
+            yield user, changed[user].encoded()
 
     def save(self, rows: Rows) -> None:
         """Turn changed inboxes and new entries into rows, in the order of their keys."""

@@ -161,11 +161,15 @@ class KafkaLog:
         self._reading.committed = self._reading.last_event_id()
         self._reading.recent.begin(self._reading.committed)
 
-    def check_identity(self) -> Identity | None:
-        """Which log is there; None: there is none yet. Refuses another than the stores were made from; blocks."""
+    def check_identity(self, is_stopped: Callable[[], bool] = lambda: False) -> Identity | None:
+        """Which log is there; None: there is none yet. Refuses another than the stores were made from; blocks.
+
+        Not for long once it is closed or ``is_stopped``.
+        """
         known = self._known
+        topics = Topics(self.address, self._options, is_stopped=lambda: self._is_closed or is_stopped())
         try:
-            found = Topics(self.address, self._options).identity()
+            found = topics.identity()
         except NotFound as error:
             if known is None:
                 return None
@@ -449,6 +453,10 @@ class KafkaLog:
     def scheduled(self, topic: str) -> list[Scheduled]:
         """What waits for a topic, by due time."""
         return self._waiting.of(topic)
+
+    def scheduled_after(self, schedule_id: int, topic: str) -> Iterator[Scheduled]:
+        """What waits for a topic with a greater id, by id."""
+        return self._waiting.after(schedule_id, topic)
 
     def follow(self, after: int, receive: Callable[[], object]) -> None:
         """Call ``receive`` whenever something has been committed."""

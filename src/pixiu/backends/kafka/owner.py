@@ -101,7 +101,7 @@ class Owner:
 
     def claim(self, now_ms: int) -> Claim:
         """Take the log, and read what its owner has to know. Raises ``Unavailable``, and may then be asked again."""
-        topics = Topics(self._address, self._options)
+        topics = Topics(self._address, self._options, is_stopped=lambda: self._is_stopped)
         topics.make(copies=self._copies, min_insync=self._min_insync)
         identity = topics.made_identity()
         self._check_stopped()  # who is no longer wanted takes it from nobody
@@ -136,7 +136,13 @@ class Owner:
             self._address.topic(STATE), self._said(), WANTER, 0, timestamp=now_ms, headers=headers,
             on_delivery=lambda error, _message: failures.append(error) if error is not None else None,
         )  # fmt: skip
-        if producer.flush(ANSWER_MS / 1000):
+        tries = int(ANSWER_MS / 1000 / STEP_SECONDS)
+        while left := _served(producer.flush):
+            self._check_stopped()
+            tries -= 1
+            if tries <= 0:
+                break
+        if left:
             raise unavailable(self._address, f"{self._address.topic(STATE)} was not written in time")
         if failures:
             raise unavailable(self._address, failures[0])

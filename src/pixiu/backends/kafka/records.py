@@ -62,6 +62,8 @@ CLAIM = "owner"
 WANT = "wants"
 PLACE = "position"
 """What a record of the log does. All but ``RECORD`` take an event id that no reader sees."""
+PUSHED = "push"
+"""A row of one user of a push, in ``tasks`` alone: its event is the push."""
 
 
 class Entry(NamedTuple):
@@ -182,13 +184,15 @@ def _key(entry: Entry, record: Record | None) -> bytes:
 
 
 def found_in(message: Message) -> Found | None:
-    """The entry that a message of Kafka's is; None for what others have written there."""
+    """The entry that a message of Kafka's is, or belongs to; None for what others have written there."""
     return found_of(dict(message.headers() or ()), message.value() or b"", message.timestamp()[1])
 
 
 def found_of(headers: Mapping[str, Any], value: bytes, at: int) -> Found | None:
     """The same of what another client has read."""
     try:
+        if "push" in headers:
+            return Found(LogRecord(int(headers["push"]), 0, "", b"", b"", at), int(headers["id"]), PUSHED, 0, 0)
         event_id = int(headers["event"])
         numbered = headers.get("id")
         number = int(numbered if numbered is not None else headers["last"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pixiu.backends.kafka.driver import common_options, driver, driver_admin, error_of, unavailable
@@ -12,12 +13,18 @@ from pixiu.model.errors import NotFound
 from pixiu.ports.log import DEAD, NOTIFY, SCHEDULE, TASKS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pixiu.backends.kafka.address import KafkaAddress
 
 __all__ = ["ADMIN_SECONDS", "MESSAGE_BYTES_MAX", "Finding", "Identity", "Topics"]
 
 ADMIN_SECONDS = 10.0
+STEP_SECONDS = 2.0
+"""One wait for an answer; between two of them a stop is noticed."""
 LOOK_SECONDS = 0.05
+_SILENT = frozenset({driver.KafkaError._TRANSPORT, driver.KafkaError._TIMED_OUT})
+"""Nobody has answered in the time of a step."""
 RELEASES_OLD = ("3.3", "3.4", "3.5", "3.6", "3.7", "3.8")
 COPIES_MAX = 3
 MESSAGE_BYTES_MAX = 24 * 2**20
@@ -59,8 +66,12 @@ class Finding(NamedTuple):
 class Topics:
     """Asks and tells a Kafka about the log's topics. All of it blocks: call it in a thread."""
 
-    def __init__(self, address: KafkaAddress, options: dict[str, str]) -> None:
+    def __init__(
+        self, address: KafkaAddress, options: dict[str, str], *, is_stopped: Callable[[], bool] = lambda: False
+    ) -> None:
+        """``is_stopped``: does nobody wait for an answer any more?"""
         self._address = address
+        self._is_stopped = is_stopped
         self._admin = driver_admin.AdminClient(common_options(address, options))
 
     def brokers(self) -> int:
@@ -154,23 +165,35 @@ class Topics:
         return {key: str(entry.value) for key, entry in self._result(described).items()}
 
     def _there(self) -> list[str]:
-        try:
-            return list(self._admin.list_topics(timeout=ADMIN_SECONDS).topics)
-        except driver.KafkaException as error:
-            raise unavailable(self._address, error_of(error)) from error
+        tries = _steps()
+        while True:
+            try:
+                return list(self._admin.list_topics(timeout=min(STEP_SECONDS, ADMIN_SECONDS)).topics)
+            except driver.KafkaException as error:
+                tries -= 1
+                if tries <= 0 or self._is_stopped() or error_of(error).code() not in _SILENT:
+                    raise unavailable(self._address, error_of(error)) from error
 
     def _cluster(self) -> Any:
         return self._result(self._admin.describe_cluster(request_timeout=ADMIN_SECONDS))
 
     def _result(self, future: Any) -> Any:
-        try:
-            return future.result(ADMIN_SECONDS)
-        except driver.KafkaException as error:
-            if error_of(error).code() == driver.KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise NotFound(f"a broker of {self._address.hosts} does not know that topic") from error
-            raise unavailable(self._address, error_of(error)) from error
-        except TimeoutError as error:
-            raise unavailable(self._address, "no answer in time") from error
+        tries = _steps()
+        while True:
+            try:
+                return future.result(min(STEP_SECONDS, ADMIN_SECONDS))
+            except driver.KafkaException as error:
+                if error_of(error).code() == driver.KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise NotFound(f"a broker of {self._address.hosts} does not know that topic") from error
+                raise unavailable(self._address, error_of(error)) from error
+            except TimeoutError as error:
+                tries -= 1
+                if tries <= 0 or self._is_stopped():
+                    raise unavailable(self._address, "no answer in time") from error
+
+
+def _steps() -> int:
+    return ceil(ADMIN_SECONDS / STEP_SECONDS)
 
 
 def _kept_for(settings: dict[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import nsmallest
 from struct import Struct
 from sys import intern
 from typing import TYPE_CHECKING
@@ -83,8 +84,9 @@ class RedisInboxes(DeskInboxes):
     def states(self, *, after: tuple[int, str] | None = None, limit: int = 1000) -> list[InboxState]:
         """Inboxes in the order of (user, platform), behind ``after``. A sweep does not fill the cache."""
         user_after, platform_after = after if after is not None else (0, "")
-        for desk in self._changed.values():
-            self._put_desk(desk)
+        changed = self._changed
+        for user in nsmallest(limit + 1, (user for user in changed if user >= user_after)):  # the page has no others
+            self._put_desk(changed[user])
         found: list[InboxState] = []
         name = hex_of(user_after - 1) if user_after > 0 else ""
         while len(found) < limit:

@@ -151,7 +151,7 @@ class Layout:
             environment = self._engines(plan, name)
             yield ChildPlan(
                 name, plan.role, partition, replica, command, f"{plan.bind}:{port}", self._also(plan, name),
-                _needed(plan), environment,
+                _needed(plan, self.cluster.log_of(plan)), environment,
             )  # fmt: skip
 
     def _also(self, plan: RolePlan, name: str) -> tuple[str, ...]:
@@ -239,9 +239,9 @@ def _rank(role: str) -> int:
     return ORDER.index(role) if role in ORDER else len(ORDER)
 
 
-def _needed(plan: RolePlan) -> int:
-    """How many replicas of a partition must stay."""
-    if plan.role != QUEUE:
+def _needed(plan: RolePlan, log: str) -> int:
+    """How many replicas of a partition must stay. The copies of a log elsewhere are not counted by its processes."""
+    if plan.role != QUEUE or log != EMBEDDED:
         return 0
     min_isr = plan.settings.get("replication.min_isr", 1)
     return min_isr if isinstance(min_isr, int) else 1

@@ -261,7 +261,7 @@ class KafkaQueue:
         found: list[dict[str, str] | None] = []
 
         def work() -> None:
-            identity = look_at_kafka(self._settings, read_note(self._directory.path))
+            identity = look_at_kafka(self._settings, read_note(self._directory.path), lambda: self._is_stopping)
             found.append(None if identity is None else identity._asdict())
 
         def looked(error: BaseException | None) -> None:

@@ -1,4 +1,4 @@
-"""A damaged record is fetched from the leader, and written again.
+"""Damaged records are fetched from the leader, and written again: as many at a time as one piece of a feed has.
 
 It asks as an applier does (Feed), so it needs the cluster's key, and a leader that can read the record. Until that is
 so, it asks again now and then; meanwhile others lead, where they can.
@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from pixiu.machines.queue_wire.follow import FramesSent
 from pixiu.machines.queue_wire.requests import encode_feed
 from pixiu.machines.queue_wire.streams import Refused
+from pixiu.model.errors import PixiuError
+from pixiu.queue.log import topic_messages
 from pixiu.queue.replication.leader_link import LeaderLink, Losses
-from pixiu.queue.storage.mending import mend
+from pixiu.queue.storage.mending import Mended, mend
 
 if TYPE_CHECKING:
     from pixiu.ports.scheduler import Timer
@@ -32,7 +34,7 @@ AGAIN_MS = 30_000
 
 
 class Mending:
-    """Mends what the look through the journal finds, one record after the other."""
+    """Mends what the look through the journal finds, one place after the other."""
 
     def __init__(self, engine: Engine, replication: Replication, links: Links, check: JournalCheck) -> None:
         self._engine = engine
@@ -89,20 +91,34 @@ class Mending:
         if wound is None:
             return
         try:
-            reason = mend(self._engine.journal, wound, frames)
+            mended = mend(self._engine.journal, wound, frames, self._known)
         except OSError as error:
-            reason = str(error)
-        if reason:
-            self._not_mended(reason)
+            mended = Mended(0, str(error))
+        if not mended.records:
+            self._not_mended(mended.reason)
             return
         self.stop()
         log.warning(
-            "a damaged record was mended with the leader's copy",
-            extra={"file": wound.path, "position": wound.position, "event_id": wound.event_id},
-        )
+            "damaged records were mended with the leader's copies",
+            extra={
+                "file": wound.path, "position": wound.position, "event_id": wound.event_id, "records": mended.records,
+            },
+        )  # fmt: skip
         self._said = ""
         self._replication.note_damage(is_damaged=False)
-        self._check.mended()
+        self._check.mended(mended.records)
+
+    def _known(self, topic: bytes, first: int, count: int) -> list[bytes]:
+        """What a topic's own log has of these events, which its checksums prove."""
+        live = self._engine.topics.get(topic)
+        if live is None or live.create_event_id >= first:
+            return []
+        try:
+            rows = topic_messages(self._engine.topics.log_of(live), first - 1, count)
+        except (PixiuError, OSError):
+            return []
+        is_whole = [row.event_id for row in rows] == list(range(first, first + count))
+        return [row.message for row in rows] if is_whole else []
 
     def _not_mended(self, reason: str) -> None:
         """Said once for each reason: it is tried twice a minute."""

@@ -18,6 +18,7 @@ from pixiu.queue.operations import Change
 from pixiu.queue.positions import pack_rows
 from pixiu.queue.server.answers import ALIVE, OK
 from pixiu.queue.server.connection import MESSAGES_MAX
+from pixiu.queue.server.delay_pages import answer_page
 from pixiu.queue.server.log_commands import LOG_HANDLERS
 from pixiu.queue.server.node_commands import NODE_HANDLERS
 from pixiu.queue.server.parts import ROWS_MAX, append_part, delay_part, page_part, position_part
@@ -275,27 +276,24 @@ def set_position(engine: Engine, connection: Connection, request: Request) -> No
 def list_delays(engine: Engine, connection: Connection, request: Request) -> None:
     """Delays that wait, by event id."""
     after, limit = page_part(request.part)
-    limit = limit or ROWS_MAX
-    rows: list[dict[str, object]] = []
-    for delayed in engine.state.delays.after(after):
-        if len(rows) >= limit:
-            break
-        if delayed.topic.startswith(wire.RESERVED_PREFIX) and not connection.is_node:
-            continue
-        if request.name and delayed.topic != request.name:
-            continue
-        messages = split_messages(delayed.payload) or []
-        topic = delayed.topic.decode(errors="replace")
-        rows.append(
-            {
-                "event_id": delayed.event_id,
-                "topic": topic,
-                "due": delayed.due_ms,
-                "count": len(messages),
-                "bytes": len(delayed.payload),
-            }
-        )
-    connection.answer(_json(rows))
+
+    def is_wanted(delayed: Delayed) -> bool:
+        is_seen = connection.is_node or not delayed.topic.startswith(wire.RESERVED_PREFIX)
+        return is_seen and (not request.name or delayed.topic == request.name)
+
+    answer_page(
+        engine, connection, after, limit or ROWS_MAX, is_wanted, lambda rows: _json([_delay_row(row) for row in rows])
+    )
+
+
+def _delay_row(delayed: Delayed) -> dict[str, object]:
+    return {
+        "event_id": delayed.event_id,
+        "topic": delayed.topic.decode(errors="replace"),
+        "due": delayed.due_ms,
+        "count": len(split_messages(delayed.payload) or []),
+        "bytes": len(delayed.payload),
+    }
 
 
 def cancel_delay(engine: Engine, connection: Connection, request: Request) -> None:

@@ -403,7 +403,11 @@ class Connection:
         if transport is not None:
             transport.write(data)
             if self._is_held and not self._outstanding:
-                self._settled()
+                try:
+                    self._settled()
+                except Exception:
+                    self.abort()  # as the loop does when ``data_received`` fails: nobody knows what it still waits for
+                    raise
 
     def _settled(self) -> None:
         """Everything is answered: go on with what had to wait, or close as announced."""

@@ -16,6 +16,7 @@ from pixiu.queue.log import topic_messages
 from pixiu.queue.operations import Change
 from pixiu.queue.replication.feed_stream import FeedStream, whole_records_before
 from pixiu.queue.replication.replica_stream import JournalReader
+from pixiu.queue.server.delay_pages import answer_page
 from pixiu.queue.server.parts import feed_part, page_part, schedule_part
 from pixiu.queue.storage.record import Kind
 
@@ -69,13 +70,11 @@ def scheduled(engine: Engine, connection: Connection, request: Request) -> None:
     """Scheduled: a page of what waits for a topic, by event id, with what it says."""
     _check(engine, connection)
     after, limit = page_part(request.part)
-    rows: list[tuple[int, int, bytes]] = []
-    for delayed in engine.state.delays.after(after):
-        if len(rows) == limit:
-            break
-        if delayed.topic == request.name:
-            rows.append((delayed.event_id, delayed.due_ms, delayed.payload))
-    connection.answer(encode_sized(encode_scheduled(rows)))
+
+    def encode(rows: list[Delayed]) -> bytes:
+        return encode_sized(encode_scheduled([(each.event_id, each.due_ms, each.payload) for each in rows]))
+
+    answer_page(engine, connection, after, limit, lambda each: each.topic == request.name, encode)
 
 
 def _check(engine: Engine, connection: Connection) -> None:

@@ -62,7 +62,7 @@ class JournalCheck:
         self.problem = ""
         """What is damaged, and what can be done; empty while nothing was found."""
         self.wound: Wound | None = None
-        """The damaged record, where it is known which one it is."""
+        """The first damaged record, where it is known which one it is."""
         self.when_found: Callable[[], object] = lambda: None
         """Called when damage is known."""
 
@@ -105,10 +105,10 @@ class JournalCheck:
         )
         self.when_found()
 
-    def mended(self) -> None:
-        """The record is whole again: read on, there may be more."""
+    def mended(self, count: int = 1) -> None:
+        """So many records are whole again, from the damaged one on: read on, there may be more."""
         self._counters.journal_damaged = 0
-        self._counters.journal_mended += 1
+        self._counters.journal_mended += count
         self.problem, self.wound, self._is_doubted = "", None, False
         self._timer = self._scheduler.after(self._pause_ms, self._turn)
 

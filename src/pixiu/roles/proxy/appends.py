@@ -96,10 +96,11 @@ class Appends:
         tries: int = TRIES_MAX,
     ) -> None:
         """``done`` is told when it is committed, and at once or in the next turn if it was before."""
+        row: Row = (payload, at, key, done, tries)
         is_one_of_many = (self.in_flight or self._is_answering) and self._takes_all is not None
         if is_one_of_many and self.in_flight < self._in_flight_max:
             self.in_flight += 1
-            self._gathered.append((payload, at, key, done, tries))
+            self._gathered.append(row)
             if len(self._gathered) == 1:
                 self._soon(self.flush)
             return
@@ -118,7 +119,7 @@ class Appends:
         if self.in_flight >= self._in_flight_max:
             done(Overloaded(f"{self.in_flight} actions are on their way into the log already", retry_after_ms=100))
             return
-        committed: Callable[[Appended | PixiuError], object] = partial(self._committed, payload, at, key, done, tries)
+        committed: Callable[[Appended | PixiuError], object] = partial(self._committed, row)
         self._untimed += 1
         if not self.in_flight or self._untimed >= TIMED_ONE_IN:
             self._untimed = 0
@@ -194,7 +195,7 @@ class Appends:
                     self.accepted += 1
                     row[3](_new(Accepted, (result[1], result[0], row[1], False, ())))
                 else:
-                    self._answer(*row, result)
+                    self._answer(row, result)
             except Exception as error:  # noqa: BLE001 - the others are told all the same
                 self._soon(partial(_raise, error))
         self._is_answering = False
@@ -222,55 +223,33 @@ class Appends:
         self.accept_seconds.observe(took_us / 1e6)
         self._traces.timed(ACCEPT, self._link, took_us)
 
-    def _committed(
-        self,
-        payload: bytes,
-        at: int,
-        key: bytes,
-        done: Callable[[Accepted | PixiuError], object],
-        tries: int,
-        appended: Appended | PixiuError,
-    ) -> None:
+    def _committed(self, row: Row, appended: Appended | PixiuError) -> None:
         self.in_flight -= 1
         try:
-            self._answer(payload, at, key, done, tries, appended)
+            self._answer(row, appended)
         finally:
             self._completed += 1
             self._release()
 
-    def _answer(
-        self,
-        payload: bytes,
-        at: int,
-        key: bytes,
-        done: Callable[[Accepted | PixiuError], object],
-        tries: int,
-        appended: Appended | PixiuError,
-    ) -> None:
+    def _answer(self, row: Row, appended: Appended | PixiuError) -> None:
+        _, at, _, done, _ = row
         if isinstance(appended, PixiuError):
             if isinstance(appended, Conflict):
-                self._behind(payload, at, key, done, tries, appended)
+                self._behind(row, appended)
             else:
                 done(appended)
             return
         event_id, message_id, is_repeat = appended
         if is_repeat:
             self.repeats += 1
-            self._wait(event_id, lambda: self._found(appended, at, key, done), done)
+            self._wait(event_id, lambda: self._found(row, appended), done)
         else:
             self.accepted += 1
             done(_new(Accepted, (message_id, event_id, at, False, ())))
 
-    def _behind(
-        self,
-        payload: bytes,
-        at: int,
-        key: bytes,
-        done: Callable[[Accepted | PixiuError], object],
-        tries: int,
-        refusal: PixiuError,
-    ) -> None:
+    def _behind(self, row: Row, refusal: PixiuError) -> None:
         """The index is too far behind for the log: wait until it has caught up, and look again."""
+        payload, at, key, done, tries = row
         if tries <= 1:
             done(Unavailable(f"the index of sends is behind the log: {refusal}", retry_after_ms=1000))
             return
@@ -289,8 +268,9 @@ class Appends:
 
         self._when_applied(event_id, applied)
 
-    def _found(self, appended: Appended, at: int, key: bytes, done: Callable[[Accepted | PixiuError], object]) -> None:
+    def _found(self, row: Row, appended: Appended) -> None:
         """The first one is applied now, so the index knows when it was."""
+        _, at, key, done, _ = row
         try:
             sent = self._keys.get(key)
         except PixiuError:

@@ -27,6 +27,8 @@ READERS_MAX = 8
 """Each is a client of Kafka's, which reads up to 16 MiB ahead."""
 READ_COUNT = 1_000
 """Entries at a time; the driver has no more than 16 MiB of them."""
+WALK_MAX = 20_000
+"""Rows of one topic at a time: a second's work at most."""
 WAIT_MS = 2_000.0
 """One reading; then it is asked again later."""
 
@@ -52,8 +54,11 @@ class BehindReading:
         self._readers: dict[_Place, PartitionReader] = {}
         """Those that were used last are last."""
 
-    def frames(self, after: int, hint: int | None) -> list[Piece]:
-        """The next pieces of the log; none when what is committed cannot be read yet.
+    def frames(self, after: int, hint: int | None, through: int) -> list[Piece]:
+        """The next pieces of the log, not beyond ``through``; none when what is committed cannot be read yet.
+
+        Kafka may have committed what its owner does not know of yet: whoever was given that would be ahead of the
+        owner, and refused by it when it comes back.
 
         ``hint`` is an offset at or before the event behind ``after``, if one is known. Raises ``Gone`` where Kafka has
         removed the beginning, ``Unavailable`` when it does not answer.
@@ -62,25 +67,30 @@ class BehindReading:
         with _closed_unless_kept(reader) as kept:
             while True:
                 chunk = reader.read(READ_COUNT, WAIT_MS)
-                pieces = list(pieces_of(after, [entry_of(found) for _, found in chunk.found]))
-                if pieces or chunk.is_end:
+                entries = [entry_of(found) for _, found in chunk.found if found.record.event_id <= through]
+                is_passed = len(entries) < len(chunk.found)
+                pieces = list(pieces_of(after, entries))
+                if pieces or chunk.is_end or is_passed:
                     break
-            if not chunk.is_end:  # at the end it would wait for more, and everyone else for it
+            if not chunk.is_end and not is_passed:
+                # At the end it would wait for more, and everyone else for it; and beyond it memory goes on.
                 kept.append(self._keep(_Place(LOG, pieces[-1].last), reader))
         return pieces
 
     def topic(self, topic: str, after: int, limit: int, through: int, needed: int) -> TopicPage:
         """Rows of a topic behind ``after``, not beyond ``through``; event ``needed`` is one of them, if it is behind.
 
-        What was committed a moment ago may not be readable yet: then it raises ``Unavailable``.
+        A page ends early when ``WALK_MAX`` rows were walked, which are mostly users of a push: whoever else reads has
+        its turn. What was committed a moment ago may not be readable yet: then it raises ``Unavailable``.
         """
         view = VIEW_OF[topic]
         reader = self._at(view, after, None)
         records: list[LogRecord] = []
-        reached = after
+        reached, walked = after, 0
         with _closed_unless_kept(reader) as kept:
-            while len(records) < limit:
-                chunk = reader.read(limit - len(records), WAIT_MS)
+            while len(records) < limit and walked < WALK_MAX:
+                chunk = reader.read(min(limit - len(records), WALK_MAX - walked), WAIT_MS)
+                walked += len(chunk.found)
                 for _, found in chunk.found:
                     reached = max(reached, found.record.event_id)
                     if found.record.topic == topic and after < found.record.event_id <= through:
@@ -89,8 +99,10 @@ class BehindReading:
                     raise Unavailable(f"Kafka gives {topic} through event {reached}, and {needed} was committed")
                 if reached >= through or chunk.is_end:
                     return TopicPage(records, through)
+            if walked >= WALK_MAX and not records:  # one push, perhaps, and its last row may be far
+                reader.seek(searched(self._address, reader, reached, WAIT_MS, is_log=False))
             kept.append(self._keep(_Place(view, reached), reader))
-        return TopicPage(records, records[-1].event_id if records else after)
+        return TopicPage(records, reached)
 
     def _at(self, topic: str, after: int, hint: int | None) -> PartitionReader:
         """A reader before the first record behind an event. It is taken out: one that fails is not used again."""

@@ -6,6 +6,7 @@ What only a journal can do (copies of it, topics and subscribers of others) is r
 from __future__ import annotations
 
 import json
+from heapq import merge
 from typing import TYPE_CHECKING
 
 from pixiu.backends.kafka.served.intake import refusal_of
@@ -107,10 +108,11 @@ def list_delays(served: ServedLog, connection: Connection, request: Request) -> 
 
 
 def _waiting(served: ServedLog, after: int, name: bytes) -> Iterator[Scheduled]:
+    """By id, as far as they are taken."""
     owned = served.owned()
     names = [name.decode(errors="replace")] if name else [topic.name.decode() for topic in served.topics]
-    found = [each for topic in names for each in owned.scheduled(topic) if each.schedule_id > after]
-    return iter(sorted(found, key=lambda each: each.schedule_id))
+    found = [owned.scheduled_after(after, topic) for topic in names]
+    return merge(*found, key=lambda each: each.schedule_id)
 
 
 def cancel_delay(served: ServedLog, connection: Connection, request: Request) -> None:

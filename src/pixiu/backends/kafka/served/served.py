@@ -188,10 +188,11 @@ class ServedLog:
         """The next pieces from Kafka; none when they cannot be read yet."""
         owned = self.owned()
         hint = owned.reading.anchors.offset_before(after + 1)
+        through = owned.committed
         found: list[Piece] = []
 
         def work() -> None:
-            found.extend(self._behind.frames(after, hint))
+            found.extend(self._behind.frames(after, hint, through))
 
         def worked(error: BaseException | None) -> None:
             if error is None:
