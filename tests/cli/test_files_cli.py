@@ -298,6 +298,8 @@ def test_restore_overwrites_nothing_and_backup_wants_an_empty_folder(
     assert (code, "has a queue already" in error) == (1, True)
     code, _, error = run("backup", str(backed_up), "--data", str(stopped))
     assert (code, "is not empty" in error) == (1, True)
+    code, _, error = run("backup", str(stopped / "copies" / "monday"), "--data", str(stopped))
+    assert (code, "would be lost with it" in error) == (2, True)
     code, _, error = run("restore", str(tmp_path), "--data", str(tmp_path / "new"))
     assert (code, MANIFEST in error) == (1, True)
 
