@@ -134,6 +134,8 @@ async def test_topics_and_the_audit(tmp_path: Path) -> None:
         later = (await world.get(f"/v1/admin/audit?from={2**40 * 2}", admin=True)).json()
         assert later["accepted"] == 0
         assert (await world.get("/v1/admin/audit?since=1", admin=True)).status_code == 400
+        nothing = await world.get("/v1/admin/audit?from=5&to=5", admin=True)
+        assert (nothing.status_code, "from must be before to" in nothing.text) == (400, True)
 
 
 async def test_a_message_is_explained(tmp_path: Path) -> None:

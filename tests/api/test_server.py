@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from pixiu.api.server import HttpServer
+from pixiu.api.strays import AGAIN_SECONDS, Strays
 from tests.api.world import World, open_world
 
 
@@ -100,6 +101,53 @@ async def test_nonsense_is_answered_with_400_and_the_end(tmp_path: Path) -> None
         assert answer.count(b"HTTP/1.1 ") == 1
         assert b"200 OK" not in answer
         assert b"200 OK" in await exchange(port, b"GET /healthz HTTP/1.0\r\n\r\n")
+
+
+async def test_a_body_that_turns_into_nonsense_ends_its_request_without_a_word_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_world(tmp_path) as world, serving(world) as (_, port):
+        head = b"POST /v1/actions/send HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        token = f"Authorization: {world.bearer('alice')['Authorization']}\r\n\r\n".encode()
+        for beginning in (head, head[:-2] + token):
+            answer = await exchange(port, beginning + b"ZZZ\r\n")  # in one piece
+            assert answer.startswith(b"HTTP/1.1 400") and answer.count(b"HTTP/1.1 ") == 1
+            assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "bad_request"
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(beginning)
+            await asyncio.sleep(0.05)  # the request is being read, or was refused
+            writer.write(b"ZZZ\r\n")
+            async with asyncio.timeout(5):
+                later = await asyncio.gather(reader.read(), return_exceptions=True)
+            writer.close()
+            assert isinstance(later[0], ConnectionError | bytes)
+            assert isinstance(later[0], ConnectionError) or later[0].count(b"HTTP/1.1 ") == 1
+        assert b"200 OK" in await exchange(port, b"GET /healthz HTTP/1.0\r\n\r\n")
+    assert [record.levelname for record in caplog.records if record.levelname != "INFO"] == ["WARNING"]
+
+
+async def test_strangers_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with open_world(tmp_path) as world, serving(world) as (_, port):
+        for _ in range(20):
+            await exchange(port, b"NONSENSE\r\n\r\n")
+            upgrade = b"GET /healthz HTTP/1.1\r\nHost: x\r\nUpgrade: h2c\r\nConnection: Upgrade, close\r\n\r\n"
+            assert b"200 OK" in await exchange(port, upgrade)
+    warned = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert [(record.getMessage(), record.__dict__["peer"]) for record in warned] == [
+        ("what came is no request of HTTP/1.1", "127.0.0.1")
+    ]
+
+
+def test_strays_are_said_at_once_and_then_now_and_then_with_their_number(caplog: pytest.LogCaptureFixture) -> None:
+    now = [0.0]
+    strays = Strays(lambda: now[0])
+    for _ in range(5):
+        strays.note("nonsense", "1.2.3.4")
+    now[0] += AGAIN_SECONDS
+    strays.note("nonsense", "5.6.7.8")
+    assert [(record.__dict__["count"], record.__dict__["peer"]) for record in caplog.records] == [
+        (1, "1.2.3.4"), (5, "5.6.7.8"),
+    ]  # fmt: skip
 
 
 async def test_a_head_that_dawdles_is_cut_off(tmp_path: Path) -> None:

@@ -31,6 +31,16 @@ class TestSimulated(FilesContract):
         return SimulatedDisk(random.Random(1))
 
 
+def test_what_is_opened_for_reading_alone_takes_no_writes(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"kept")
+    file = SystemFiles(tmp_path, read_only=True).open("file")
+    assert file.read(0, 10) == b"kept"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.write(b"lost", 0)
+    file.close()
+    assert (tmp_path / "file").read_bytes() == b"kept"
+
+
 def disk_with(seed: int, *, flushed: bytes, more: bytes, block_bytes: int = 512) -> SimulatedDisk:
     """A flushed file with unflushed bytes behind."""
     disk = SimulatedDisk(random.Random(seed), block_bytes=block_bytes)

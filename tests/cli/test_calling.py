@@ -1,8 +1,12 @@
 """How a command finds the server of a data directory."""
 
+from pathlib import Path
+
 import pytest
 
-from pixiu.cli.calling import announced_url
+from pixiu.cli.calling import Caller, announced_url
+from pixiu.model.errors import PixiuError
+from tests.servers import QueueProcess
 
 
 @pytest.mark.parametrize(
@@ -17,3 +21,8 @@ from pixiu.cli.calling import announced_url
 )
 def test_what_a_server_says_of_itself_becomes_what_can_be_asked(said: str, url: str) -> None:
     assert announced_url(said) == url
+
+
+def test_what_another_server_answers_is_shown(tmp_path: Path) -> None:
+    with QueueProcess(tmp_path / "data") as queue, pytest.raises(PixiuError, match="400: This is the port of Pixiu"):
+        Caller(f"http://{queue.address}", "token", None).get("/v1/admin/stats")

@@ -1,6 +1,8 @@
 """``pixiu queue dump | tail | verify``, ``pixiu backup`` and ``pixiu restore``, on real queues and their files."""
 
+import asyncio
 import json
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 from pixiu.cli.journal_check import journal_checks
 from pixiu.cli.main import main
+from pixiu.node.embedded import EmbeddedNode
 from pixiu.queue.client import BlockingClient
 from pixiu.runtime.backup import MANIFEST
 from tests.servers import QueueProcess
@@ -107,6 +110,45 @@ def test_verify_finds_a_sound_queue_sound(run: Run, stopped: Path) -> None:
     assert (code, report["sound"], report["faults"]) == (0, True, [])
     assert report["journal_messages"] == report["topic_messages"] == 61
     assert report["segments"] > 1
+
+
+def test_a_queue_on_a_disk_that_takes_nothing_can_be_read(run: Run, stopped: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(stopped, data)
+    paths = [data, *data.rglob("*")]
+    for path in paths:
+        path.chmod(0o500 if path.is_dir() else 0o400)
+    try:
+        for command in ("dump", "tail", "verify"):
+            code, out, error = run("queue", command, "--data", str(data))
+            assert (code, error) == (0, ""), error
+            assert out
+    finally:
+        for path in paths:
+            path.chmod(0o700)
+
+
+@pytest.mark.parametrize("name", ["CURRENT", "MANIFEST-*"])
+@pytest.mark.parametrize("folder, command", [("queue/state", "queue verify --repair"), ("stores", "rebuild")])
+def test_a_damaged_store_is_named_with_what_makes_it_again(
+    run: Run, tmp_path: Path, name: str, folder: str, command: str
+) -> None:
+    data = tmp_path / "data"
+    asyncio.run(_talk(data))
+    next((data / folder).glob(name)).unlink()
+    code, _, error = run("audit", "--data", str(data))
+    assert (code, f"pixiu {command} --data {data}" in error) == (1, True), error
+    code, _, error = run(*command.split(), "--data", str(data))
+    assert code == 0, error
+    code, out, error = run("audit", "--data", str(data))
+    assert (code, "balanced" in out) == (0, True), error
+
+
+async def _talk(data: Path) -> None:
+    async with EmbeddedNode(data) as node:
+        for user in ("alice", "bob"):
+            await node.create_user(user)
+        await node.send("alice", to="bob", text="hello")
 
 
 def test_verify_names_file_and_byte_of_damage_in_a_topic_and_repair_makes_it_again(
@@ -298,6 +340,8 @@ def test_restore_overwrites_nothing_and_backup_wants_an_empty_folder(
     assert (code, "has a queue already" in error) == (1, True)
     code, _, error = run("backup", str(backed_up), "--data", str(stopped))
     assert (code, "is not empty" in error) == (1, True)
+    code, _, error = run("backup", str(stopped / "copies" / "monday"), "--data", str(stopped))
+    assert (code, "would be lost with it" in error) == (2, True)
     code, _, error = run("restore", str(tmp_path), "--data", str(tmp_path / "new"))
     assert (code, MANIFEST in error) == (1, True)
 

@@ -1,5 +1,6 @@
 """The command line: exit codes, one line per error, no traceback unless asked for."""
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -161,3 +162,15 @@ def test_whoever_listens_for_the_network_without_tls_is_warned(
     said = capsys.readouterr().out
     assert "WARNING" not in said
     assert "https://" in said
+
+
+@pytest.mark.parametrize("gateways", ["0", "1"])
+def test_a_port_that_was_picked_is_told(tmp_path: Path, gateways: str) -> None:
+    options = ["--port", "0", "--queue-port", "0", "--no-pipeline", "--gateways", gateways]
+    command = [sys.executable, "-m", "pixiu", "serve", "--dev", "--data", str(tmp_path / "data"), *options]
+    with subprocess.Popen([*command, "--set", "gateway.tcp_port=0"], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        found = dict(line.split(" listening on ") for line in iter(server.stdout.readline, "\n") if "listening" in line)
+        host, _, port = found["tcp"].strip().partition(":")
+        socket.create_connection((host, int(port)), timeout=5).close()
+        server.terminate()

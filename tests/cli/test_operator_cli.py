@@ -142,6 +142,8 @@ def test_audit_gives_the_same_by_url_by_served_directory_and_of_a_stopped_one(no
     assert shown.stdout.splitlines()[-1].startswith("balanced (log through event ")
     assert run("audit", "--url", node.url, "--token", alice).returncode == 1
     assert run("audit", "--url", node.url, "--data", node.data).returncode == 2
+    reversed_window = run("audit", "--data", node.data, "--from", "2026-11-17", "--to", "2026-11-16")
+    assert (reversed_window.returncode, "--from must be before --to" in reversed_window.stderr) == (2, True)
     node.stop()
     stopped = json.loads(run("audit", "--data", node.data, "--json").stdout)
     node.start()

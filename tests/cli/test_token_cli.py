@@ -163,6 +163,9 @@ def test_push_over_http(data: Path, tmp_path: Path) -> None:
         user = world.tokens.issue(Identity("alice"))
         refused = run("push", "bob", "--text", "x", "--url", url, "--token", user)
         assert (refused.returncode, "for admins" in refused.stderr) == (1, True)
+        for option in ("--platforms", "--without"):
+            slip = run("push", "bob", "--text", "x", "--url", url, "--data", data, option, " ,")
+            assert (slip.returncode, f"{option} names no platform" in slip.stderr) == (2, True)
         nobody = run("push", "zoe", "--text", "x", "--url", url, "--data", data)
         assert (nobody.returncode, nobody.stderr) == (1, "pixiu: there is no user 'zoe'\n")
 

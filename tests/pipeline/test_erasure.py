@@ -2,9 +2,11 @@
 
 import asyncio
 import threading
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -15,6 +17,8 @@ from pixiu.node.stores import audit_stopped
 from pixiu.pipeline.checker import check_audit
 from pixiu.pipeline.lake.erasure import blank_lake, note_erasures
 from pixiu.pipeline.lake.place import Place
+from pixiu.pipeline.lake.schema import MART_SCHEMAS
+from pixiu.pipeline.lake.table import LakeTable
 from pixiu.pipeline.query import query_duckdb, tables_of
 from pixiu.pipeline.source.decode import Wanted, decode
 from pixiu.pipeline.source.journal import JournalFolder
@@ -59,6 +63,27 @@ def test_files_are_written_again_without_what_an_erased_user_wrote(data: Path) -
     checked = check_audit(data, books.cut)
     assert checked["intended"] == books.intended and checked["dead"] == books.dead
     assert checked["expected_waiting"] == books.waiting
+
+
+def test_a_column_that_spark_called_required_is_blanked_all_the_same(data: Path) -> None:
+    asyncio.run(talk(data))
+    erased, _ = erase_stopped(data, "alice")
+    make_lake(data)
+    usage = LakeTable(Place(data).lake, "usage", MART_SCHEMAS["usage"])
+    row = {
+        "day": date(2026, 11, 16), "user_id": int(erased["number"]), "what": "sent", "place": "phone", "kind": "text",
+        "messages": 1, "bytes": 2,
+    }  # fmt: skip
+    folder = usage.new_folder("new")
+    (usage.folder / folder).mkdir(parents=True)
+    required = pa.schema([field.with_nullable(False) for field in MART_SCHEMAS["usage"]])
+    rows = pa.Table.from_pylist([row, row | {"user_id": 7}], schema=required)
+    pq.write_table(rows, usage.folder / folder / "usage.parquet")
+    usage.append(folder, after=0, through=1)
+    assert {each.table: each.rows for each in blank_lake(Place(data).lake)}["usage"] == 1
+    assert answer(data, "SELECT user_id, place FROM lake_usage ORDER BY user_id") == [
+        (7, "phone"), (row["user_id"], None),
+    ]  # fmt: skip
 
 
 def test_what_comes_later_from_a_log_that_was_not_redacted_is_blanked_too(data: Path) -> None:

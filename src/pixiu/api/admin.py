@@ -131,6 +131,8 @@ class AdminRoutes:
         await self._admin(request)
         params = _query(request, "from", "to")
         at_least, before = read.number(params, "from", default=0) or 0, read.number(params, "to")
+        if before is not None and at_least >= before:
+            raise RequestError(f"from must be before to, not {at_least} to {before}")
         if self._is_auditing:
             raise Overloaded("an audit runs already: it reads the whole log", retry_after_ms=5000)
         self._is_auditing = True

@@ -21,11 +21,14 @@ uvicorn leaves signals to the node, writes no log of its own, believes no forwar
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from typing import TYPE_CHECKING
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from pixiu.api.strays import Strays, UvicornLog
 
 if TYPE_CHECKING:
     import ssl
@@ -48,6 +51,12 @@ _TOO_MANY = (
     b"Retry-After: 1\r\nConnection: close\r\n\r\n%b"
 )
 _TOO_MANY_BODY = b'{"error":{"code":"busy","message":"your address has too many connections open"}}'
+_NO_HTTP = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b"
+)
+_NO_HTTP_BODY = (
+    b'{"error":{"code":"bad_request","message":"this is no request of HTTP/1.1, or its head is larger than 16 KiB"}}\n'
+)
 
 
 class _Addresses:
@@ -101,6 +110,7 @@ class HttpServer:
         )
         config.load()
         config.ssl = tls
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # when it comes and goes the node says itself
         self._config = config
         self._sockets = [] if sock is None else [sock]
         self._head_seconds = head_seconds
@@ -114,6 +124,7 @@ class HttpServer:
         server.lifespan = self._config.lifespan_class(self._config)
         server.lifespan.state["head_seconds"] = self._head_seconds
         server.lifespan.state["addresses"] = self._addresses
+        server.lifespan.state["strays"] = Strays(asyncio.get_running_loop().time)
         await server.startup(sockets=self._sockets)
         self._task = asyncio.get_running_loop().create_task(server.main_loop())
 
@@ -151,6 +162,8 @@ class _Connection(H11Protocol):
         super().__init__(config, server_state, {}, _loop)
         self._head_seconds: float = app_state["head_seconds"]
         self._addresses: _Addresses = app_state["addresses"]
+        self._strays: Strays = app_state["strays"]
+        self.logger = UvicornLog(self._strays)  # type: ignore[assignment]
         self._address = ""
         self._deadline: asyncio.TimerHandle | None = None
         self.told_client: tuple[str, int] | None = None
@@ -184,6 +197,24 @@ class _Connection(H11Protocol):
         self._forget_deadline()
         self._addresses.gone(self._address)
         super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Bytes that are no HTTP: a word to whoever sent them, if their request is not being answered already.
+
+        Whoever works on that request finds its client gone: h11 takes no other answer after this one.
+        """
+        self._strays.note("what came is no request of HTTP/1.1", self._address)
+        cycle: RequestResponseCycle | None = self.cycle
+        is_answering = cycle is not None and cycle.response_started and not cycle.response_complete
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        if not is_answering:
+            self.transport.write(_NO_HTTP % (len(_NO_HTTP_BODY), _NO_HTTP_BODY))
+        self.transport.close()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """An upgrade that is not known is passed over, as HTTP has it: nothing is wrong, and nothing is missing."""
 
     def _expect_head(self) -> None:
         self._deadline = self.loop.call_later(self._head_seconds, self.transport.abort)

@@ -57,6 +57,8 @@ def audit(
     if sum(place is not None for place in (url, data, registry)) > 1:
         raise ConfigError("say where once: --url, --data or --registry")
     at_least, before = _milliseconds("--from", since) or 0, _milliseconds("--to", until)
+    if before is not None and at_least >= before:
+        raise ConfigError(f"--from must be before --to: there is nothing between {since} and {until}")
     report = _report(data, url, registry, token, at_least, before)
     if json:
         print_json(report)

@@ -34,6 +34,8 @@ def backup(
     if data is not None and url is not None:
         raise ConfigError("say what to back up once: --data or --url")
     directory = data or DEFAULT_DATA
+    if url is None and folder.resolve().is_relative_to(directory.resolve()) and directory.is_dir():
+        raise ConfigError(f"{folder} is inside {directory}, and would be lost with it: name a folder elsewhere")
     holder = None if url is not None else find_server(directory)
     address = url if holder is None else holder.address
     from pixiu.node.logs import noted_log

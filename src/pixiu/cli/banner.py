@@ -47,6 +47,8 @@ def print_banner(
     lines = [f"Pixiu {__version__}", f"queue listening on {running.queue_address}"]
     if running.http_address:
         lines.append(f"http listening on {running.http_address}")
+    if running.tcp_address:
+        lines.append(f"tcp listening on {running.tcp_address}")
     if running.grpc_address:
         lines.append(f"grpc listening on {running.grpc_address}")
     lines.append(f"data in {_short_path(running.data)}")

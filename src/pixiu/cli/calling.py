@@ -29,6 +29,7 @@ from pixiu.model.errors import (
     Unavailable,
 )
 from pixiu.model.hosts import is_loopback
+from pixiu.model.names import has_controls
 from pixiu.ports.authentication import Identity
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datadir import find_server
@@ -38,6 +39,7 @@ __all__ = ["Caller", "Token", "Url", "announced_url", "find_url", "make_token", 
 TIMEOUT_SECONDS = 60.0
 OWN_TOKEN_MS = 60_000
 ANSWER_BYTES_MAX = 64 * 2**20
+SAID_MAX = 200
 _ALL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "::": "[::1]"}
 
 _ERRORS: dict[str, type[PixiuError]] = {
@@ -129,7 +131,9 @@ def _explained(status: int, body: bytes) -> PixiuError:
         said = json.loads(body)["error"]
         return _ERRORS.get(str(said["code"]), PixiuError)(str(said["message"]))
     except (ValueError, KeyError, TypeError):
-        return PixiuError(f"the server answered with status {status}")
+        line = body.strip().partition(b"\n")[0].decode(errors="replace")[:SAID_MAX]
+        said = ascii(line)[1:-1] if has_controls(line) else line
+        return PixiuError(f"the server answered with status {status}" + (f": {said}" if said else ""))
 
 
 def _is_here(url: str) -> bool:

@@ -38,7 +38,7 @@ def journal_checks(data: Path, *, seconds: float = LOOK_SECONDS) -> Iterator[Che
         return is_all
 
     try:
-        damage = find_damage(SystemFiles(data), advance, newest_first=True)
+        damage = find_damage(SystemFiles(data, read_only=True), advance, newest_first=True)
     except OSError as error:
         yield Check("journal", "warn", f"cannot be read: {error}", f"see {data / FOLDER}")
         return

@@ -46,7 +46,10 @@ def push(
         content = _read(request)
     elif users and text:
         content = {"uids": users, "msg_bodies": [{"text": each} for each in text], "msg_options": options}
-        config = {"platforms": _words(platforms), "without_platforms": _words(without)}
+        config = {
+            "platforms": _words("--platforms", platforms),
+            "without_platforms": _words("--without", without),
+        }
         content["platform_config"] = {name: words for name, words in config.items() if words}
     else:
         raise ConfigError("name USERs and say --text, or give a whole --request")
@@ -60,8 +63,12 @@ def push(
             print(message_id)
 
 
-def _words(text: str | None) -> list[str]:
-    return [word.strip() for word in (text or "").split(",") if word.strip()]
+def _words(option: str, text: str | None) -> list[str]:
+    """Names with commas. An option that names nobody is a slip: without it everybody is meant."""
+    words = [word.strip() for word in (text or "").split(",") if word.strip()]
+    if text is not None and not words:
+        raise ConfigError(f"{option} names no platform; leave it out to push to all")
+    return words
 
 
 def _read(name: str) -> dict[str, Any]:

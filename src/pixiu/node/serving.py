@@ -80,6 +80,7 @@ class Running:
     data: Path
     problems: tuple[str, ...] = ()
     """Why it runs and takes nothing all the same."""
+    tcp_address: str | None = None
 
 
 class Node:
@@ -188,7 +189,8 @@ class Node:
             address=queue_address, http=f"https://{http_address}" if http_address and has_tls else http_address
         )
         problems = tuple(self._engine.problems()) or tuple(self._late())
-        return Running(queue_address, http_address, self._grpc_address(), directory.path, problems)
+        grpc, tcp = (None, None) if self._surfaces is None else self._surfaces.other_addresses()
+        return Running(queue_address, http_address, grpc, directory.path, problems, tcp)
 
     def _late(self) -> list[str]:
         """What a start has waited for in vain."""
@@ -254,11 +256,6 @@ class Node:
     def _was_promoted(self) -> None:
         self.is_promoted = True
         self.wants_restart.set()
-
-    def _grpc_address(self) -> str | None:
-        if self._surfaces is None or self._surfaces.grpc_port < 0:
-            return None
-        return f"{self._settings.http.host}:{self._surfaces.grpc_port}"
 
     @property
     def _leads_alone(self) -> bool:

@@ -42,7 +42,7 @@ def open_store(root: Path) -> RocksKeyValue:
     shutil.rmtree(loaded, ignore_errors=True)
     if dump.exists():
         shutil.rmtree(queue / "state", ignore_errors=True)
-    store = RocksKeyValue(queue / "state")
+    store = RocksKeyValue(queue / "state", made_again=f"pixiu queue verify --repair --data {root}")
     if dump.exists():
         for piece in sorted(dump.iterdir()):
             load_dump(piece.read_bytes(), store)

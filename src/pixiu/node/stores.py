@@ -63,7 +63,7 @@ NodeStores = EmbeddedStores | MixedStores
 
 def open_stores(root: Path) -> tuple[RocksKeyValue, EmbeddedStores]:
     """The messaging stores of a data directory, whatever their layout is."""
-    store = RocksKeyValue(root / STORES_FOLDER, options=LARGE)
+    store = RocksKeyValue(root / STORES_FOLDER, options=LARGE, made_again=f"pixiu rebuild --data {root}")
     if store.get(_LAYOUT) is None and next(store.dump(), None) is None:
         store.write([(_LAYOUT, number.pack(LAYOUT))])
     return store, EmbeddedStores(store)

@@ -119,8 +119,8 @@ class Surfaces:
                 authentication, connections_max,
             )  # fmt: skip
         self._settings = settings
-        self.grpc_port = -1
-        """Where gRPC is served; -1: nowhere."""
+        self.tcp_port = self.grpc_port = -1
+        """Where frames without HTTP and gRPC are served; -1: nowhere."""
         self._grpc = None if settings.gateway.grpc_port < 0 else self._make_grpc(root, settings, clock)
         self.broker = self._holder.broker
         self._names = messaging.proxy.context.directory
@@ -149,9 +149,16 @@ class Surfaces:
         """Listen. Returns the port of HTTP and WebSockets, and that of TCP."""
         await self._http.start()
         ports = await self._holder.start()
+        self.tcp_port = ports[1]
         if self._grpc is not None:
             self.grpc_port = await self._grpc.start(self._settings.http.host, self._settings.gateway.grpc_port)
         return ports
+
+    def other_addresses(self) -> tuple[str | None, str | None]:
+        """Where gRPC and TCP are served, on the host of HTTP; None: nowhere."""
+        host = self._settings.http.host
+        grpc, tcp = (None if port < 0 else f"{host}:{port}" for port in (self.grpc_port, self.tcp_port))
+        return grpc, tcp
 
     async def stop(self) -> None:
         """Take nobody any more, and send everyone away in order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,9 @@ __all__ = ["check_reading_words", "open_duckdb", "query_duckdb", "query_spark"]
 TABLES = LAKE_SCHEMAS | MART_SCHEMAS | AUDIT_SCHEMAS | ERASURE_SCHEMAS
 READING = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "DESCRIBE", "DESC", "SHOW", "EXPLAIN"})
 TAKEN = "say SELECT (or WITH, FROM, VALUES, DESCRIBE, SHOW, EXPLAIN)"
+_SPARK_ON_QUERIES = "SQLQueryContextLogger"
+_PROBLEM_LINES_MAX = 12
+"""A parse error shows the query beneath it."""
 Answer = tuple[list[str], list[tuple[Any, ...]]]
 
 
@@ -115,11 +119,19 @@ def query_spark(spark: SparkSession, data: Path, text: str) -> Answer:
         frame.createOrReplaceTempView(f"lake_{name}")
     for name, view in VIEWS.items():
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {view}")
+    logging.getLogger(_SPARK_ON_QUERIES).setLevel(logging.CRITICAL)  # it would print the same, and all of Java's stack
     try:
         found = spark.sql(text)
         return found.columns, [tuple(row) for row in found.collect()]
     except PySparkException as error:
-        raise RequestError(str(error).split("\n\nJVM", 1)[0]) from error
+        raise RequestError(_in_short(str(error))) from error
+
+
+def _in_short(problem: str) -> str:
+    """What Spark says is wrong, and where in the query; not the plan that it had made by then."""
+    lines = problem.split("\n\nJVM", 1)[0].strip().splitlines()
+    ends = next((number for number, line in enumerate(lines) if re.search(r"pos \d+;$", line)), _PROBLEM_LINES_MAX)
+    return "\n".join(lines[: ends + 1]).rstrip(";") or "Spark does not say what is wrong"
 
 
 assert pa  # DuckDB registers Arrow tables by it

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from pixiu.config.extras import how_to_install
 from pixiu.model.errors import Unavailable
+from pixiu.pipeline.java import start_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,6 +121,7 @@ def open_session(
     builder = SparkSession.builder.appName("pixiu pipeline")
     if not is_submitted:
         builder = builder.master(spark_url)
+        start_java(settings | {"spark.master": spark_url})
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

@@ -166,7 +166,7 @@ def check(folder: Path, advance: Advance) -> Backup:
 
 def check_records(folder: Path, advance: Advance) -> list[Fault]:
     """What is damaged in the records of a backup: a copy is as damaged as what it was made of, byte for byte."""
-    return Verifier(SystemFiles(folder), advance, has_indexes=False).run().faults
+    return Verifier(SystemFiles(folder, read_only=True), advance, has_indexes=False).run().faults
 
 
 def restore(folder: Path, data: Path, advance: Advance, *, takes_damaged: bool = False) -> Backup:

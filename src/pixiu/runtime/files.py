@@ -55,13 +55,15 @@ class SystemFile:
 class SystemFiles:
     """Folders and files below ``root``."""
 
-    def __init__(self, root: Path, *, no_cache: bool = False) -> None:
+    def __init__(self, root: Path, *, no_cache: bool = False, read_only: bool = False) -> None:
+        """``read_only`` opens files for reading alone: they may lie on a disk that takes nothing."""
         self._root = root
+        self._mode = os.O_RDONLY if read_only else os.O_RDWR
         self._no_cache = no_cache
 
     def open(self, path: str, *, create: bool = False) -> SystemFile:
-        """Open for reading and writing."""
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        """Open for reading and writing, unless it is for reading alone."""
+        flags = self._mode | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return SystemFile(os.open(self._root / path, flags, 0o640), no_cache=self._no_cache)
 
     def replace(self, path: str, data: bytes) -> None:

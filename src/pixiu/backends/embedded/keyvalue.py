@@ -57,7 +57,9 @@ LARGE = RocksOptions(write_buffer_bytes=32 * 2**20, block_cache_bytes=64 * 2**20
 class RocksKeyValue:
     """A folder with a RocksDB in it."""
 
-    def __init__(self, folder: Path, *, options: RocksOptions = SMALL) -> None:
+    def __init__(self, folder: Path, *, options: RocksOptions = SMALL, made_again: str = "") -> None:
+        """``made_again`` is the command that makes it anew from the log, for whoever finds it damaged."""
+        self._made_again = made_again
         self._folder = folder
         self._options = options
         self._is_broken = False
@@ -85,7 +87,7 @@ class RocksKeyValue:
         try:
             return Rdict(str(self._folder), options, access_type=AccessType.read_write())
         except Exception as error:  # rocksdict raises a bare Exception for everything
-            raise _translated(error, f"cannot open the store in {self._folder}") from error
+            raise _translated(error, f"cannot open the store in {self._folder}", self._made_again) from error
 
     def _mend(self) -> None:
         """After a failed write RocksDB takes no more until it is opened anew, even when the disk has room again."""
@@ -211,6 +213,9 @@ def write_sorted(folder: str, pairs: Iterable[tuple[bytes, bytes]]) -> tuple[str
     return str(path), count
 
 
-def _translated(error: Exception, what: str) -> CorruptData | Unavailable:
-    text = f"{what}: {error}"
-    return CorruptData(text) if "orruption" in str(error) else Unavailable(text)
+def _translated(error: Exception, what: str, made_again: str = "") -> CorruptData | Unavailable:
+    said = " ".join(str(error).split())
+    text = f"{what}: {said}"
+    if "orruption" in said or (made_again and "No such file" in said):  # a file that it names is gone
+        return CorruptData(f"{text}. It can be made again from the log: {made_again}" if made_again else text)
+    return Unavailable(text)

@@ -91,7 +91,7 @@ def verify(
     if repair or cut:
         _mend(data, cut=cut, quiet=json)
     is_running = find_server(data) is not None
-    files = SystemFiles(data)
+    files = SystemFiles(data, read_only=True)
     sizing = Verifier(files, lambda count: None)
     with progress("checking", sizing.total_bytes()) as bar:
         report = Verifier(files, bar.advance).run()
@@ -187,7 +187,7 @@ def _records(data: Path, after: int) -> Iterator[tuple[Record, Frame]]:
     """Every record behind ``after``. Stops at an unfinished end; raises at damage."""
     _require_queue(data)
     _finish_redaction(data)
-    segments = segments_of(SystemFiles(data))
+    segments = segments_of(SystemFiles(data, read_only=True))
     for number, segment in enumerate(segments):
         is_last = number + 1 == len(segments)
         if not is_last and segments[number + 1].first_event_id <= after + 1:

@@ -200,13 +200,20 @@ def _rewrite(
     theirs: Callable[[Any, Any], Any],
     columns: tuple[str, ...],
 ) -> None:
-    """The same rows in the same order, with nothing in some columns of some of them."""
+    """The same rows in the same order, with nothing in some columns of some of them.
+
+    Spark calls a column required if the rows at hand cannot lack it: a run without deliveries has a place in every row
+    of usage. Here it may be lacking.
+    """
     schema = pq.read_schema(table.folder / file.path)
+    for name in columns:
+        place = schema.get_field_index(name)
+        schema = schema.set(place, schema.field(place).with_nullable(True))
     with pq.ParquetWriter(target, schema, compression="zstd") as writer:
         for batch in _batches(table, file):
             mask = pc.fill_null(theirs(batch, users), False)
             for name in columns:
-                place = batch.schema.get_field_index(name)
-                blank = pc.if_else(mask, pa.scalar(None, batch.schema.field(name).type), batch.column(name))
-                batch = batch.set_column(place, batch.schema.field(name), blank)
+                place = schema.get_field_index(name)
+                blank = pc.if_else(mask, pa.scalar(None, schema.field(place).type), batch.column(name))
+                batch = batch.set_column(place, schema.field(place), blank)
             writer.write_batch(batch)
