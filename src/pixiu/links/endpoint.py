@@ -156,12 +156,14 @@ class Endpoint:
         out, self._out = self._out, {}
         way, turns, counters = self._way, self._turns, self.counters
         now_ms = self._clock.monotonic_us() // 1000
+        is_waiting = len(turns) > 0
         for boot, lanes in out.items():
             address = self._address(boot)
             if address is None:
                 counters.unknown_peer += sum(map(len, lanes))
                 continue
-            if way.is_full or len(turns):
+            if is_waiting or way.is_full:
+                is_waiting = True
                 for priority in Priority:
                     for message in lanes[priority]:
                         if not turns.put(priority, (boot, message), _size(message), now_ms):
@@ -171,7 +173,7 @@ class Endpoint:
             gathered = [*control, *command, *chat, *bulk]  # first things first; order inside a class is kept
             counters.sent += len(gathered)
             way.send(boot, address, gathered)
-        if len(turns) and not way.is_full:
+        if is_waiting and not way.is_full:
             self._free()
 
     def _address(self, boot: int) -> str | None:

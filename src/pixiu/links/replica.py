@@ -66,6 +66,8 @@ class Replica:
         self._digest = digest
         self._rules = rules or NewsRules()
         self._attempt = -1
+        self._named: dict[int, StreamKey] = {}
+        self._names: frozenset[str] = frozenset()
         self._loading: set[int] = set()
         self._timer: Timer | None = None
         member.registered = lambda replica: self._run(self.life.registered(replica))
@@ -99,7 +101,9 @@ class Replica:
                 self.sinks[boot] = NewsSink(key, self._rules)
         for boot in [boot for boot in self.sinks if boot not in wanted]:
             del self.sinks[boot]
-        names = {_name(boot, key) for boot, key in wanted.items()}
+        if wanted != self._named:
+            self._named, self._names = wanted, frozenset(_name(boot, key) for boot, key in wanted.items())
+        names = self._names
         if self.life.phase is Phase.DOWN and self._attempt < 0:
             self._attempt = 0
             self.life.sources_changed(names)

@@ -127,6 +127,8 @@ class Heard:
 
     def missing(self) -> list[Missing]:
         """The holes, oldest first."""
+        if not self._ahead and self._end <= self.position:
+            return []  # as it nearly always is
         holes: list[Missing] = []
         before = self.position
         for number in [*sorted(self._ahead), self._end + 1]:

@@ -52,6 +52,7 @@ class Counts:
         self.version = -1
         self._grace_ms = grace_ms
         self._registered: frozenset[int] = frozenset()
+        self._is_splitting = False
         self._flipped_ms: int | None = None
 
     @property
@@ -59,7 +60,7 @@ class Counts:
         """Where the role stands."""
         if self._flipped_ms is not None:
             return SplitPhase.FLIPPED
-        return SplitPhase.SPLITTING if any(each >= self.count for each in self._registered) else SplitPhase.STABLE
+        return SplitPhase.SPLITTING if self._is_splitting else SplitPhase.STABLE
 
     def seen(self, count: int, version: int, registered: Iterable[int], now_ms: int) -> bool:
         """What the registry says. True if the count is new. What is older than what is known is not taken."""
@@ -71,6 +72,7 @@ class Counts:
             self._flipped_ms = now_ms
         self.count, self.version = count, version
         self._registered = frozenset(registered)
+        self._is_splitting = any(each >= count for each in self._registered)  # asked often, told rarely
         return is_new
 
     def writes_to(self, key: int) -> list[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pixiu.testing.cluster.wires import NodeScheduler
@@ -45,6 +46,15 @@ class NodeLoop:
         asyncio._set_running_loop(self.me)
         try:
             yield
+        finally:
+            asyncio._set_running_loop(before)
+
+    def run(self, call: Callable[[], object]) -> None:
+        """Make a call within which the loop is the running one."""
+        before = asyncio._get_running_loop()
+        asyncio._set_running_loop(self.me)
+        try:
+            call()
         finally:
             asyncio._set_running_loop(before)
 
@@ -129,20 +139,11 @@ class LoopScheduler(NodeScheduler):
         speed = getattr(self._node.clock, "speed", 1.0)
         return super().after(delay_ms / speed + 0.002, call)
 
-    def _mine(self, call: Callable[[], object]) -> Callable[[], object]:
-        node, me = self._node, self._loop.me
-
-        def run() -> None:
-            if node.is_dead:
-                return
-            if node.is_frozen:
-                node.held.append(run)
-                return
-            before = asyncio._get_running_loop()
-            asyncio._set_running_loop(me)
-            try:
-                call()
-            finally:
-                asyncio._set_running_loop(before)
-
-        return run
+    def _run(self, call: Callable[[], object]) -> None:
+        node = self._node
+        if node.is_dead:
+            return
+        if node.is_frozen:
+            node.held.append(partial(self._mine, call))
+        else:
+            self._loop.run(call)

@@ -7,9 +7,9 @@ machine, and the same seed still gives the same run.
 
 from __future__ import annotations
 
-import heapq
 import threading
 from collections import deque
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -95,9 +95,9 @@ class SimulatedScheduler:
     def after(self, delay_ms: float, call: Callable[[], object]) -> SimulatedTimer:
         """Run ``call`` once, later."""
         timer = SimulatedTimer(call)
-        self._tie += 1
+        self._tie = tie = self._tie + 1
         due_us = self.clock.now_us + (int(delay_ms * 1000) if delay_ms > 0 else 0)
-        heapq.heappush(self._timers, (due_us, self._tie, timer))
+        heappush(self._timers, (due_us, tie, timer))
         return timer
 
     def offload(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
@@ -157,11 +157,11 @@ class SimulatedScheduler:
 
     def run_for(self, milliseconds: float) -> None:
         """Let virtual time pass."""
-        clock, timers, ready, pop = self.clock, self._timers, self._ready, heapq.heappop
+        clock, timers, ready = self.clock, self._timers, self._ready
         until_us = clock.now_us + int(milliseconds * 1000)
         self.run_ready()
         while timers and timers[0][0] <= until_us:
-            due_us, _, timer = pop(timers)
+            due_us, _, timer = heappop(timers)
             call = timer.call
             if call is None:
                 continue

@@ -33,7 +33,9 @@ class MemoryRegistry:
         self._nodes: dict[str, Entry] = {}
         self._owners: dict[str, MemorySession] = {}
         self._numbers: dict[str, int] = {}
-        self._watches: list[tuple[str, MemorySession, Callable[[], object]]] = []
+        self._watches: list[tuple[str, str, MemorySession, Callable[[], object]]] = []
+        self._folders: dict[str, Folder] = {}
+        """What was read since the last change."""
 
     def open(self) -> MemorySession:
         """A new session."""
@@ -81,20 +83,23 @@ class MemoryRegistry:
 
     def read(self, path: str) -> Folder:
         """Everything below a path."""
-        below = f"{path}/"
-        found = {name[len(below) :]: entry for name, entry in self._nodes.items() if name.startswith(below)}
-        if path in self._nodes:
-            found[""] = self._nodes[path]
-        return dict(sorted(found.items()))
+        known = self._folders.get(path)
+        if known is None:
+            below = f"{path}/"
+            found = {name[len(below) :]: entry for name, entry in self._nodes.items() if name.startswith(below)}
+            if path in self._nodes:
+                found[""] = self._nodes[path]
+            known = self._folders[path] = dict(sorted(found.items()))
+        return dict(known)
 
     def watch(self, session: MemorySession, path: str, changed: Callable[[], object]) -> None:
         """Hints for a session, as long as it lasts."""
-        self._watches.append((path, session, changed))
+        self._watches.append((path, f"{path}/", session, changed))
 
     def ended(self, session: MemorySession, *, keeps_watches: bool = False) -> None:
         """A session is over, and its nodes with it."""
         if not keeps_watches:
-            self._watches = [watch for watch in self._watches if watch[1] is not session]
+            self._watches = [watch for watch in self._watches if watch[2] is not session]
         for path in [path for path, owner in self._owners.items() if owner is session]:
             self.remove(path, None)
 
@@ -103,8 +108,9 @@ class MemoryRegistry:
         self._hint(path)
 
     def _hint(self, path: str) -> None:
-        for watched, session, changed in self._watches:
-            if path == watched or path.startswith(f"{watched}/"):
+        self._folders.clear()
+        for watched, below, session, changed in self._watches:
+            if path == watched or path.startswith(below):
                 session.hint(changed)
 
 

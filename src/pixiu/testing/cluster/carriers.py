@@ -6,7 +6,7 @@ speed. Whoever is asked whether it may serve is watched: of the replicas of one 
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from pixiu.backends.embedded.stores import EmbeddedStores
@@ -162,12 +162,7 @@ class CarrierNode(Process):
 
     def hear(self, call: Callable[[], object]) -> None:
         """Something arrives: in its own turn, with its own loop."""
-
-        def heard() -> None:
-            with self.loop.running():
-                call()
-
-        super().hear(heard)
+        super().hear(partial(self.loop.run, call))
 
     def crash(self) -> None:
         """The process is gone; what it has written stays."""
@@ -238,12 +233,7 @@ class Operator(Process):
 
     def hear(self, call: Callable[[], object]) -> None:
         """In its own turn, with its own loop."""
-
-        def heard() -> None:
-            with self.loop.running():
-                call()
-
-        super().hear(heard)
+        super().hear(partial(self.loop.run, call))
 
     def double(self) -> None:
         """Begin."""

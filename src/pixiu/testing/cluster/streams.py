@@ -5,6 +5,7 @@ While the way is cut nothing passes, and nothing is lost: it comes when the cut 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class _Way:
         if self._bytes > HIGH_BYTES and not self._is_paused and self.writer is not None:
             self._is_paused = True
             self.writer.paused()
-        self.later(lambda: self._arrive(data))
+        self.later(partial(self._arrive, data))
 
     def pending(self) -> int:
         """Bytes on their way."""
@@ -60,17 +61,19 @@ class _Way:
         cluster = self._stream.cluster
         now_ms = cluster.clock.now_us / 1000
         self._due_ms = due_ms = max(now_ms + cluster.delay_ms(), self._due_ms)
+        cluster.scheduler.after(due_ms - now_ms, partial(self._pass, call))
 
-        def arrive() -> None:
-            if self._stream.is_over:
-                return
-            if cluster.is_cut(self._source, self._target):
-                self._due_ms = max(self._due_ms, cluster.clock.now_us / 1000 + AGAIN_MS)
-                cluster.scheduler.after(AGAIN_MS, arrive)
-            else:
-                self._target.hear(call)
-
-        cluster.scheduler.after(due_ms - now_ms, arrive)
+    def _pass(self, call: Callable[[], object]) -> None:
+        """It has come through, or waits for the end of a cut."""
+        stream = self._stream
+        cluster = stream.cluster
+        if stream.is_over:
+            return
+        if cluster.is_cut(self._source, self._target):
+            self._due_ms = max(self._due_ms, cluster.clock.now_us / 1000 + AGAIN_MS)
+            cluster.scheduler.after(AGAIN_MS, partial(self._pass, call))
+        else:
+            self._target.hear(call)
 
     def _arrive(self, data: bytes) -> None:
         stream = self._stream

@@ -327,7 +327,8 @@ class Cluster:
                 delay_ms += weather.delay_ms_max * 5 * chance()
             elif weather.delay_ms_max:  # in order: never before the one before it
                 now_ms = self.clock.now_us / 1000
-                self._due[key] = due = max(now_ms + delay_ms, self._due.get(key, 0.0))
+                due, before = now_ms + delay_ms, self._due.get(key, 0.0)
+                self._due[key] = due = due if due > before else before
                 delay_ms = due - now_ms
             self.scheduler.after(delay_ms, arrive)
 
