@@ -185,6 +185,33 @@ def test_while_records_come_they_bring_what_is_committed(pair: Pair) -> None:
     assert pair.follower.engine.commit_event_id == last
 
 
+class Eager(Wire):
+    """A publisher that has its next request there when the loop looks at the sockets after the answer."""
+
+    def __init__(self, pair: Pair, names: list[bytes]) -> None:
+        self._pair = pair
+        self._requests = [publish(name)[1] for name in names]
+        super().__init__(pair.leader.server, pair.scheduler)
+
+    def write(self, data: bytes) -> None:
+        """An answer."""
+        super().write(data)
+        soon = self._pair.scheduler.soon
+        soon(lambda: soon(self.ask))
+
+    def ask(self) -> None:
+        """The next request, if there is one."""
+        if self._requests:
+            self.send(self._requests.pop(0))
+
+
+def test_what_an_answer_brings_tells_what_was_committed(pair: Pair) -> None:
+    Eager(pair, [b"m%d" % number for number in range(10)]).ask()
+    pair.scheduler.run_for(20 * WAY_MS + 1)
+    assert len([event for event in pair.line.sent if event.frames]) == 10
+    assert not [event for event in pair.line.sent[:-1] if not event.frames], "told alone before all was said"
+
+
 def test_a_commit_is_told_before_long_even_if_what_follows_is_not_committed(pair: Pair) -> None:
     first, second = publish(b"first"), publish(b"second")
     pair.ask(0, [first], run_ms=WAY_MS)

@@ -11,9 +11,9 @@ from pixiu.machines.queue_wire import requests as wire
 from pixiu.machines.queue_wire.commands import HELLO
 from pixiu.machines.queue_wire.messages import Message
 from pixiu.queue.engine import Engine
+from pixiu.queue.gathering import UNCOMMITTED_BATCHES_MAX
 from pixiu.queue.server.commands import HANDLERS
 from pixiu.queue.server.server import QueueServer
-from pixiu.queue.writer import UNCOMMITTED_BATCHES_MAX
 from pixiu.queue.writer_log import AGAIN_US
 from pixiu.testing.disk import SimulatedDisk
 from pixiu.testing.keyvalue import SimulatedKeyValue, StoreContent
@@ -216,6 +216,45 @@ def test_what_comes_while_two_batches_wait_for_followers_becomes_one_batch(follo
     for client in clients:
         client.take_answers()
     assert [request.outcome for request in requests] == ["ok"] * 6
+
+
+def send_in_turns(queue: Queue, count: int) -> None:
+    """One client more sends in each turn of the loop."""
+
+    def send(left: int) -> None:
+        if left:
+            queue.client().wire.send(publish(b"%d" % left))
+            queue.scheduler.soon(lambda: send(left - 1))
+
+    send(count)
+    queue.scheduler.run_for(5)
+
+
+def test_what_each_turn_brings_is_gathered_if_followers_have_to_write_it(queue: Queue) -> None:
+    counters = queue.engine.counters
+    before = counters.batches
+    send_in_turns(queue, 5)
+    assert counters.batches == before + 5, "nobody else has to flush: whoever comes is not kept waiting"
+    queue.engine.writer.followers = ["one"]
+    send_in_turns(queue, 5)
+    assert counters.batches == before + 6
+
+
+def test_a_batch_smaller_than_the_one_under_way_waits_for_it(followed: Queue) -> None:
+    counters, journal, writer = followed.engine.counters, followed.engine.journal, followed.engine.writer
+    before = counters.batches
+    many = [(Request("publish", b"t", (b"m%d" % n,)), publish(b"m%d" % n)) for n in range(3)]
+    large, small = followed.client(), followed.client()
+    large.send(many)
+    followed.scheduler.run_for(5)
+    alone = followed.publish(small, b"alone")
+    assert (counters.batches, alone.outcome) == (before + 1, "open")
+    writer.committed(journal.last_event_id)
+    followed.scheduler.run_for(5)
+    assert counters.batches == before + 2, "nothing is under way that it could wait for"
+    writer.committed(journal.last_event_id)
+    small.take_answers()
+    assert alone.outcome == "ok"
 
 
 def test_what_waits_behind_uncommitted_batches_is_refused_when_this_node_leads_no_more(followed: Queue) -> None:

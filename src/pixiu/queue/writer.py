@@ -7,7 +7,7 @@ or answered before the journal holds it as durably as the flush level asks::
     parse -> submit -> [ number -> write -> flush, and in-sync followers ] -> topic logs, store, answers, wake-ups
 
 Bounds: what waits is at most ``pending_bytes_max`` bytes; beyond that connections are not read from until it drains.
-At most ``UNCOMMITTED_BATCHES_MAX`` batches wait for followers; what comes meanwhile makes the next one larger.
+At most two batches wait for followers; what comes meanwhile makes the next one larger (``gathering``).
 After a failed write the batch is cut away and refused, and the next is tried; after a failed *flush* nothing more is
 accepted until a restart, since nobody can know what the disk holds.
 """
@@ -23,13 +23,14 @@ from pixiu.machines.queue_wire.commands import TOPIC_NOT_EXIST
 from pixiu.machines.queue_wire.responses import encode_done, encode_refused
 from pixiu.model.errors import PixiuError
 from pixiu.queue.batch import RUN_COUNT_MAX, Batch
+from pixiu.queue.gathering import Gathering
 from pixiu.queue.operations import NOBODYS, Answer, Change, Plain, Publish, answer_each, refusals_of
 from pixiu.queue.server.answers import OK
 from pixiu.queue.storage.record import Kind
 from pixiu.queue.writer_log import WriterLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sized
 
     from pixiu.ports.clock import Clock
     from pixiu.ports.scheduler import Scheduler
@@ -43,13 +44,6 @@ log = logging.getLogger(__name__)
 
 INLINE_FLUSH_MS_MAX = 2.0
 """A flush that takes longer than this on average runs beside the loop."""
-
-UNCOMMITTED_BATCHES_MAX = 2
-"""Batches that are written here and not yet on every in-sync follower.
-
-With one, followers would idle while the leader writes. With more than two, requests leave in small batches, each of
-which costs every replica a flush and a wake-up. Who comes meanwhile waits half a round trip to the slowest at most.
-"""
 
 STALL_MS = 1000
 """How soon to try again what the store refused."""
@@ -102,7 +96,10 @@ class Writer:
         self._flush_ms = 0.0
         self._uncommitted: deque[Batch] = deque()
         self._uncommitted_bytes = 0
+        self._gathering = Gathering()
         self._paused: list[Connection] = []
+        self.followers: Sized = ()
+        """Those that each batch is sent to."""
         self.written_hook: Callable[[int, bytes], object] = lambda after, frames: None
         """Followers: given what the journal has more, behind which event id, before it is flushed here."""
         self.poisoned: str | None = None
@@ -175,9 +172,15 @@ class Writer:
 
     def _run(self) -> None:
         self._is_scheduled = False
-        if self._is_flushing or self.stalled or not self._operations or self._awaits_followers:
+        if self._is_flushing or self.stalled or not self._operations:
+            return
+        if self.followers and self._gathering.grows(self.pending_bytes):
+            self.run_soon()
+            return
+        if self._awaits_followers:
             return
         self._close_plain()
+        self._gathering.left(self._pending_bytes)
         operations, self._operations = self._operations, []
         self.last = None
         self._pending_bytes = 0
@@ -215,8 +218,10 @@ class Writer:
 
     @property
     def _awaits_followers(self) -> bool:
-        """Are as many batches under way as may be? What would be refused has nothing to wait for."""
-        return len(self._uncommitted) >= UNCOMMITTED_BATCHES_MAX and not (self.poisoned or self._refusal())
+        """Is as much under way as may be? What would be refused has nothing to wait for."""
+        if self._gathering.may_leave(self.pending_bytes, len(self._uncommitted)):
+            return False
+        return not (self.poisoned or self._refusal())
 
     def _resume_paused(self) -> None:
         """Read again from those who had to wait, once there is room for what they send."""

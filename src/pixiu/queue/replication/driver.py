@@ -94,7 +94,7 @@ class Replication:
         self._alarm = ""
         self.losses = Losses()
         engine.flushed_hook = self._flushed
-        engine.writer.written_hook = self._streams.written
+        engine.writer.written_hook, engine.writer.followers = self._streams.written, self._streams
         engine.retention_holds.append(lambda: self._replica.needed_after + 1)
         engine.is_leader = False
 

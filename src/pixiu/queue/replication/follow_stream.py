@@ -153,10 +153,11 @@ class FollowStreams(dict[int, FollowStream]):
             stream.send_written(after, frames)
 
     def tell_soon(self) -> None:
-        """Something is flushed here, or committed."""
+        """Something is flushed here, or committed: tell it a turn later, since answers that go out bring requests."""
         if self and not self._is_telling:
             self._is_telling = True
-            self._engine.scheduler.soon(self._tell)
+            soon = self._engine.scheduler.soon
+            soon(lambda: soon(self._tell))
 
     def _tell(self) -> None:
         """Tell what is committed, unless more is under way: the next records bring it, or the next commit comes here.
