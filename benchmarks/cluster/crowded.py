@@ -8,6 +8,7 @@ It is told what to do by lines of JSON on its input, and answers each with one:
     {"enter": "load", "rooms": 64, "people": 1}        so many people in each of these rooms, from "first" on
     {"big": "stadium", "people": 100000}               a room in 64 slices; answered when all of them can hear
     {"talk": 4.0, "rate": 100, "rooms": 50, "big": "stadium"}   small rooms talk; the big one once a second, if named
+    {"churn": "load", "seconds": 1.5, "rate": 6000}    people of these rooms go and come again, so many a second
     {"wait": 2.0}                                      nothing, for so long
     {}                                                 what was written, and the CPU time
 """
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ENTER_AT_ONCE = 500
+BURST_SECONDS = 0.02
 WHOLE_SECONDS = 120.0
 STAMP = b'"text":"~'
 STAMP_DIGITS = 20
@@ -161,6 +163,23 @@ class Crowd:
                     return time.monotonic() - began
         raise SystemExit(f"after {WHOLE_SECONDS:.0f} s not everyone in {name} hears it")
 
+    async def churn(self, prefix: str, seconds: float, rate: float) -> int:
+        """One of each room goes, then comes again, then the next one, in bursts. Returns how many went and came."""
+        rooms = [(name, people) for name, people in self.by_room.items() if name.startswith(f"{prefix}-")]
+        there_and_back = 2 * len(rooms)
+        total = int(rate * seconds) // there_and_back * there_and_back  # in the end all are there
+        began, told, burst = time.monotonic(), 0, 0
+        while told < total:
+            burst += 1
+            due = min(int(rate * burst * BURST_SECONDS), total)
+            for number in range(told, due):
+                turn, place = divmod(number, len(rooms))
+                name, people = rooms[place]
+                self.act(people[turn // 2 % len(people)], "enter" if turn % 2 else "leave", {"room": name})
+            told = due
+            await asyncio.sleep(max(began + burst * BURST_SECONDS - time.monotonic(), 0))
+        return told
+
     async def talk(self, seconds: float, rate: float, names: list[str], big: str) -> dict[str, Any]:
         """Let the first one of each small room talk in turn, by the clock; what the second one hears is measured."""
         self.latencies = []
@@ -226,6 +245,8 @@ async def _answer(crowd: Crowd, order: dict[str, Any]) -> dict[str, Any]:
         await asyncio.sleep(1.0)
         await crowd.enter(order["big"], order["people"])
         return {"people": order["people"], "seconds": await crowd.wait_whole(order["big"])}
+    if "churn" in order:
+        return {"news": await crowd.churn(order["churn"], order["seconds"], order["rate"])}
     if "wait" in order:
         await asyncio.sleep(order["wait"])
         return {}

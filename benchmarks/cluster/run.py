@@ -54,7 +54,7 @@ def _measure(options: argparse.Namespace, console: Console, root: Path) -> int:
         warmup=0.5 if options.quick else 1.0,
         repetitions=1 if options.quick else 3,
         scale=0.1 if options.quick else 1.0,
-        server_cores="",
+        server_cores=",".join(map(str, cores[:-1])),
         crowd_cores=str(cores[-1]) if len(cores) > 1 else "",
     )
     if options.figures:

@@ -11,6 +11,7 @@ from pixiu.machines.links.codec import decode
 from pixiu.machines.links.messages import Talk
 from pixiu.machines.rooms import room_number
 from pixiu.model.errors import Overloaded, PixiuError, Unavailable
+from pixiu.model.partitions import replica_of
 from pixiu.testing.cluster.world import Cluster, Node, Weather
 
 Answers = list[PixiuError | None]
@@ -103,6 +104,32 @@ def test_a_room_keeps_its_proxy_and_one_comes_for_one() -> None:
     assert len({boot for boots in by_room.values() for boot in boots}) == 3
     (broker,) = cluster.live_brokers
     assert broker.broker.counters.messages == {"live": 0, "reliable": 0}, "nobody is in these rooms"
+
+
+@pytest.mark.feature("X72")
+def test_a_room_moves_at_once_when_its_proxy_is_gone_and_the_others_stay() -> None:
+    cluster, publishing = started(3)
+    usable, weights = publishing.proxies.usable(), publishing.proxies.weights()
+    before = {room: publishing._proxy_of(room) for room in range(60)}
+    assert before == {room: replica_of(room, usable, weights) for room in range(60)}, "as every publisher chooses"
+    gone = cluster.proxies[0]
+    gone.crash()
+    assert cluster.run_until(lambda: len(publishing.proxies.usable()) == 2)
+    after = {room: publishing._proxy_of(room) for room in range(60)}
+    assert gone.boot in before.values()
+    assert gone.boot not in after.values()
+    assert all(after[room] == boot for room, boot in before.items() if boot != gone.boot)
+
+
+def test_a_room_moves_when_the_shares_of_its_proxies_change() -> None:
+    cluster, publishing = started(2)
+    slow = cluster.proxies[0]
+    before = Counter(publishing._proxy_of(room) for room in range(200))
+    way = slow.way.datagram
+    slow.way.datagram = lambda data, address: cluster.scheduler.after(80, lambda: way(data, address))  # type: ignore[assignment, method-assign]
+    cluster.run(70_000)
+    after = Counter(publishing._proxy_of(room) for room in range(200))
+    assert after[slow.boot] < before[slow.boot] / 2
 
 
 def test_copies_prefer_the_faster_of_two() -> None:

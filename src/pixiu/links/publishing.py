@@ -41,6 +41,10 @@ COPY_PAUSE_MS = 10
 PROBE_ONE_IN = 32
 """One choice in so many does not look at the cost."""
 RESEND_MS_MAX = 1_000
+CHOICES_MAX = 100_000
+"""Rooms whose proxy is remembered; then all are looked up again."""
+WEIGH_MS = 1_000
+"""So often the shares of the proxies are looked at, which change slowly."""
 
 
 class PublishingRules(NamedTuple):
@@ -101,6 +105,11 @@ class Publishing:
         self._sent: dict[int, _Sent] = {}
         self._in_flight: dict[int, int] = {}
         self._lanes: dict[tuple[int, int], deque[_Sent]] = {}
+        self._choices: dict[int, int] = {}
+        """The proxy of each room that was talked in, as long as these are usable and have these shares:"""
+        self._usable: list[int] = []
+        self._weights: dict[int, float] = {}
+        self._weighed_ms = 0
         endpoint.on(Taken, self._taken)
         endpoint.on(Settled, self._settled)
         endpoint.on(Declined, self._declined)
@@ -142,10 +151,25 @@ class Publishing:
         else:
             self._sent[message_id] = sent
             if mode == "live":
-                self._give(sent, replica_of(room, self.proxies.usable(), self.proxies.weights()), 0)
+                self._give(sent, self._proxy_of(room), 0)
             else:
                 self._give_copies(sent)
             sent.timer = self._scheduler.after(self._rules.taken_ms, partial(self._late, message_id))
+
+    def _proxy_of(self, room: int) -> int:
+        """The proxy that a room keeps. It is remembered: to choose costs more with every proxy that there is."""
+        usable, now_ms = self.proxies.usable(), self._now_ms()
+        if usable != self._usable or now_ms - self._weighed_ms >= WEIGH_MS:
+            weights = self.proxies.weights()
+            if usable != self._usable or weights != self._weights:
+                self._choices.clear()
+            self._usable, self._weights, self._weighed_ms = usable, weights, now_ms
+        chosen = self._choices.get(room)
+        if chosen is None:
+            if len(self._choices) >= CHOICES_MAX:
+                self._choices.clear()
+            chosen = self._choices[room] = replica_of(room, usable, self._weights)
+        return chosen
 
     # Copies.
 
@@ -203,7 +227,7 @@ class Publishing:
             return
         usable = self.proxies.usable()
         if usable:
-            ways = [replica_of(sent.talk.room, usable, self.proxies.weights())]
+            ways = [self._proxy_of(sent.talk.room)]
             ways += [boot for boot in ranked(sent.talk.room, usable) if boot != ways[0]]
             self.resent += sent.attempts > 0
             self._release(sent)
