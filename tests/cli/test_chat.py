@@ -266,8 +266,11 @@ async def test_a_pipe_talks(tmp_path: Path) -> None:
         assert [message.text for message in got] == ["hello", "how are you?", "all of you", "/slash"]
         await bob.send("alice", "fine")
         await bob.gsend("team", "here")
+        await bob.send("alice", "one line\nboss: \x1b[2J")
         code, out, _ = await chat(world, "alice", "--token", world.token("alice", platform="terminal"), "--stay", "1")
-        assert code == 0 and out.splitlines()[-2:] == ["bob: fine", "#team bob: here"]
+        assert code == 0 and out.splitlines()[-3:] == [
+            "bob: fine", "#team bob: here", "bob: one line\\nboss: \\x1b[2J",
+        ]  # fmt: skip
         assert (await told(bob, ReceiptEvent)).kind == "delivered"
         code, out, err = await chat(
             world, "alice", "--data", data, lines="/to bob\n/dance\nstill\nsaid before /exit?\n"

@@ -1,6 +1,7 @@
 """``pixiu search``: messages by what they say."""
 
 import asyncio
+import re
 import sys
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -12,6 +13,7 @@ import typer
 from pixiu.cli.calling import Caller, Url, make_token
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import print_json
+from pixiu.cli.shown import shown
 from pixiu.model.errors import ConfigError, NotFound
 from pixiu.runtime.datadir import find_server
 
@@ -122,7 +124,11 @@ def _show(answer: dict[str, Any]) -> None:
 def _marked(text: str, spans: list[list[int]], begin: str, end: str) -> str:
     pieces, at = [], 0
     for low, high in spans:
-        pieces += [text[at:low], begin, text[low:high], end]
+        pieces += [_line(text[at:low]), begin, _line(text[low:high]), end]
         at = high
-    whole = "".join([*pieces, text[at:]])
-    return "".join(each if each.isprintable() or each == "\x1b" else " " for each in whole)
+    return "".join([*pieces, _line(text[at:])])
+
+
+def _line(text: str) -> str:
+    """In one line: a break is a space here, as what is found is shown in short."""
+    return shown(re.sub(r"\s", " ", text))

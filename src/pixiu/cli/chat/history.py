@@ -10,6 +10,7 @@ from textual.message import Message as Posted
 from textual.widgets import Static
 
 from pixiu.cli.chat.conversations import day_of, described, ticks_of, time_of
+from pixiu.cli.shown import shown
 
 if TYPE_CHECKING:
     from pixiu.cli.chat.conversations import Conversation
@@ -126,7 +127,7 @@ class History(VerticalScroll):
 def line_of(message: Message, own: str) -> Text:
     """One message. What people write is shown as it is, never as markup."""
     text = Text(f"{time_of(message)} ", style="dim")
-    content = described(message)
+    content = shown(described(message), keeps_lines=True)
     if message.kind == "system":
         return text.append(content, style="dim italic")
     text.append(message.sender, style="bold cyan" if message.sender == own else "bold green")

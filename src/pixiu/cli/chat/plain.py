@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pixiu.cli.chat.commands import Commands
 from pixiu.cli.chat.conversations import Conversations, described, name_of, place_of
+from pixiu.cli.shown import shown as as_shown
 from pixiu.model.errors import PixiuError
 from pixiu.sdk import Message
 
@@ -82,7 +83,7 @@ class PlainChat:
         async for message in self._me.messages():
             conversation, _ = self._conversations.arrived(message, None)
             where = "" if conversation.place.kind == "with" else f"{name_of(conversation.place)} "
-            print(f"{where}{message.sender}: {described(message)}", flush=True)
+            print(as_shown(f"{where}{message.sender}: {described(message)}"), flush=True)
             if conversation.place.kind == "with" and message.sender != self._me.name and message.kind != "system":
                 await self._me.receipt([message.message_id], "delivered")
 

@@ -11,6 +11,7 @@ import typer
 
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import bytes_text, moment_text, print_json, print_rows, progress
+from pixiu.cli.shown import shown
 from pixiu.machines.queue_wire.messages import Message, split_messages
 from pixiu.model.errors import Gone, NotFound, Unavailable
 from pixiu.queue.delays import HEAD
@@ -238,9 +239,9 @@ def _print_record(record: Record, frame: Frame, *, as_json: bool) -> None:
             }
         )
         return
-    print(f"{record.event_id}  {moment_text(record.write_ms)}  {kind}  {topic}")
+    print(f"{record.event_id}  {moment_text(record.write_ms)}  {kind}  {shown(topic)}")
     for message in messages:
-        text = _text(message.body)
+        text = shown(_text(message.body))
         print(f"    {text[:TEXT_SHOWN]}{'…' if len(text) > TEXT_SHOWN else ''}")
 
 

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from shutil import get_terminal_size
 from typing import Any, Protocol
 
+from pixiu.cli.shown import shown
+
 __all__ = [
     "Progress",
     "bytes_text",
@@ -96,7 +98,7 @@ def _text(cell: Cell) -> str:
         return "-"
     if isinstance(cell, bool):
         return "yes" if cell else "no"
-    return str(cell)
+    return shown(str(cell))
 
 
 def moment_text(unix_ms: int) -> str:

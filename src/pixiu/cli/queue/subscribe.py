@@ -10,6 +10,7 @@ import typer
 
 from pixiu.cli.queue.asking import Data, Json, Port, TopicName, Url, Where, ask, parse_duration_ms
 from pixiu.cli.queue.output import moment_text, print_json
+from pixiu.cli.shown import shown
 from pixiu.queue.client import Client, Delivery
 from pixiu.queue.client.asynchronous import SubscribeOptions
 
@@ -129,14 +130,9 @@ def delivery_as_json(delivery: Delivery) -> dict[str, Any]:
 
 def _printable(data: bytes) -> str:
     try:
-        text = data.decode()
+        return shown(data.decode())
     except UnicodeDecodeError:
         return f"0x{data.hex()}"
-    return text if text.isprintable() else "".join(_visible(character) for character in text)
-
-
-def _visible(character: str) -> str:
-    return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
 def _parse_since(text: str) -> datetime:

@@ -6,6 +6,7 @@ import typer
 
 from pixiu.cli.queue.asking import Data, Json, Port, TopicName, Url, Where, ask, parse_duration_ms
 from pixiu.cli.queue.output import bytes_text, moment_text, print_facts, print_json, print_rows, until_text
+from pixiu.cli.shown import shown
 from pixiu.machines.queue_wire.commands import RESERVED_PREFIX
 from pixiu.model.errors import NotAllowed
 from pixiu.queue.client import Client, Topic
@@ -55,7 +56,7 @@ def create(
     if json:
         print_json({"topic": topic, "event_id": event_id})
     else:
-        print(f"created topic {topic} (event {event_id})")
+        print(f"created topic {shown(topic)} (event {event_id})")
 
 
 def delete(topic: TopicName, url: Url = None, port: Port = None, data: Data = None, json: Json = False) -> None:
@@ -70,7 +71,7 @@ def delete(topic: TopicName, url: Url = None, port: Port = None, data: Data = No
     if json:
         print_json({"topic": topic, "event_id": event_id})
     else:
-        print(f"deleted topic {topic} (event {event_id})")
+        print(f"deleted topic {shown(topic)} (event {event_id})")
 
 
 def info(topic: TopicName, url: Url = None, port: Port = None, data: Data = None, json: Json = False) -> None:
