@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pixiu.backends.kafka.driver import common_options, driver, error_of, is_fence, unavailable
+from pixiu.backends.kafka.driver import client_of, common_options, driver, error_of, is_fence, unavailable
 from pixiu.backends.kafka.reader import PartitionReader
 from pixiu.backends.kafka.records import CLAIM, LOG, PLACE, SET, STATE, WANT, WANTER, Entry, kafka_records, position_in
 from pixiu.backends.kafka.topics import MESSAGE_BYTES_MAX, Topics
@@ -126,7 +126,7 @@ class Owner:
 
         Said twice is said once, so the driver need not ask for a producer's id first, which takes it half a second.
         """
-        producer = driver.Producer({
+        producer = client_of(driver.Producer, {
             **common_options(self._address, self._options),
             "acks": "all", "linger.ms": 0, "message.timeout.ms": ANSWER_MS,
         })  # fmt: skip
@@ -152,7 +152,7 @@ class Owner:
 
     def _init(self) -> None:
         """Become the only one who may write."""
-        self._producer = producer = driver.Producer({
+        self._producer = producer = client_of(driver.Producer, {
             **common_options(self._address, self._options),
             "transactional.id": self._address.topic("writer"),
             "transaction.timeout.ms": TRANSACTION_MS,

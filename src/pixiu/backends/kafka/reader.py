@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pixiu.backends.kafka.driver import common_options, driver, error_of, unavailable
+from pixiu.backends.kafka.driver import client_of, common_options, driver, error_of, unavailable
 from pixiu.backends.kafka.records import found_in
 from pixiu.model.errors import Gone
 
@@ -50,7 +50,7 @@ class PartitionReader:
     def __init__(self, address: KafkaAddress, options: dict[str, str], topic: str) -> None:
         self._address = address
         self._topic = address.topic(topic)
-        self._consumer = driver.Consumer({
+        self._consumer = client_of(driver.Consumer, {
             **common_options(address, options),
             "group.id": f"{address.prefix}.reader",  # asked for by the driver; nobody joins and nothing is committed
             "enable.auto.commit": False,
