@@ -1,12 +1,14 @@
 """Real certificates, made for a test."""
 
 import datetime
+import subprocess
 from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
 
 
@@ -29,6 +31,23 @@ class Authority:
         _replace(key, private.private_bytes(serialization.Encoding.PEM, form, plain))
         _replace(certificate, _pem(made))
         return made.serial_number
+
+    def keystore(self, path: Path, password: str) -> None:
+        """A new pair as Java reads it (PKCS 12)."""
+        certificate, key = path.with_suffix(".cert"), path.with_suffix(".key")
+        self.certify(certificate, key)
+        private = serialization.load_pem_private_key(key.read_bytes(), None)
+        assert isinstance(private, ec.EllipticCurvePrivateKey)
+        chain = [x509.load_pem_x509_certificate(self.path.read_bytes())]
+        own = x509.load_pem_x509_certificate(certificate.read_bytes())
+        hidden = serialization.BestAvailableEncryption(password.encode())
+        path.write_bytes(pkcs12.serialize_key_and_certificates(b"server", private, own, chain, hidden))
+
+    def truststore(self, path: Path, password: str) -> None:
+        """Whom Java trusts: those whom this one has certified."""
+        words = ["-importcert", "-noprompt", "-alias", "ca", "-file", str(self.path), "-storetype", "PKCS12"]
+        command = ["keytool", *words, "-keystore", str(path), "-storepass", password]
+        subprocess.run(command, check=True, capture_output=True)
 
     def _made(
         self, name: x509.Name, key: ec.EllipticCurvePrivateKey, *, is_authority: bool = False, days: int = 30

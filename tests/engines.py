@@ -35,10 +35,10 @@ def require_zookeeper() -> None:
         pytest.skip(f"ZooKeeper: {missing}")
 
 
-def require_cassandra(folder: Path) -> CassandraServer:
+def require_cassandra(folder: Path, **more: Any) -> CassandraServer:
     """A server, not started; skips where its jars cannot be had, and fails in CI where they could."""
     try:
-        return CassandraServer(folder)
+        return CassandraServer(folder, **more)
     except JarsMissing as error:
         if os.environ.get("CI") == "true" and error.can_be_had:
             pytest.fail(str(error))

@@ -3,6 +3,7 @@
 import os
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,10 +21,10 @@ __all__ = ["Driven", "new_prefix", "require_kafka"]
 _PREFIXES = count(1)
 
 
-def require_kafka(folder: Path, *, nodes: int = 1) -> KafkaServer:
+def require_kafka(folder: Path, *, nodes: int = 1, **more: Any) -> KafkaServer:
     """A server, not started; skips where its jars cannot be had, and fails in CI where they could."""
     try:
-        return KafkaServer(folder, nodes=nodes)
+        return KafkaServer(folder, nodes=nodes, **more)
     except JarsMissing as error:
         if os.environ.get("CI") == "true" and error.can_be_had:
             pytest.fail(str(error))

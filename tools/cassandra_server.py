@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -104,14 +105,28 @@ _LOGBACK = """<configuration>
 class CassandraServer:
     """One server in a process of its own. Its ports stay the same over restarts."""
 
-    def __init__(self, folder: Path, *, heap_mb: int = HEAP_MB, starts_quickly: bool = True) -> None:
-        """One that starts quickly runs slower later on: benchmarks want the other. Raises ``JarsMissing``."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        heap_mb: int = HEAP_MB,
+        starts_quickly: bool = True,
+        more: str = "",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """One that starts quickly runs slower later on: benchmarks want the other. Raises ``JarsMissing``.
+
+        ``more`` are further lines of its configuration; ``tls`` is how it is asked whether it is there, if these want
+        it.
+        """
         if shutil.which("java") is None:
             raise JarsMissing("cassandra: Java 17 runs it, and is not here", can_be_had=False)
         self._jars = jars_of("cassandra")
         self.folder = folder
         self._heap_mb = heap_mb
         self._starts_quickly = starts_quickly
+        self._more = more
+        self._tls = tls
         self._process: subprocess.Popen[bytes] | None = None
         self.port, self._storage_port = free_ports(2)
         self.host = "127.0.0.1"
@@ -140,7 +155,8 @@ class CassandraServer:
         """Start it on its data, and wait until it takes clients."""
         self.folder.mkdir(parents=True, exist_ok=True)
         config, logback = self.folder / "cassandra.yaml", self.folder / "logback.xml"
-        config.write_text(_YAML.format(folder=self.folder, native=self.port, storage=self._storage_port))
+        lines = _YAML.format(folder=self.folder, native=self.port, storage=self._storage_port)
+        config.write_text(lines + self._more)
         logback.write_text(_LOGBACK)
         with (self.folder / "out.txt").open("ab") as out:
             self._process = subprocess.Popen(
@@ -179,9 +195,10 @@ class CassandraServer:
         """An OPTIONS request of protocol 4 is answered with SUPPORTED."""
         try:
             with socket.create_connection((self.host, self.port), timeout=1) as link:
-                link.sendall(b"\x04\x00\x00\x00\x05\x00\x00\x00\x00")
-                answer = link.recv(9)
-                return len(answer) >= 5 and answer[4] == 0x06
+                if self._tls is None:
+                    return _is_supported(link)
+                with self._tls.wrap_socket(link, server_hostname=self.host) as inside:
+                    return _is_supported(inside)
         except OSError:
             return False
 
@@ -224,6 +241,12 @@ class CassandraServer:
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
         return 0
+
+
+def _is_supported(link: socket.socket) -> bool:
+    link.sendall(b"\x04\x00\x00\x00\x05\x00\x00\x00\x00")
+    answer = link.recv(9)
+    return len(answer) >= 5 and answer[4] == 0x06
 
 
 def main(arguments: list[str]) -> int:

@@ -25,19 +25,37 @@ CLUSTER_ID = "cGl4aXUta2Fma2EtdGVzdA"
 HEAP_MB = 320
 START_SECONDS = 90
 STOP_SECONDS = 10
+PLAINTEXT = "PLAINTEXT"
+_SCRAM = "SCRAM-SHA-512"
 
 
 class KafkaServer:
     """One broker, or three."""
 
-    def __init__(self, folder: Path, *, nodes: int = 1, more: dict[str, str] | None = None) -> None:
-        """``more`` are further lines of the brokers' configuration. Raises ``JarsMissing``."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        nodes: int = 1,
+        more: dict[str, str] | None = None,
+        protocol: str = PLAINTEXT,
+        users: dict[str, str] | None = None,
+    ) -> None:
+        """``more`` are further lines of the brokers' configuration. Raises ``JarsMissing``.
+
+        ``protocol`` is what clients speak: with SSL or SASL_SSL, ``more`` names the keystore. ``users`` and their
+        passwords may log in by SCRAM-SHA-512.
+        """
         self._jars = jars_of("kafka")
         self._folder = folder
-        ports = free_ports(2 * nodes)
+        ports = free_ports(3 * nodes)
         self.ports = ports[:nodes]
-        self._controllers = ports[nodes:]
+        self._controllers = ports[nodes : 2 * nodes]
+        self._between = ports[2 * nodes :]
+        """Where brokers speak to each other, if clients need more than that."""
         self._more = more or {}
+        self._protocol = protocol
+        self._users = users or {}
         self._processes: list[subprocess.Popen[bytes] | None] = [None] * nodes
         folder.mkdir(parents=True, exist_ok=True)
         formats = [self._format(index) for index in range(nodes)]
@@ -112,6 +130,8 @@ class KafkaServer:
         home.mkdir(parents=True, exist_ok=True)
         (home / "server.properties").write_text("".join(f"{k}={v}\n" for k, v in self._properties(index).items()))
         arguments = ["format", "-t", CLUSTER_ID, "-c", str(home / "server.properties"), "--ignore-formatted"]
+        for name, password in self._users.items():
+            arguments += ["--add-scram", f"{_SCRAM}=[name={name},password={password}]"]
         return self._java(home, "kafka.tools.StorageTool", *arguments)
 
     def _start_one(self, index: int) -> None:
@@ -155,7 +175,22 @@ class KafkaServer:
             "replica.lag.time.max.ms": "4000",
             "group.initial.rebalance.delay.ms": "0",
             "auto.create.topics.enable": "false",
+            **self._doors(index),
             **self._more,
+        }
+
+    def _doors(self, index: int) -> dict[str, str]:
+        """Another listener for clients, where they speak otherwise than brokers among themselves."""
+        if self._protocol == PLAINTEXT:
+            return {}
+        login = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        doors = f"CLIENT://127.0.0.1:{self.ports[index]},BROKER://127.0.0.1:{self._between[index]}"
+        return {
+            "listeners": f"{doors},CONTROLLER://127.0.0.1:{self._controllers[index]}",
+            "advertised.listeners": doors,
+            "listener.security.protocol.map": f"CLIENT:{self._protocol},BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "sasl.enabled.mechanisms": _SCRAM,
+            f"listener.name.client.{_SCRAM.lower()}.sasl.jaas.config": login,
         }
 
     def _signal(self, index: int, number: signal.Signals) -> None:

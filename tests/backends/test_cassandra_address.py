@@ -1,6 +1,8 @@
 """What ``timelines = "cassandra://…"`` may say, and what of the backend needs no server."""
 
+import ssl
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,7 @@ from pixiu.backends.cassandra.layout import ID_MAX, bucket_of, content_of, pk_of
 from pixiu.backends.cassandra.timelines import CassandraTimelines
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.backends.mixed import MixedStores
+from pixiu.backends.tls import tls_context
 from pixiu.model.errors import ConfigError
 from pixiu.model.pixiu_pb2 import HistoryTrimmed, MsgChat
 from pixiu.model.timeline import PrivateRow
@@ -17,6 +20,7 @@ from pixiu.roles.carrier.apply_erasure import TimelineErasure
 from pixiu.roles.carrier.apply_trim import TimelineTrim
 from pixiu.roles.carrier.reached import Reached
 from pixiu.roles.carrier.releases import Releases
+from tests.certificates import Authority
 
 
 def test_an_address_has_hosts_a_keyspace_and_options() -> None:
@@ -42,11 +46,34 @@ def test_an_address_has_hosts_a_keyspace_and_options() -> None:
         ("cassandra://db1?replicas=0", "1 to 9"),
         ("cassandra://db1?timeout_ms=soon", "50 to 60000"),
         ("cassandra://db1?password=secret", "knows no option 'password'"),
+        ("cassandra://db1?tls=1", "tls of timelines must be yes or no"),
+        ("cassandra://db1?verify=no", "tls=yes alone"),
+        ("cassandra://db1?tls=yes&verify=perhaps", "yes, chain, no"),
+        ("cassandra://db1?tls=yes&key=/k.pem", "certificate and key"),
     ],
 )
 def test_a_wrong_address_is_refused_with_what_is_wrong(text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Address.parse(text)
+
+
+def test_tls_checks_what_it_is_told_to(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "pixiu-test")
+    authority.certify(tmp_path / "own.pem", tmp_path / "own-key.pem")
+    files = f"ca={authority.path}&certificate={tmp_path}/own.pem&key={tmp_path}/own-key.pem"
+    modes = {}
+    for verify in ("yes", "chain", "no"):
+        tls = Address.parse(f"cassandra://db1?tls=yes&{files}&verify={verify}").tls
+        context = tls_context(tls, "timelines")
+        assert context is not None and context.minimum_version >= ssl.TLSVersion.TLSv1_2
+        modes[verify] = (context.check_hostname, context.verify_mode)
+    assert modes == {
+        "yes": (True, ssl.CERT_REQUIRED), "chain": (False, ssl.CERT_REQUIRED), "no": (False, ssl.CERT_NONE),
+    }  # fmt: skip
+    assert tls_context(Address.parse("cassandra://db1").tls, "timelines") is None
+    missing = Address.parse(f"cassandra://db1?tls=yes&ca={tmp_path}/none.pem").tls
+    with pytest.raises(ConfigError, match=r"none\.pem"):
+        tls_context(missing, "timelines")
 
 
 def test_pk_is_signed_and_buckets_rise() -> None:

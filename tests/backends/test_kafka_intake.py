@@ -12,6 +12,8 @@ import pytest
 pytest.importorskip("confluent_kafka")
 
 from pixiu.backends.kafka import batch as batch_module
+from pixiu.backends.kafka import log as log_module
+from pixiu.backends.kafka import owner as owner_module
 from pixiu.backends.kafka.served import behind as behind_module
 from pixiu.backends.kafka.served.metrics import snapshot
 from pixiu.config import KafkaSettings
@@ -220,3 +222,21 @@ def test_the_lag_is_that_of_the_slowest_feed_also_while_nothing_is_written(open_
             writer.close()
 
     port.run(work())
+
+
+def test_an_owner_who_looks_at_a_dead_kafka_is_closed_soon(kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owner_module, "ANSWER_MS", 1e9)
+    monkeypatch.setattr(log_module, "LOOK_MS", 50)
+    driven = Driven(kafka.hosts, new_prefix())
+    driven.open()
+    kafka.freeze()
+    try:
+        driven.pass_ms(500)  # a look that had begun before is over
+        driven.until(lambda: driven.log._is_looking)
+        driven.log.close()
+        is_over: list[object] = []
+        driven.thread.offload(lambda: None, is_over.append)  # behind what it does
+        driven.until(lambda: bool(is_over))
+    finally:
+        kafka.thaw()
+    driven.close()

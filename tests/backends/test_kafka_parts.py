@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from pathlib import Path
 from struct import pack
 from typing import Any
 
@@ -37,11 +38,44 @@ def test_an_address_names_brokers_and_a_prefix() -> None:
         ("kafka://a:1?prefix=", "prefix"),
         ("kafka://a:1?prefix=a/b", "prefix"),
         ("kafka://a:1?acks=1", "only prefix"),
+        ("kafka://a:1?tls=on", "tls of engines.log must be yes or no"),
+        ("kafka://a:1?ca=/ca.pem", "tls=yes alone"),
+        ("kafka://a:1?tls=yes&verify=maybe", "yes, chain, no"),
+        ("kafka://a:1?tls=yes&ca=", "ca of engines.log is empty"),
+        ("kafka://a:1?tls=yes&certificate=/c.pem", "certificate and key"),
+        ("kafka://a:1?user=me", "user and password_file"),
+        ("kafka://a:1?password_file=/p", "user and password_file"),
+        ("kafka://a:1?mechanism=PLAIN", "user and password_file"),
+        ("kafka://a:1?user=me&password_file=/p&mechanism=GSSAPI", "SCRAM-SHA-512, SCRAM-SHA-256, PLAIN"),
     ],
 )
 def test_a_wrong_address_is_told_by_what_is_wrong(text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         parse_address(text)
+
+
+def test_one_line_says_how_kafka_is_spoken_to(tmp_path: Path) -> None:
+    assert parse_address("kafka://a:1").options() == {}
+    password = tmp_path / "password"
+    password.write_text("hidden\n", encoding="utf-8")
+    address = parse_address(f"kafka://a:1?tls=yes&ca=/ca&certificate=/c&key=/k&user=me&password_file={password}")
+    assert address.options() == {
+        "security.protocol": "SASL_SSL", "ssl.ca.location": "/ca", "ssl.certificate.location": "/c",
+        "ssl.key.location": "/k", "ssl.endpoint.identification.algorithm": "https",
+        "enable.ssl.certificate.verification": "true", "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "me",
+        "sasl.password": "hidden",
+    }  # fmt: skip
+    assert str(address) == "kafka://a:1?prefix=pixiu", "what is shown to people"
+    plain = parse_address(f"kafka://a:1?user=me&password_file={password}&mechanism=PLAIN").options()
+    assert (plain["security.protocol"], plain["sasl.mechanism"]) == ("SASL_PLAINTEXT", "PLAIN")
+    chain, nothing = (parse_address(f"kafka://a:1?tls=yes&verify={each}").options() for each in ("chain", "no"))
+    names = ("ssl.endpoint.identification.algorithm", "enable.ssl.certificate.verification")
+    assert [chain[name] for name in names] == ["none", "true"] and [nothing[name] for name in names] == [
+        "none",
+        "false",
+    ]
+    with pytest.raises(ConfigError, match=r"password_file of engines\.log cannot be read"):
+        parse_address(f"kafka://a:1?user=me&password_file={tmp_path}/none").options()
 
 
 def test_options_of_the_driver_may_not_touch_what_keeps_the_log_safe() -> None:

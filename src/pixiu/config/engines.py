@@ -18,7 +18,7 @@ class EngineSettings(Section):
     may_be_empty: ClassVar[frozenset[str]] = frozenset({"registry"})
 
     log: str = EMBEDDED
-    """Where the log is: ``embedded``, or ``kafka://HOST:PORT[,…]``."""
+    """Where the log is: ``embedded``, or ``kafka://HOST:PORT[,…][?tls=…&user=…]`` (docs/engines.md)."""
     store: str = EMBEDDED
     """Where inboxes, bodies, unread counts, groups, contacts and users are: ``embedded``, or ``redis://HOST:PORT``."""
     timelines: str = EMBEDDED

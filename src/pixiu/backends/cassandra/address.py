@@ -1,9 +1,10 @@
 """What ``timelines = "cassandra://…"`` says: where the servers are, and how their tables are laid out."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlsplit
 
+from pixiu.backends.tls import TLS_OPTIONS, EngineTls, take_tls
 from pixiu.model.errors import ConfigError
 
 __all__ = ["LAYOUTS", "SCHEME", "Address"]
@@ -14,6 +15,7 @@ PORT = 9042
 KEYSPACE = "chatdata"
 
 _FORM = "cassandra://HOST[:PORT][,HOST…][/KEYSPACE][?layout=seed|bucketed]"
+_OPTIONS = ("layout", "user", "password_file", "datacenter", "replicas", "timeout_ms", *TLS_OPTIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,7 @@ class Address:
     """Copies of each row, if the keyspace is made by us. 0: three, or as many as there are nodes."""
     timeout_ms: int = 2000
     """How long a read or a write may take before history counts as unavailable."""
+    tls: EngineTls = field(default_factory=EngineTls)
 
     @classmethod
     def parse(cls, text: str) -> "Address":
@@ -44,10 +47,10 @@ class Address:
         keyspace = parts.path.strip("/") or KEYSPACE
         if not re.fullmatch(r"[a-z][a-z0-9_]{0,47}", keyspace):
             raise ConfigError(f"a keyspace has up to 48 small letters, digits and _, not {keyspace!r}")
-        options: dict[str, str | int] = {}
-        for name, value in parse_qsl(parts.query, keep_blank_values=True):
-            options[name] = _option(name, value)
-        return cls(hosts=hosts, port=port, keyspace=keyspace, **options)  # type: ignore[arg-type]
+        given = dict(parse_qsl(parts.query, keep_blank_values=True))
+        tls = take_tls(given, "timelines")
+        options = {name: _option(name, value) for name, value in given.items() if name not in TLS_OPTIONS}
+        return cls(hosts=hosts, port=port, keyspace=keyspace, tls=tls, **options)  # type: ignore[arg-type]
 
     def __str__(self) -> str:
         return f"cassandra at {','.join(self.hosts)}:{self.port}"
@@ -78,9 +81,7 @@ def _option(name: str, value: str) -> str | int:
         return value
     bounds = {"replicas": (1, 9), "timeout_ms": (50, 60_000)}.get(name)
     if bounds is None:
-        raise ConfigError(
-            f"timelines knows no option {name!r}: layout, user, password_file, datacenter, replicas, timeout_ms"
-        )
+        raise ConfigError(f"timelines knows no option {name!r}: {', '.join(_OPTIONS)}")
     low, high = bounds
     if not value.isdecimal() or not low <= int(value) <= high:
         raise ConfigError(f"{name} of timelines must be {low} to {high}, not {value!r}")

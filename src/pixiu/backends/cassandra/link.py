@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pixiu.backends.cassandra.layout import Layout, plain_page
+from pixiu.backends.tls import read_secret, tls_context
 from pixiu.config.extras import how_to_install
 from pixiu.model.errors import ConfigError, Unavailable
 
@@ -346,12 +346,14 @@ class _driver:  # noqa: N801 - a namespace of what is imported late: the driver 
         )
         login = None
         if address.user:
-            login = PlainTextAuthProvider(address.user, _password(address.password_file))
+            password = read_secret(address.password_file, "timelines") if address.password_file else ""
+            login = PlainTextAuthProvider(address.user, password)
         logging.getLogger("cassandra").setLevel(logging.CRITICAL)  # what matters is in what we raise and log
         cluster = Cluster(
             list(address.hosts),
             port=address.port,
             auth_provider=login,
+            ssl_context=tls_context(address.tls, "timelines"),
             execution_profiles={EXEC_PROFILE_DEFAULT: profile},
             reconnection_policy=ConstantReconnectionPolicy(PROBE_SECONDS, max_attempts=None),
             timestamp_generator=clock,
@@ -362,10 +364,3 @@ class _driver:  # noqa: N801 - a namespace of what is imported late: the driver 
         )
         cluster.default_fetch_size = FETCH_ROWS
         return cluster
-
-
-def _password(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8").strip() if path else ""
-    except OSError as error:
-        raise ConfigError(f"password_file of timelines cannot be read: {path}: {error.strerror}") from error

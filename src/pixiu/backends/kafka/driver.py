@@ -25,7 +25,7 @@ driver: Any = confluent_kafka
 driver_admin: Any = admin
 """Without their types, which leave much of the driver out."""
 
-__all__ = ["common_options", "driver", "driver_admin", "error_of", "is_fence", "unavailable"]
+__all__ = ["client_of", "common_options", "driver", "driver_admin", "error_of", "is_fence", "unavailable"]
 
 RECONNECT_MS_MAX = 1_000
 """librdkafka's own longest pause is ten seconds: too long for whoever waits for an answer."""
@@ -43,11 +43,25 @@ def common_options(address: KafkaAddress, more: dict[str, str]) -> dict[str, Any
         "socket.connection.setup.timeout.ms": 5_000,
         "topic.metadata.refresh.interval.ms": 10_000,
         "client.id": "pixiu",
+        **address.options(),
         **more,
         "bootstrap.servers": address.hosts,
         "logger": _log,
         "log_level": 3,
     }
+
+
+def client_of(kind: Any, options: dict[str, Any]) -> Any:
+    """A client of the driver's. Raises ``ConfigError`` for options that it does not take."""
+    try:
+        return kind(options)
+    except confluent_kafka.KafkaException as error:
+        found = error_of(error)
+        if found.code() != driver.KafkaError._INVALID_ARG:
+            raise Unavailable(f"Kafka's driver: {found.str()}", retry_after_ms=1_000) from error
+        raise ConfigError(
+            f"Kafka's driver does not take what engines.log or kafka.client says: {found.str()}"
+        ) from error
 
 
 def error_of(error: KafkaException) -> KafkaError:

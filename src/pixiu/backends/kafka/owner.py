@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pixiu.backends.kafka.driver import common_options, driver, error_of, is_fence, unavailable
+from pixiu.backends.kafka.driver import client_of, common_options, driver, error_of, is_fence, unavailable
 from pixiu.backends.kafka.reader import PartitionReader
 from pixiu.backends.kafka.records import CLAIM, LOG, PLACE, SET, STATE, WANT, WANTER, Entry, kafka_records, position_in
 from pixiu.backends.kafka.topics import MESSAGE_BYTES_MAX, Topics
@@ -108,7 +108,7 @@ class Owner:
         self._announce(now_ms)
         self._check_stopped()
         self._init()
-        reader = PartitionReader(self._address, self._options, LOG)
+        reader = self._reader(LOG)
         try:
             newest = reader.last(ANSWER_MS)
             last, number = (newest[1].record.event_id, newest[1].number) if newest is not None else (0, 0)
@@ -126,7 +126,7 @@ class Owner:
 
         Said twice is said once, so the driver need not ask for a producer's id first, which takes it half a second.
         """
-        producer = driver.Producer({
+        producer = client_of(driver.Producer, {
             **common_options(self._address, self._options),
             "acks": "all", "linger.ms": 0, "message.timeout.ms": ANSWER_MS,
         })  # fmt: skip
@@ -152,7 +152,7 @@ class Owner:
 
     def _init(self) -> None:
         """Become the only one who may write."""
-        self._producer = producer = driver.Producer({
+        self._producer = producer = client_of(driver.Producer, {
             **common_options(self._address, self._options),
             "transactional.id": self._address.topic("writer"),
             "transaction.timeout.ms": TRANSACTION_MS,
@@ -196,7 +196,7 @@ class Owner:
 
     def _state(self, begin: int = 0) -> _State:
         """What ``state`` says, or what it says from an offset on."""
-        reader = PartitionReader(self._address, self._options, STATE)
+        reader = self._reader(STATE)
         owner, wanter, waiting, positions = b"", b"", {}, {}
         try:
             low, high = reader.ends(ANSWER_MS)
@@ -302,6 +302,9 @@ class Owner:
                     else:
                         break
 
+    def _reader(self, topic: str) -> PartitionReader:
+        return PartitionReader(self._address, self._options, topic, is_stopped=lambda: self._is_stopped)
+
     def _check_stopped(self) -> None:
         if self._is_stopped:
             raise Unavailable("the node is stopping")
@@ -356,7 +359,7 @@ class Owner:
         """Is this event in the log? A batch is there as a whole or not at all."""
         while True:
             self._check_stopped()
-            reader = PartitionReader(self._address, self._options, LOG)
+            reader = self._reader(LOG)
             try:
                 newest = reader.last(ANSWER_MS)
                 return newest is not None and newest[1].record.event_id >= event_id
@@ -370,7 +373,7 @@ class Owner:
     def look(self) -> None:
         """Does Kafka answer, and is the log still ours? Raises ``Unavailable`` or ``Fenced``."""
         if self._probe is None:
-            self._probe = PartitionReader(self._address, self._options, STATE)
+            self._probe = self._reader(STATE)
         _, end = self._probe.ends(ANSWER_MS / 2)
         if end != self._state_end:
             self._check_owner(begin=self._state_end)  # the rest was looked at: it is long, and writes wait meanwhile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pixiu.backends.kafka.driver import common_options, driver, error_of, unavailable
+from pixiu.backends.kafka.driver import client_of, common_options, driver, error_of, unavailable
 from pixiu.backends.kafka.records import found_in
 from pixiu.model.errors import Gone
 
@@ -21,6 +21,8 @@ __all__ = ["Chunk", "PartitionReader"]
 FETCH_WAIT_MS = 20
 """A broker that has nothing answers after this: a reader that moves elsewhere waits no longer."""
 RETRY_MS = 100.0
+STEP_MS = 2_000.0
+"""One wait for an answer; between two of them a stop is noticed."""
 AHEAD_KIB = 16 * 1024
 """What the driver reads ahead."""
 
@@ -32,6 +34,8 @@ _MOVING = frozenset({
     driver.KafkaError.FENCED_LEADER_EPOCH,
 })  # fmt: skip
 """A topic that was just made, or has another leader now: asked again."""
+_SILENT = frozenset({driver.KafkaError._TRANSPORT, driver.KafkaError._TIMED_OUT, driver.KafkaError._ALL_BROKERS_DOWN})
+"""Nobody has answered in the time of a step."""
 
 
 class Chunk(NamedTuple):
@@ -47,10 +51,19 @@ class Chunk(NamedTuple):
 class PartitionReader:
     """One reader of the one partition of a topic."""
 
-    def __init__(self, address: KafkaAddress, options: dict[str, str], topic: str) -> None:
+    def __init__(
+        self,
+        address: KafkaAddress,
+        options: dict[str, str],
+        topic: str,
+        *,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """``is_stopped``: does nobody wait for what is read any more?"""
         self._address = address
+        self._is_stopped = is_stopped
         self._topic = address.topic(topic)
-        self._consumer = driver.Consumer({
+        self._consumer = client_of(driver.Consumer, {
             **common_options(address, options),
             "group.id": f"{address.prefix}.reader",  # asked for by the driver; nobody joins and nothing is committed
             "enable.auto.commit": False,
@@ -68,15 +81,18 @@ class PartitionReader:
 
     def ends(self, wait_ms: float) -> tuple[int, int]:
         """The first offset, and the one behind the last that is committed."""
-        tries = int(wait_ms / RETRY_MS) + 1
+        left_ms = wait_ms
         while True:
+            step_ms = min(left_ms, STEP_MS)
             try:
-                low, high = self._consumer.get_watermark_offsets(self._place(), timeout=wait_ms / 1000)
+                low, high = self._consumer.get_watermark_offsets(self._place(), timeout=step_ms / 1000)
             except driver.KafkaException as error:
-                tries -= 1
-                if tries <= 0 or error_of(error).code() not in _MOVING:
+                code = error_of(error).code()
+                left_ms -= RETRY_MS if code in _MOVING else step_ms
+                if left_ms <= 0 or self._is_stopped() or code not in _MOVING | _SILENT:
                     raise unavailable(self._address, error_of(error)) from error
-                self._consumer.poll(RETRY_MS / 1000)
+                if code in _MOVING:
+                    self._consumer.poll(RETRY_MS / 1000)
             else:
                 return low, high
 
@@ -86,11 +102,12 @@ class PartitionReader:
 
     def read(self, limit: int, wait_ms: float) -> Chunk:
         """Up to ``limit`` records. Raises ``Unavailable`` when nobody has answered in time."""
-        messages = []
-        first = self._consumer.poll(wait_ms / 1000)
-        if first is None:
-            raise unavailable(self._address, f"{self._topic} was not read within {wait_ms:.0f} ms")
-        messages.append(first)
+        left_ms = wait_ms
+        while (first := self._consumer.poll(min(left_ms, STEP_MS) / 1000)) is None:
+            left_ms -= STEP_MS
+            if left_ms <= 0 or self._is_stopped():
+                raise unavailable(self._address, f"{self._topic} was not read within {wait_ms:.0f} ms")
+        messages = [first]
         if first.error() is None and limit > 1:
             messages += self._consumer.consume(limit - 1, 0)
         return self._chunk(messages)

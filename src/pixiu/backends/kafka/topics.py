@@ -6,10 +6,11 @@ import threading
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pixiu.backends.kafka.driver import common_options, driver, driver_admin, error_of, unavailable
+from pixiu.backends.kafka.driver import client_of, common_options, driver, driver_admin, error_of, unavailable
 from pixiu.backends.kafka.records import LEDGER, LOG, RETRY, STATE, VIEW_OF
 from pixiu.backends.kafka.versions import release_of
-from pixiu.model.errors import NotFound
+from pixiu.backends.tls import tls_context
+from pixiu.model.errors import NotFound, Unavailable
 from pixiu.ports.log import DEAD, NOTIFY, SCHEDULE, TASKS
 
 if TYPE_CHECKING:
@@ -72,7 +73,18 @@ class Topics:
         """``is_stopped``: does nobody wait for an answer any more?"""
         self._address = address
         self._is_stopped = is_stopped
-        self._admin = driver_admin.AdminClient(common_options(address, options))
+        self._trouble = ""
+        """What the driver said last of a broker: why it was not let in, for one."""
+        more = {"error_cb": self._told}
+        self._admin = client_of(driver_admin.AdminClient, common_options(address, options) | more)
+
+    def _told(self, error: Any) -> None:
+        self._trouble = str(error.str())
+
+    def _silent(self, said: Any) -> Unavailable:
+        """Nobody has answered: with the driver's own words for it, if it has some."""
+        self._admin.poll(0)
+        return unavailable(self._address, self._trouble or said)
 
     def brokers(self) -> int:
         """How many there are now."""
@@ -153,7 +165,8 @@ class Topics:
     def _brokers(self) -> Finding:
         """How many, and which release."""
         nodes = self._cluster().nodes
-        releases = sorted(filter(None, {release_of(node.host, int(node.port)) for node in nodes}))
+        tls = tls_context(self._address.tls, "engines.log")
+        releases = sorted(filter(None, {release_of(node.host, int(node.port), tls) for node in nodes}))
         text = f"{len(nodes)} brokers at {self._address.hosts}, release {' and '.join(releases) or 'unknown'}"
         old = any(each in RELEASES_OLD for each in releases)
         advice = "tested with 4.1; older ones end transactions of a dead owner later: upgrade" if old else ""
@@ -172,7 +185,7 @@ class Topics:
             except driver.KafkaException as error:
                 tries -= 1
                 if tries <= 0 or self._is_stopped() or error_of(error).code() not in _SILENT:
-                    raise unavailable(self._address, error_of(error)) from error
+                    raise self._silent(error_of(error)) from error
 
     def _cluster(self) -> Any:
         return self._result(self._admin.describe_cluster(request_timeout=ADMIN_SECONDS))
@@ -185,11 +198,11 @@ class Topics:
             except driver.KafkaException as error:
                 if error_of(error).code() == driver.KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise NotFound(f"a broker of {self._address.hosts} does not know that topic") from error
-                raise unavailable(self._address, error_of(error)) from error
+                raise self._silent(error_of(error)) from error
             except TimeoutError as error:
                 tries -= 1
                 if tries <= 0 or self._is_stopped():
-                    raise unavailable(self._address, "no answer in time") from error
+                    raise self._silent("no answer in time") from error
 
 
 def _steps() -> int:

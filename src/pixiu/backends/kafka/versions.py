@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import socket
 from struct import Struct, error
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = ["release_of", "supported_metadata_version"]
 
@@ -20,25 +24,29 @@ _short = Struct(">h")
 ANSWER_BYTES_MAX = 1_000_000
 
 
-def release_of(host: str, port: int, *, timeout_seconds: float = 5) -> str:
-    """The release of a broker, like "4.1"; empty if it cannot be told, as with TLS or before 3.3."""
+def release_of(host: str, port: int, tls: ssl.SSLContext | None = None, *, timeout_seconds: float = 5) -> str:
+    """The release of a broker, like "4.1"; empty if it cannot be told, as before 3.3. It is asked before a login."""
     try:
-        level = supported_metadata_version(_asked(host, port, timeout_seconds))
+        with socket.create_connection((host, port), timeout=timeout_seconds) as link:
+            if tls is None:
+                level = supported_metadata_version(_asked(link))
+            else:
+                with tls.wrap_socket(link, server_hostname=host) as inside:
+                    level = supported_metadata_version(_asked(inside))
     except (OSError, IndexError, ValueError, error):
         return ""
     return next((release for first, release in _RELEASES if level >= first), "")
 
 
-def _asked(host: str, port: int, timeout_seconds: float) -> bytes:
+def _asked(link: socket.socket) -> bytes:
     name = b"pixiu"
     body = _head.pack(_API_VERSIONS, _VERSION, 1, len(name)) + name + b"\0"
     body += bytes([len(name) + 1]) + name + b"\x02" + b"1" + b"\0"
-    with socket.create_connection((host, port), timeout=timeout_seconds) as link:
-        link.sendall(_size.pack(len(body)) + body)
-        (size,) = _size.unpack(_exactly(link, 4))
-        if not 0 < size <= ANSWER_BYTES_MAX:
-            raise ValueError("no answer of Kafka's")
-        return _exactly(link, size)
+    link.sendall(_size.pack(len(body)) + body)
+    (size,) = _size.unpack(_exactly(link, 4))
+    if not 0 < size <= ANSWER_BYTES_MAX:
+        raise ValueError("no answer of Kafka's")
+    return _exactly(link, size)
 
 
 def _exactly(link: socket.socket, size: int) -> bytes:
