@@ -1,10 +1,14 @@
 """Whole clusters under everything at once, seed after seed; see ``pixiu.testing.cluster.weather``."""
 
+import gc
+import random
+
 import pytest
 
 from pixiu.testing.cluster.mutants import MUTANTS_OF_CARRIERS
 from pixiu.testing.cluster.runs import CARRIERS, CLUSTERS, explain, run_seeds
 from pixiu.testing.cluster.weather import run
+from pixiu.testing.cluster.world import Cluster, Node
 
 pytestmark = pytest.mark.sim
 
@@ -30,6 +34,21 @@ def test_a_seed_is_one_run() -> None:
     assert (first.stored, first.failovers, first.snapshots, first.datagrams, first.virtual_us) == (
         again.stored, again.failovers, again.snapshots, again.datagrams, again.virtual_us,
     )  # fmt: skip
+
+
+def test_turns_of_a_process_leave_nothing_for_the_collector_to_look_for() -> None:
+    cluster = Cluster(random.Random(1))
+    scheduler = Node(cluster, "publisher").scheduler
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(1_000):
+            scheduler.soon(lambda: None)
+            scheduler.after(1, lambda: None)
+        cluster.run(10)
+        assert gc.collect() < 1_000
+    finally:
+        gc.enable()
 
 
 def test_an_error_that_is_put_back_is_caught_and_told() -> None:
