@@ -44,6 +44,7 @@ NEWS_PEOPLE = 50
 """People of each of as many other rooms, for each gateway: their coming and going is the routers' work."""
 NEWS_SECONDS = 1.0
 FLAT_MAX = 1.10
+CARRIED_MIN = 0.95
 ROUNDS_OF_ONE = 2
 """Turns of each shape for a round of other sections."""
 SETTLE_SECONDS = 2.5
@@ -171,6 +172,9 @@ def _tell_rows(section: Section, clusters: list[_Standing]) -> None:
         )  # fmt: skip
     heard = min(each.middle("heard") for each in clusters)
     section.checks.append(at_least("of what was said, heard", heard, 0.99, ""))
+    # A machine that is too busy carries less, in larger batches, which cost less each: that would be no comparison.
+    carried = min(each.middle("rate") / (RATE * each.shape.ways) for each in clusters)
+    section.checks.append(at_least("of the load that was meant, carried", carried, CARRIED_MIN, ""))
 
 
 def _stand(bench: Bench, stack: ExitStack, shape: Shape) -> _Standing:
