@@ -309,6 +309,58 @@ async def test_clients_are_told_of_a_later_leader_and_never_of_an_earlier(
     assert tree.read(f"{FOLDER}/leader")[""].data == {"epoch": 3, "name": "b", "address": "b:1"}
 
 
+async def test_clients_are_told_of_a_leader_as_soon_as_the_registry_can_be_reached(
+    tree: MemoryRegistry, scheduler: LoopScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It renews its lease and reads nothing: if it did not say so again, clients would never find it."""
+    monkeypatch.setattr("pixiu.queue.replication.control.REGISTER_AGAIN_MS", 1)
+    a = Peer(tree, scheduler, "a")
+    await turn()
+    a.session.suspend()
+    a.control.leads(1)
+    await turn()
+    assert tree.read(f"{FOLDER}/leader") == {}
+    a.session.resume()
+    assert await leader_is(tree, 1) == "a"
+    read, paths = a.session.read, reads_of(a.session)
+    await asyncio.sleep(0.02)
+    assert paths == [], "it is told, and says no more"
+    a.session.read = read  # type: ignore[method-assign]
+    a.control.leads(2)
+    assert await leader_is(tree, 2) == "a"
+
+
+async def test_a_leader_whose_word_is_refused_or_lost_says_it_again(
+    tree: MemoryRegistry, scheduler: LoopScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pixiu.queue.replication.control.REGISTER_AGAIN_MS", 1)
+    a = Peer(tree, scheduler, "a")
+    await turn()
+    truly = a.session.write
+
+    def disturbed(write: Write, done: Callable[[int | PixiuError], object]) -> None:
+        a.session.write = truly  # type: ignore[method-assign]
+        tree.write([Write(write.path, {"epoch": 1, "name": "b", "address": "b:1"})])  # first
+        truly(write, done)
+
+    a.session.write = disturbed  # type: ignore[method-assign]
+    a.control.leads(2)
+    assert await leader_is(tree, 2) == "a"
+    a.session.write = disturbed  # type: ignore[method-assign]
+    a.control.leads(3)
+    a.control.leads(4)  # while it says so
+    assert await leader_is(tree, 4) == "a"
+
+
+async def leader_is(tree: MemoryRegistry, epoch: int) -> object:
+    """Who leads in an epoch, as soon as clients can read it."""
+    path = f"{FOLDER}/leader"
+    async with asyncio.timeout(10):
+        while "" not in tree.read(path) or tree.read(path)[""].data["epoch"] != epoch:
+            await asyncio.sleep(0.001)
+    return tree.read(path)[""].data["name"]
+
+
 @pytest.mark.parametrize("turns", [0, 1, 6])
 async def test_whatever_is_said_of_a_place_at_once_is_all_there(
     tree: MemoryRegistry, scheduler: LoopScheduler, turns: int

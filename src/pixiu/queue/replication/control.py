@@ -169,6 +169,9 @@ class RegistryControl:
         self._glances_left = 0
         self._sessions_lost = 0
         self._changes_waiting = 0
+        self._epoch = 0
+        """The last one in which this node led."""
+        self._is_telling = False
         self._is_stopped = False
         self._addresses: dict[str, str] = {}
         self._live: frozenset[str] = frozenset()
@@ -267,16 +270,38 @@ class RegistryControl:
         return self._addresses.get(name)
 
     def leads(self, epoch: int) -> None:
-        """Tell clients, unless a later leader has told them already."""
-        path = f"{self._folder}/{LEADER}"
+        """Tell clients, unless a later leader has told them already; again while the registry does not take it.
+
+        Nobody else would: whoever leads renews the record, and clients do not read that.
+        """
+        self._epoch = epoch
+        if not self._is_telling:
+            self._is_telling = True
+            self._tell_clients()
+
+    def _tell_clients(self) -> None:
+        path, epoch = f"{self._folder}/{LEADER}", self._epoch
         row = {"epoch": epoch, "name": self._name, "address": self._address, **self._more}
+
+        def ended(result: object) -> None:
+            if self._is_stopped:
+                return
+            if isinstance(result, PixiuError):
+                self._scheduler.after(REGISTER_AGAIN_MS, self._tell_clients)
+            elif epoch != self._epoch:
+                self._tell_clients()
+            else:
+                self._is_telling = False
 
         def done(folder: Folder | PixiuError) -> None:
             if isinstance(folder, PixiuError) or self._is_stopped:
+                ended(folder)
                 return
             found = folder.get("")
             if found is None or _whole(found.data.get("epoch")) < epoch:
-                self._registry.write(Write(path, row, -1 if found is None else found.version), _nobody)
+                self._registry.write(Write(path, row, -1 if found is None else found.version), ended)
+            else:
+                ended(folder)
 
         self._registry.read(path, done)
 
