@@ -1,5 +1,6 @@
 """The command line: exit codes, one line per error, no traceback unless asked for."""
 
+import json
 import os
 import signal
 import socket
@@ -171,12 +172,21 @@ def test_whoever_listens_for_the_network_without_tls_is_warned(
 def test_a_port_that_was_picked_is_told(tmp_path: Path, gateways: str) -> None:
     options = ["--port", "0", "--queue-port", "0", "--no-pipeline", "--gateways", gateways]
     command = [sys.executable, "-m", "pixiu", "serve", "--dev", "--data", str(tmp_path / "data"), *options]
-    with subprocess.Popen([*command, "--set", "gateway.tcp_port=0"], stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        found = dict(line.split(" listening on ") for line in iter(server.stdout.readline, "\n") if "listening" in line)
-        host, _, port = found["tcp"].strip().partition(":")
-        socket.create_connection((host, int(port)), timeout=5).close()
-        server.terminate()
+    for as_json in ([], ["--json"]):
+        more = ["--set", "gateway.tcp_port=0", *as_json]
+        with subprocess.Popen([*command, *more], stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None
+            if as_json:
+                found = json.loads(server.stdout.readline())
+                assert found["data"] == str(tmp_path / "data") and found["grpc"] is None and found["problems"] == []
+            else:
+                lines = iter(server.stdout.readline, "\n")
+                found = dict(line.split(" listening on ") for line in lines if "listening" in line)
+            for name in ("queue", "http", "tcp"):
+                host, _, port = found[name].strip().partition(":")
+                socket.create_connection((host, int(port)), timeout=5).close()
+            server.terminate()
+            assert server.stdout.read() == "" or not as_json
 
 
 def test_ctrl_c_while_it_loads_ends_it_in_silence(tmp_path: Path) -> None:
