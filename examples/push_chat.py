@@ -48,4 +48,6 @@ async def main(url: str, admin_token: str, name: str, token: str, peer: str) -> 
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 6:
+        sys.exit("usage: python examples/push_chat.py URL ADMIN_TOKEN NAME TOKEN PEER; the head of this file shows how")
     asyncio.run(main(*sys.argv[1:6]))

@@ -1,5 +1,8 @@
 """The command line: exit codes, one line per error, no traceback unless asked for."""
 
+import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +17,7 @@ from pixiu.cli.serve import parse_address, run_server
 from pixiu.config import Settings
 from pixiu.model.errors import ConfigError, CorruptData, PixiuError
 from pixiu.node import Running
+from tests.servers import wait_for
 
 
 def run(*arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
@@ -168,9 +172,33 @@ def test_whoever_listens_for_the_network_without_tls_is_warned(
 def test_a_port_that_was_picked_is_told(tmp_path: Path, gateways: str) -> None:
     options = ["--port", "0", "--queue-port", "0", "--no-pipeline", "--gateways", gateways]
     command = [sys.executable, "-m", "pixiu", "serve", "--dev", "--data", str(tmp_path / "data"), *options]
-    with subprocess.Popen([*command, "--set", "gateway.tcp_port=0"], stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        found = dict(line.split(" listening on ") for line in iter(server.stdout.readline, "\n") if "listening" in line)
-        host, _, port = found["tcp"].strip().partition(":")
-        socket.create_connection((host, int(port)), timeout=5).close()
-        server.terminate()
+    for as_json in ([], ["--json"]):
+        more = ["--set", "gateway.tcp_port=0", *as_json]
+        with subprocess.Popen([*command, *more], stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None
+            if as_json:
+                found = json.loads(server.stdout.readline())
+                assert found["data"] == str(tmp_path / "data") and found["grpc"] is None and found["problems"] == []
+            else:
+                lines = iter(server.stdout.readline, "\n")
+                found = dict(line.split(" listening on ") for line in lines if "listening" in line)
+            for name in ("queue", "http", "tcp"):
+                host, _, port = found[name].strip().partition(":")
+                socket.create_connection((host, int(port)), timeout=5).close()
+            server.terminate()
+            assert server.stdout.read() == "" or not as_json
+
+
+def test_ctrl_c_while_it_loads_ends_it_in_silence(tmp_path: Path) -> None:
+    """Whatever it loads last waits for ever here, so that the signal comes in the midst of it."""
+    (tmp_path / "typer.py").write_text(
+        "import pathlib, sys, time\npathlib.Path(sys.argv[-1]).touch()\ntime.sleep(60)\n"
+    )
+    begun = tmp_path / "begun"
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    command = [sys.executable, "-m", "pixiu", "queue", str(begun)]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        wait_for(begun.exists, what="it to load", timeout_s=30)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout is not None
+        assert (process.stdout.read(), process.wait(10)) == (b"", -signal.SIGINT)

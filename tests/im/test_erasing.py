@@ -6,7 +6,8 @@ import pytest
 
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.im.draft import Actor
-from pixiu.model.errors import Conflict, NotAllowed, NotFound, PixiuError, Unauthenticated
+from pixiu.model.errors import Conflict, NotAllowed, NotFound, PixiuError, RequestError, Unauthenticated
+from pixiu.model.names import OPERATOR
 from pixiu.ports.log import MAIN
 from pixiu.roles.carrier.appliers import Appliers, parse
 from tests.im.world import World
@@ -96,6 +97,14 @@ def test_only_an_admin_erases_and_not_oneself(world: World) -> None:
         world.admin("erase_user", user="nobody")
     with pytest.raises(PixiuError, match="not yourself"):
         world.ask(Actor(world.number("bob"), is_admin=True), "erase_user", {"user": "bob"})
+
+
+def test_the_name_that_commands_act_by_stays(world: World) -> None:
+    """Erased, it would shut audit, top and push of that node out for good."""
+    world.admin("create_user", user=OPERATOR)
+    with pytest.raises(RequestError, match="commands on the node's own machine"):
+        world.admin("erase_user", user=OPERATOR)
+    assert world.admin("user", user=OPERATOR)["user"] == OPERATOR
 
 
 def test_while_it_is_on_its_way_nobody_comes_in_between(world: World) -> None:

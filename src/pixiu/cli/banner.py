@@ -6,6 +6,7 @@ steps are others; and whoever listens for the network without TLS is told what t
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 import sys
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pixiu.config import Settings
     from pixiu.node import Running
 
-__all__ = ["Doors", "print_banner"]
+__all__ = ["Doors", "print_addresses", "print_banner"]
 
 GUIDE = "docs/operations.md, From --dev to production"
 
@@ -36,6 +37,16 @@ class Doors(NamedTuple):
         """As the settings have it."""
         security = settings.security
         return cls(is_dev, bool(security.tls_certificate), bool(security.auth_url))
+
+
+def print_addresses(running: Running) -> None:
+    """The same for a program: one line, and nothing else on stdout."""
+    row = {
+        "version": __version__, "queue": running.queue_address, "http": running.http_address,
+        "tcp": running.tcp_address, "grpc": running.grpc_address, "data": str(running.data.absolute()),
+        "problems": list(running.problems),
+    }  # fmt: skip
+    print(json.dumps(row, ensure_ascii=False), flush=True)
 
 
 def print_banner(

@@ -29,7 +29,7 @@ from pixiu.model.errors import (
     Unavailable,
 )
 from pixiu.model.hosts import is_loopback
-from pixiu.model.names import has_controls
+from pixiu.model.names import OPERATOR, has_controls
 from pixiu.ports.authentication import Identity
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datadir import find_server
@@ -163,7 +163,7 @@ def _own_token(data: Path) -> str:
     clock = SystemClock()
     try:
         tokens = Tokens(Keyring(data, clock), clock, SecuritySettings())
-        return tokens.issue(Identity("pixiu", is_admin=True), lifetime_ms=OWN_TOKEN_MS)
+        return tokens.issue(Identity(OPERATOR, is_admin=True), lifetime_ms=OWN_TOKEN_MS)
     except NotFound:
         raise Unauthenticated(
             f"there is no token, and no key in {data} to make one with; give --token, or name its data directory"

@@ -47,6 +47,7 @@ def replay(
     token: Token = None,
     data: Data = None,
     config: Config = None,
+    json: Json = False,
 ) -> None:
     """Give dead letters back to where they came from, to be tried again."""
     if bool(ids) == everything:
@@ -60,7 +61,7 @@ def replay(
         wanted = ids or [int(letter["id"]) for letter in _all_letters(caller)]
         for each in wanted:
             caller.post(f"/v1/admin/dead-letters/{each}/replay", {})
-    print(f"gave {len(wanted)} back")
+    print_json({"ids": [str(each) for each in wanted]}) if json else print(f"gave {len(wanted)} back")
 
 
 def _is_stopped(url: str | None, data: Path | None) -> bool:

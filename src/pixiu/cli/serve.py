@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pixiu.cli.banner import Doors, print_banner
+from pixiu.cli.banner import Doors, print_addresses, print_banner
 from pixiu.config import Settings, load_settings, parse_assignment
 from pixiu.model.errors import ConfigError
 from pixiu.model.hosts import is_loopback
@@ -35,6 +35,7 @@ Gateways = Annotated[
     typer.Option(metavar="N", help="Processes that hold the clients' connections; 0 is this one.  [default: 0]"),
 ]
 Event = Annotated[int, typer.Option(metavar="N", min=0, help="With --follow: the last event id that is here already.")]
+ReadyJson = Annotated[bool, typer.Option("--json", help="Say where it listens as one line of JSON.")]
 NoPipeline = Annotated[
     bool, typer.Option("--no-pipeline", help="Make no tables and charts beside it (setting pipeline.enabled).")
 ]
@@ -58,8 +59,12 @@ def serve(
     no_pipeline: NoPipeline = False,
     config: Config = None,
     assignments: Assignments = None,
+    json: ReadyJson = False,
 ) -> None:
-    """Start Pixiu: the queue, messaging over WebSocket and HTTP, health and metrics."""
+    """Start Pixiu: the queue, messaging over WebSocket and HTTP, health and metrics.
+
+    On this machine alone: pixiu serve --dev. With what your machines need: pixiu serve --config pixiu.toml
+    """
     options = {
         "http.port": port, "queue.port": queue_port, "journal.flush": flush, "gateway.processes": gateways,
         "gateway.grpc_port": grpc,
@@ -68,7 +73,9 @@ def serve(
     settings = read_settings(config, options, assignments or [])
     if settings.engines.registry:
         raise ConfigError("pixiu serve is a node of its own: leave engines.registry out, or run pixiu role … there")
-    raise typer.Exit(run_server(settings, data=data, dev=dev, http=True, follow=follow, follow_event=event))
+    raise typer.Exit(
+        run_server(settings, data=data, dev=dev, http=True, follow=follow, follow_event=event, as_json=json)
+    )
 
 
 def read_settings(config: Path | None, options: Mapping[str, object | None], assignments: list[str]) -> Settings:
@@ -79,7 +86,14 @@ def read_settings(config: Path | None, options: Mapping[str, object | None], ass
 
 
 def run_server(
-    settings: Settings, *, data: Path, dev: bool, http: bool, follow: str | None = None, follow_event: int = 0
+    settings: Settings,
+    *,
+    data: Path,
+    dev: bool,
+    http: bool,
+    follow: str | None = None,
+    follow_event: int = 0,
+    as_json: bool = False,
 ) -> int:
     """Run a node until it is told to stop. Return its exit code."""
     if follow_event and follow is None:
@@ -97,7 +111,9 @@ def run_server(
         http=http,
         follow=None if follow is None else parse_address("--follow", follow),
         follow_event=follow_event,
-        on_ready=partial(
+        on_ready=print_addresses
+        if as_json
+        else partial(
             print_banner,
             leads=follow is None,
             with_pipeline=settings.pipeline.enabled,

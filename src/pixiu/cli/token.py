@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from pixiu.cli.queue.asking import DEFAULT_DATA, parse_duration_ms
-from pixiu.cli.queue.output import moment_text, print_rows
+from pixiu.cli.queue.asking import DEFAULT_DATA, Json, parse_duration_ms
+from pixiu.cli.queue.output import moment_text, print_json, print_rows
 from pixiu.cli.serve import Config, read_settings
 from pixiu.model.errors import ConfigError, NotFound
 from pixiu.ports.authentication import Identity
@@ -36,8 +36,11 @@ def token(
     keys: Annotated[bool, typer.Option("--keys", help="List the keys.")] = False,
     data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Whose keys.")] = DEFAULT_DATA,
     config: Config = None,
+    json: Json = False,
 ) -> None:
     """Print a token for USER, signed with the newest key of a data directory.
+
+    Such as: TOKEN=$(pixiu token alice). For a back end of yours: pixiu token backend --admin --expires 30d
 
     To rotate: --new-key, wait until the older tokens have expired, then --retire the older key. A running server
     follows by itself.
@@ -54,17 +57,23 @@ def token(
     if new_key:
         made = ring.create(settings.token_algorithm)
         if user is None:
-            print(made.kid)
+            print_json({"key": made.kid}) if json else print(made.kid)
     if retire is not None:
         ring.retire(retire)
-    if keys:
+    if keys and json:
+        print_json([
+            {"key": key.kid, "algorithm": key.algorithm, "at": key.created_at, "can_sign": key.signer is not None}
+            for key in ring.keys
+        ])  # fmt: skip
+    elif keys:
         rows = [(key.kid, key.algorithm, moment_text(key.created_at), key.signer is not None) for key in ring.keys]
         print_rows(("key", "algorithm", "made", "can sign"), rows, empty="no keys")
     if user is not None:
         lifetime_ms = None if expires is None else parse_duration_ms(expires)
         if lifetime_ms is not None and lifetime_ms < 1000:
             raise ConfigError(f"--expires must be at least 1s, not {expires}")
-        print(Tokens(ring, clock, settings).issue(Identity(user, platform, device, admin), lifetime_ms=lifetime_ms))
+        found = Tokens(ring, clock, settings).issue(Identity(user, platform, device, admin), lifetime_ms=lifetime_ms)
+        print_json({"user": user, "token": found}) if json else print(found)
 
 
 def _require_directory(data: Path) -> None:

@@ -11,6 +11,7 @@ from pixiu.model.errors import RequestError, TooLarge
 from pixiu.model.inbox import FIRST
 
 __all__ = [
+    "OPERATOR",
     "OWN_NUMBER_END",
     "PLATFORM_BYTES_MAX",
     "PUBLIC_ID_BYTES_MAX",
@@ -29,6 +30,9 @@ OWN_NUMBER_END = 2**48
 
 SYSTEM = "0"
 """The public id of number 0, which says what nobody said."""
+
+OPERATOR = "pixiu"
+"""By this public id the commands act that make a token with a node's own key: audit, top, push and others."""
 
 _CONTROLS = frozenset(map(chr, [*range(32), *range(127, 160)]))
 

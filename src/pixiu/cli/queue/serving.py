@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pixiu.cli.serve import Assignments, Config, Event, Flush, Follow, read_settings, run_server
+from pixiu.cli.serve import Assignments, Config, Event, Flush, Follow, ReadyJson, read_settings, run_server
 from pixiu.cli.serve import Data as DataDirectory
 
 __all__ = ["register"]
@@ -23,11 +23,14 @@ def serve(
     event: Event = 0,
     config: Config = None,
     assignments: Assignments = None,
+    json: ReadyJson = False,
 ) -> None:
     """Start a queue; with --follow, a copy of another one."""
     options = {"queue.port": port, "queue.host": host, "journal.flush": flush}
     settings = read_settings(config, options, assignments or [])
-    raise typer.Exit(run_server(settings, data=data, dev=False, http=False, follow=follow, follow_event=event))
+    raise typer.Exit(
+        run_server(settings, data=data, dev=False, http=False, follow=follow, follow_event=event, as_json=json)
+    )
 
 
 def register(app: typer.Typer) -> None:
