@@ -25,7 +25,7 @@ class Bench(Place):
     scale: float
     """1, or less in a quick run: how much of the load."""
     server_cores: str = ""
-    """All but those of the clients, for what must not share a core with them; empty: any."""
+    """Where servers are while latency is compared; empty: any."""
     crowd_cores: str = ""
     figures: dict[str, float] = field(default_factory=dict)
     _ensemble: Ensemble | None = None

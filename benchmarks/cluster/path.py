@@ -4,9 +4,9 @@ One gateway, one proxy, one broker, one router; a thousand clients in one room a
 talks at one `pixiu serve`.
 
 What the way adds is the difference of two medians of several milliseconds each, most of which are the thousand writes
-that both ways have. They take half as long again when the process that writes has to share a core with the clients, and
-where it is put is chance. So the servers of both ways are kept off the clients' core; both ways stand at the same time
-and take turns of a few seconds. Of the differences of two turns next to each other the median counts.
+that both ways have. So both stand at the same time and take turns of a few seconds: what else the machine does is in
+both. Of the differences of two turns next to each other the median counts. Where the process that writes is put counts
+as much, beside the clients or on a core of its own: the system decides that, or ``--server-cores``.
 """
 
 from __future__ import annotations

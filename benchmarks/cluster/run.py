@@ -54,7 +54,7 @@ def _measure(options: argparse.Namespace, console: Console, root: Path) -> int:
         warmup=0.5 if options.quick else 1.0,
         repetitions=1 if options.quick else 3,
         scale=0.1 if options.quick else 1.0,
-        server_cores=",".join(map(str, cores[:-1])),
+        server_cores=options.server_cores,
         crowd_cores=str(cores[-1]) if len(cores) > 1 else "",
     )
     if options.figures:
@@ -92,6 +92,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="1 round of 1 s, one failover of each kind, a small crowd")
     parser.add_argument("--only", nargs="+", choices=QUESTIONS, metavar="KEY", help=f"some of: {', '.join(QUESTIONS)}")
     parser.add_argument("--figures", type=Path, metavar="FILE", help="what an earlier --json has found, for scaling")
+    parser.add_argument(
+        "--server-cores", default="", metavar="CORES", help="where servers are while latency is compared (any)"
+    )
     parser.add_argument(
         "--scaling", type=Path, metavar="FILE", help="write the table of scaling, between FILE's markers"
     )
