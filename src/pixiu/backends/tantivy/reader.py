@@ -55,8 +55,8 @@ class IndexReader:
         except OSError:
             self._searcher = self._seen = None
             raise Unavailable(
-                f"the pipeline has not indexed any message of {self._data} yet; "
-                f"run it: pixiu pipeline run archive search --once --data {self._data}"
+                f"the pipeline has not indexed any message of {self._data} yet. That of pixiu serve does so within a "
+                f"minute or two; to run one: pixiu pipeline run archive search --once --data {self._data}"
             ) from None
         seen = (status.st_ino, status.st_mtime_ns, status.st_size)
         if self._searcher is None or seen != self._seen:

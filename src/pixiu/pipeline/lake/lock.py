@@ -28,7 +28,10 @@ class LakeLock:
         except BlockingIOError:
             pid = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip()
             os.close(self._descriptor)
-            raise Conflict(f"another pipeline runs on {folder} (pid {pid}); wait for it, or stop it") from None
+            raise Conflict(
+                f"another pipeline runs on {folder} (pid {pid}); wait for it, or stop it. "
+                "That of pixiu serve brings everything up to the log by itself, and rests in between"
+            ) from None
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
 
