@@ -101,6 +101,7 @@ async def settled(node: EmbeddedNode, redis: Any, adding: Adding) -> None:
     await adding.end()
     await until(lambda: not node.host.problems() and not node.host.door_problems(), "ready again")
     await until(lambda: redis.xlen("g:all") == 0, "all done")
+    await node.host.applied()
     got = await texts(node)
     assert [text for text in adding.certain if got[text] != 1] == []
     assert max(got.values()) == 1
