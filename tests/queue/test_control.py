@@ -9,12 +9,15 @@ import pytest
 
 from pixiu.backends.memory.registry import MemoryRegistry, MemorySession
 from pixiu.machines.replication import Control, ControlRefused, ControlSeen, Event, SessionLost
+from pixiu.model.errors import CorruptData
 from pixiu.ports.registry import Write
-from pixiu.queue.replication.control import GLANCES_MAX, RegistryControl
+from pixiu.queue.replication.control import CONTROL_PATH, GLANCES_MAX, RegistryControl, read_control
+from pixiu.runtime.files import SystemFiles
 from pixiu.runtime.scheduler import LoopScheduler
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
 
     from pixiu.model.errors import PixiuError
     from pixiu.ports.registry import Folder
@@ -380,3 +383,27 @@ async def test_whatever_is_said_of_a_place_at_once_is_all_there(
     (folder,) = found
     (place,) = [entry.data for name, entry in folder.items() if name.isdecimal()]  # type: ignore[attr-defined]
     assert place == {"name": "a", "address": "a:1", "state": "running", "admin": "a:2", "bulk": "a:3"}
+
+
+JUNK = (
+    b"",
+    b"\0" * 84,
+    b"{}",
+    b"[1]",
+    b'"text"',
+    b'{"version": 1, "epoch": "x", "leader": "a", "in_sync": []}',
+    b"\xff\xfe",
+)
+
+
+@pytest.mark.parametrize("junk", JUNK)
+def test_a_file_of_control_that_nobody_can_read_is_told_with_what_to_do(tmp_path: Path, junk: bytes) -> None:
+    (tmp_path / CONTROL_PATH).write_bytes(junk)
+    with pytest.raises(CorruptData, match="move it away"):
+        read_control(SystemFiles(tmp_path))
+
+
+def test_a_file_of_control_says_who_leads(tmp_path: Path) -> None:
+    assert read_control(SystemFiles(tmp_path)) is None
+    (tmp_path / CONTROL_PATH).write_text('{"version": 3, "epoch": 2, "leader": "a", "in_sync": ["a", "b"]}')
+    assert read_control(SystemFiles(tmp_path)) == (3, Control(2, "a", frozenset({"a", "b"})))

@@ -18,7 +18,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from pixiu.machines.replication import Control, ControlRefused, ControlSeen, SessionLost
-from pixiu.model.errors import Conflict, NotFound, PixiuError
+from pixiu.model.errors import Conflict, CorruptData, NotFound, PixiuError
 from pixiu.ports.registry import Entry, SessionState, Write, sequence_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pixiu.ports.registry import Folder, Registry
     from pixiu.ports.scheduler import Scheduler
 
-__all__ = ["CONTROL", "LEADER", "ControlSource", "FileControl", "RegistryControl", "partition_folder"]
+__all__ = ["CONTROL", "LEADER", "ControlSource", "FileControl", "RegistryControl", "partition_folder", "read_control"]
 
 log = logging.getLogger(__name__)
 
@@ -126,15 +126,30 @@ class FileControl:
         self._tell = _nobody
 
     def _found(self) -> tuple[int, Control | None]:
-        try:
-            file = self._files.open(CONTROL_PATH)
-        except FileNotFoundError:
-            return 0, None
-        try:
-            found = json.loads(file.read(0, file.size()))
-        finally:
-            file.close()
-        return found["version"], Control(found["epoch"], found["leader"], frozenset(found["in_sync"]))
+        return read_control(self._files) or (0, None)
+
+
+def read_control(files: Files) -> tuple[int, Control] | None:
+    """The record of a node that follows nobody's registry, with its version; None if it has none.
+
+    Raises ``CorruptData`` if nobody can read it.
+    """
+    try:
+        file = files.open(CONTROL_PATH)
+    except FileNotFoundError:
+        return None
+    try:
+        found = json.loads(file.read(0, file.size()))
+        version, epoch, leader = int(found["version"]), int(found["epoch"]), str(found["leader"])
+        return version, Control(epoch, leader, frozenset(map(str, found["in_sync"])))
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptData(
+            f"the file {CONTROL_PATH}, which says who leads, cannot be read ({error!r}). Restore it from a backup, or "
+            "move it away: a server that follows nobody then leads, in an epoch above all in its journal",
+            path=CONTROL_PATH,
+        ) from error
+    finally:
+        file.close()
 
 
 class RegistryControl:

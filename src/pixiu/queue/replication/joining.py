@@ -7,13 +7,12 @@ itself can claim, and it does not matter when exactly the registry began to coun
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pixiu.machines import replication as machine
 from pixiu.machines.replication import Control, ControlRefused, ControlSeen, State
-from pixiu.queue.replication.control import CONTROL_PATH
+from pixiu.queue.replication.control import read_control
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,15 +119,10 @@ def led_alone(engine: Engine, names: frozenset[str]) -> int:
     """
     if engine.journal.last_event_id == 0:
         return 0
-    try:
-        file = engine.files.open(CONTROL_PATH)
-    except FileNotFoundError:
+    found = read_control(engine.files)
+    if found is None:
         return 1 if engine.state.epoch == 0 else 0
-    try:
-        found = json.loads(file.read(0, file.size()))
-    finally:
-        file.close()
-    return int(found["epoch"]) if found.get("leader") in names else 0
+    return found[1].epoch if found[1].leader in names else 0
 
 
 def among_others(settings: ReplicationSettings) -> ReplicationSettings:
