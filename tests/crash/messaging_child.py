@@ -32,7 +32,10 @@ GROUP = "all"
 
 
 class Facts:
-    """Files of lines."""
+    """Files of lines.
+
+    A kill may end a write between two pages of the file. A line that is not whole is no fact: nobody has acted on it.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -41,13 +44,20 @@ class Facts:
     def add(self, name: str, line: str) -> None:
         """One fact, in one write."""
         if name not in self._open:
-            self._open[name] = os.open(self._folder / name, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+            file = os.open(self._folder / name, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+            os.ftruncate(file, len(self._whole(name)))
+            self._open[name] = file
         os.write(self._open[name], f"{line}\n".encode())
 
     def read(self, name: str) -> list[list[str]]:
         """All facts of a file, as words."""
+        return [line.split() for line in self._whole(name).decode().splitlines()]
+
+    def _whole(self, name: str) -> bytes:
+        """The lines that are all there."""
         path = self._folder / name
-        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+        found = path.read_bytes() if path.exists() else b""
+        return found[: found.rfind(b"\n") + 1]
 
 
 class Phone:

@@ -82,6 +82,16 @@ def check(facts: Facts, result: dict[str, Any]) -> None:
         assert unread == sum(message_id > read[key] for message_id in said), key
 
 
+def test_a_fact_that_was_cut_off_by_a_kill_is_none_and_spoils_no_other(tmp_path: Path) -> None:
+    (tmp_path / "shown").write_text("1 11\n2 2")
+    facts = Facts(tmp_path)
+    assert facts.read("shown") == [["1", "11"]]
+    facts.add("shown", "2 22")
+    facts.add("shown", "3 33")
+    assert Facts(tmp_path).read("shown") == [["1", "11"], ["2", "22"], ["3", "33"]]
+    assert facts.read("nothing") == []
+
+
 @pytest.mark.timeout(600)
 def test_forty_kills_lose_double_and_reorder_nothing(tmp_path: Path) -> None:
     result = kill_again_and_again(tmp_path, 40, seed=1)
