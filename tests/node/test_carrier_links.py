@@ -227,6 +227,26 @@ def test_when_the_count_doubles_sessions_move_to_where_their_users_are() -> None
     assert not even.pushed("resync"), "who stays does not notice"
 
 
+@pytest.mark.feature("X14")
+def test_who_logged_in_at_the_old_partition_while_it_doubled_is_not_left_there_when_it_ends() -> None:
+    world = ClusterWorld(partitions=1, gateways=1)
+    gateway, before = world.gateways[0], world.carriers[0]
+    before.is_frozen = True
+    odd = gateway.connect(ODD)
+    world.count = 2
+    world.serve(1, epoch=1)
+    world.write("carrier/partition_num", {"count": 2})
+    world.run(200)
+    before.is_frozen = False
+    world.run(50)
+    assert (sessions(world, 0), sessions(world, 1)) == (1, 0), "its answer comes from where it was asked"
+    before.kill()
+    world.serve(0, epoch=2)
+    world.run(2_000)
+    assert not is_gone(odd) and (sessions(world, 0), sessions(world, 1)) == (0, 1)
+    assert "result" in odd.ask("send", to=EVEN, text="I am here")
+
+
 def test_a_cluster_without_carriers_has_rooms_and_takes_its_clients_along_when_they_come() -> None:
     world = ClusterWorld(partitions=0, gateways=1)
     gateway = world.gateways[0]

@@ -345,12 +345,27 @@ class CarrierLinks:
     # What partitions tell.
 
     def cut_off(self, partition: Partition) -> None:
-        """A partition's sessions are over."""
+        """A partition's sessions are over.
+
+        Who logged in there while the partitions doubled may be another one's: that one is not reached anew, and has to
+        be asked all the same.
+        """
         over = {session_id for session_id, home in self._homes.items() if home is partition}
+        strays: list[Connection] = []
+
+        def is_over(connection: Connection) -> bool:
+            if connection.actor.session_id not in over:
+                return False
+            if not self._is_of(partition, connection):
+                strays.append(connection)
+            return True
+
         if over and self._gateway is not None:
-            self._gateway.cut_off_those(lambda connection: connection.actor.session_id in over)
+            self._gateway.cut_off_those(is_over)
         for session_id in over:
             del self._homes[session_id]
+        if strays:
+            self._rejoin_soon()
 
     def reached(self, partition: Partition) -> None:
         """A partition is served: who has lost a session there gets another."""
