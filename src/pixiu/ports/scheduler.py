@@ -30,3 +30,12 @@ class Scheduler(Protocol):
     def offload(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
         """Run blocking ``work`` beside the loop, in the order given, then ``done`` with its error on the loop."""
         ...
+
+
+def raise_apart(soon: Callable[[Callable[[], object]], object], error: Exception) -> None:
+    """Raise an error in a turn of its own, where the loop notes it: who fails at an answer keeps nobody from theirs."""
+
+    def fail() -> None:
+        raise error
+
+    soon(fail)

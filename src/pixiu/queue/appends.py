@@ -10,13 +10,13 @@ waits adds to it, and its messages are numbered and answered in one loop each.
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, cast
 
 from pixiu.machines.queue_wire.commands import BEHIND
 from pixiu.model.errors import Conflict, PixiuError, Unavailable
 from pixiu.ports.log import Appended
+from pixiu.ports.scheduler import raise_apart
 from pixiu.queue.batch import Numbered
 from pixiu.queue.operations import Change
 from pixiu.queue.storage.messages import body_of, key_digest, numbered
@@ -113,7 +113,7 @@ class AppendRun(Change):
             try:
                 done(results[at : at + count])
             except Exception as error:  # noqa: BLE001 - the others are told all the same
-                self._engine.scheduler.soon(partial(_raise, error))
+                raise_apart(self._engine.scheduler.soon, error)
             at += count
 
     def pause(self) -> bool:
@@ -207,7 +207,3 @@ def _number_each(
 def refusal_text(data: bytes) -> str:
     """The text of a refusal made for the wire."""
     return data[_REFUSED_HEAD_BYTES:].decode(errors="replace")
-
-
-def _raise(error: Exception) -> None:
-    raise error

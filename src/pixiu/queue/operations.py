@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING
 
+from pixiu.ports.scheduler import raise_apart
 from pixiu.queue.server.answers import OK
 
 if TYPE_CHECKING:
@@ -89,11 +89,7 @@ def answer_each(replies: Iterable[tuple[Connection, bytes] | PlainPublish], soon
         try:
             reply[0].answered(reply[1])
         except Exception as error:  # noqa: BLE001 - the others are told all the same
-            soon(partial(_raise, error))
-
-
-def _raise(error: Exception) -> None:
-    raise error
+            raise_apart(soon, error)
 
 
 def refusals_of(operations: Iterable[Operation], frame: bytes) -> list[tuple[Connection, bytes]]:

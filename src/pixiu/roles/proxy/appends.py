@@ -19,6 +19,7 @@ from pixiu.machines.traces import ACCEPT, TraceRows
 from pixiu.model.errors import Conflict, Overloaded, PixiuError, Unavailable
 from pixiu.model.metric import HOP_SECONDS, Histogram
 from pixiu.ports.log import MAIN, Appended, AppendsAll
+from pixiu.ports.scheduler import raise_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -158,7 +159,7 @@ class Appends:
             refusal = error
         else:
             refusal = PixiuError("something is wrong on this side; it has been noted")
-            self._soon(partial(_raise, error))
+            raise_apart(self._soon, error)
         for _, _, key, done, _ in gathered:
             if key:
                 self.in_flight -= 1
@@ -197,7 +198,7 @@ class Appends:
                 else:
                     self._answer(row, result)
             except Exception as error:  # noqa: BLE001 - the others are told all the same
-                self._soon(partial(_raise, error))
+                raise_apart(self._soon, error)
         self._is_answering = False
         self._completed += 1
         self._release()
@@ -207,7 +208,7 @@ class Appends:
         try:
             done(outcome)
         except Exception as error:  # noqa: BLE001 - the others are told all the same
-            self._soon(partial(_raise, error))
+            raise_apart(self._soon, error)
 
     def _timed(
         self,
@@ -276,7 +277,3 @@ class Appends:
         except PixiuError:
             sent = None
         done(Accepted(appended.message_id, appended.event_id, sent.at if sent is not None else at, is_repeat=True))
-
-
-def _raise(error: Exception) -> None:
-    raise error
