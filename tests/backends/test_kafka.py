@@ -18,16 +18,10 @@ from pixiu.model.pixiu_pb2 import KickSession, MsgChat, Notify, Push, Record, Ta
 from pixiu.ports.log import DEAD, MAIN, NOTIFY, SCHEDULE, TASKS, Appended, Log
 from pixiu.runtime.clock import SystemClock
 from tests.contracts.log import LogContract
-from tests.kafka import Driven, new_prefix, require_kafka
+from tests.kafka import Driven, new_prefix
 from tools.kafka_server import KafkaServer
 
 pytestmark = pytest.mark.engines
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
-    with require_kafka(tmp_path_factory.mktemp("kafka")) as server:
-        yield server
 
 
 class TestKafkaLog(LogContract):

@@ -13,29 +13,15 @@ from pixiu.backends.kafka.served import behind as behind_module
 from pixiu.backends.kafka.served.behind import BehindReading
 from pixiu.model.pixiu_pb2 import Push, Record
 from pixiu.ports.log import MAIN, TASKS
-from tests.kafka import require_kafka
-from tests.kafka_port import Port, all_of, opened_ports
+from tests.kafka_port import Port, all_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pixiu.backends.kafka.batch import Batch
     from pixiu.backends.kafka.reader import Chunk
-    from tools.kafka_server import KafkaServer
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(300)]
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
-    with require_kafka(tmp_path_factory.mktemp("kafka")) as server:
-        yield server
-
-
-@pytest.fixture
-def open_port(kafka: KafkaServer) -> Iterator[Callable[..., Port]]:
-    with opened_ports(kafka.hosts) as open_one:
-        yield open_one
 
 
 def said(port: Port, topic: str, payload: bytes) -> int:

@@ -23,27 +23,15 @@ from pixiu.machines.queue_wire.log_answers import decode_topic_rows
 from pixiu.model.errors import Unavailable
 from pixiu.ports.log import DEAD, MAIN
 from pixiu.queue.client import Client
-from tests.kafka import Driven, new_prefix, require_kafka
-from tests.kafka_port import KEY, Port, all_of, opened_ports
+from tests.kafka import Driven, new_prefix
+from tests.kafka_port import KEY, Port, all_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tools.kafka_server import KafkaServer
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(300)]
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
-    with require_kafka(tmp_path_factory.mktemp("kafka")) as server:
-        yield server
-
-
-@pytest.fixture
-def open_port(kafka: KafkaServer) -> Iterator[Callable[..., Port]]:
-    with opened_ports(kafka.hosts) as open_one:
-        yield open_one
 
 
 async def connected(port: Port) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

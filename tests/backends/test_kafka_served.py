@@ -22,23 +22,17 @@ from pixiu.model.errors import Conflict, NotAllowed, NotFound, RequestError, Una
 from pixiu.ports.log import DEAD, MAIN, NOTIFY, SCHEDULE, TASKS
 from pixiu.queue.client import Client
 from tests.contracts.log import LogContract
-from tests.kafka import new_prefix, require_kafka
-from tests.kafka_port import KEY, Port, all_of, opened_ports
+from tests.kafka import new_prefix
+from tests.kafka_port import KEY, Port, all_of
 from tests.remote_logs import arrived, read_all, read_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pixiu.ports.log import Log
     from tools.kafka_server import KafkaServer
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(300)]
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
-    with require_kafka(tmp_path_factory.mktemp("kafka")) as server:
-        yield server
 
 
 class TestServedKafka(LogContract):
@@ -82,12 +76,6 @@ class TestServedKafka(LogContract):
 
     def now_ms(self) -> int:
         return self.port.clock.now_ms()
-
-
-@pytest.fixture
-def open_port(kafka: KafkaServer) -> Iterator[Callable[..., Port]]:
-    with opened_ports(kafka.hosts) as open_one:
-        yield open_one
 
 
 def test_many_feeds_at_many_places_get_everything_once(open_port: Callable[..., Port]) -> None:
