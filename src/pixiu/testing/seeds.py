@@ -52,9 +52,10 @@ class Summary:
         return {"seeds": self.seeds, **self.counts, "median_cpu_seconds": round(self.median_cpu_seconds, 3)}
 
     def __str__(self) -> str:
+        noun = "seed" if self.seeds == 1 and not self.stopped_of else "seeds"
         count = f"stopped after {self.seeds} of {self.stopped_of}" if self.stopped_of else f"{self.seeds}"
         return (
-            f"{count} seeds, every invariant held: {self.words.format_map(self.counts)}; "
+            f"{count} {noun}, every invariant held: {self.words.format_map(self.counts)}; "
             f"{self.median_cpu_seconds:.2f} s of CPU per seed (median)"
         )
 

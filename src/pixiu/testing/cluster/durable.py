@@ -7,6 +7,7 @@ replica holds exactly what the log says of its own; I8 a healed world comes to r
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from pixiu.backends.memory.stores import MemoryStores
@@ -63,7 +64,7 @@ class Durable:
             Person(cluster, rng, str(7001 + number), self._open_doors) for number in range(PEOPLE)
         ]  # fmt: skip
         for person in self.people:
-            person.when_missed = self._missed
+            person.when_missed, person.served_since = self._missed, self._served_since
 
     # Its processes.
 
@@ -169,14 +170,17 @@ class Durable:
             if other.life.serving.is_serving(other.clock.monotonic_us() // 1000):
                 self.violation = self.violation or f"I6: {node.name} and {other.name} serve at one time"
 
-    def _missed(self, person: Person, text: str, accepted_us: int) -> None:
-        """Whoever begins to serve has everything that was accepted before.
+    def _answering(self, user: str) -> list[CarrierNode]:
+        """Who answers a user: two, while one that serves has not heard of a flip yet."""
+        return [node for node in self.nodes.values() if node.life.is_serving and _takes(node, int(user))]
 
-        While one that serves has not heard of a flip yet, two may be asked for a user: the older one owes nothing new.
-        """
-        answering = [node for node in self.nodes.values() if node.life.is_serving and _takes(node, int(person.user))]
-        if all(node.chosen_us > accepted_us for node in answering):
-            for node in answering:
+    def _served_since(self, user: str) -> float:
+        return min((node.chosen_us for node in self._answering(user)), default=inf)
+
+    def _missed(self, person: Person, text: str, accepted_us: int) -> None:
+        """Whoever begins to serve has everything that was accepted before; one that served then owes nothing new."""
+        if self._served_since(person.user) > accepted_us:
+            for node in self._answering(person.user):
                 self.violation = self.violation or f"NotYet: {node.name} serves, and has not applied {text!r}"
 
     def unsettled(self) -> str:

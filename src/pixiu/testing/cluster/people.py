@@ -6,6 +6,7 @@ A message is sent again under its send_id until it is answered; what comes is ac
 from __future__ import annotations
 
 import json
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from pixiu.links.leaders import Leaders
@@ -118,6 +119,8 @@ class Person:
         """Text to message_id, as it was answered."""
         self.problem = ""
         self.when_missed: Callable[[Person, str, int], object] = lambda _person, _text, _accepted_us: None
+        self.served_since: Callable[[str], float] = lambda _user: inf
+        """Since when whoever would answer a user now has served."""
         """Told what was accepted at a time, and was not in the history later."""
         self.repeats = 0
         self._cluster = cluster
@@ -130,7 +133,7 @@ class Person:
         self._open: dict[str, str] = {}
         self._to: dict[str, str] = {}
         self._asked: dict[int, str] = {}
-        self._sought: dict[int, str] = {}
+        self._sought: dict[int, tuple[str, float]] = {}
         self._accepted_us: dict[str, int] = {}
         self._asks = 0
         self._come()
@@ -219,7 +222,7 @@ class Person:
         if frame.get("push") == "message":
             self._shown(int(frame.get("cursor", 0)), frame["message"])
         elif frame.get("id") in self._sought:
-            self._found(self._sought.pop(frame["id"]), frame)
+            self._found(*self._sought.pop(frame["id"]), frame)
         elif "id" in frame:
             self._answered(self._asked.get(frame["id"], ""), frame)
 
@@ -237,12 +240,13 @@ class Person:
         if times > 1:
             self._cluster.scheduler.after(READ_MS * self._rng.random(), lambda: self._read_back(text, times - 1))
         self._asks += 1
-        self._sought[self._asks] = text
+        self._sought[self._asks] = text, self.served_since(self.user)
         self._say({"id": self._asks, "action": "history", "params": {"with": self._to[text], "limit": 100}})
 
-    def _found(self, text: str, frame: dict[str, Any]) -> None:
+    def _found(self, text: str, served_since: float, frame: dict[str, Any]) -> None:
+        """Whoever served at the acceptance may have answered, though another one serves now: it owes nothing new."""
         result = frame.get("result")
-        if isinstance(result, dict):
+        if isinstance(result, dict) and served_since > self._accepted_us[text]:
             ids = [each["message_id"] for each in result["messages"]]
             if self.accepted[text] not in ids:
                 self.when_missed(self, text, self._accepted_us[text])
