@@ -5,8 +5,8 @@ import random
 import pytest
 
 from pixiu.backends.memory.registry import MemoryRegistry
-from pixiu.links.member import COUNT_KEY, count_path, folder_of
-from pixiu.links.splitting import CLEAN_AT, Stand, check_split, flip
+from pixiu.links.member import CLEAN_AT, COUNT_KEY, count_path, folder_of
+from pixiu.links.splitting import Stand, check_split, flip
 from pixiu.model.errors import Conflict, NotFound, PixiuError, RequestError
 from pixiu.ports.registry import Folder, Registry, Write
 from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler

@@ -56,6 +56,21 @@ def test_a_process_that_starts_after_a_flip_has_nothing_to_clean() -> None:
     assert not late.cleans(10 * GRACE)
 
 
+@pytest.mark.feature("X17")
+def test_a_process_that_starts_during_the_grace_keeps_as_much_as_those_who_were_there() -> None:
+    late = Counts(grace_ms=GRACE)
+    late.seen(4, 9, range(4), 1_000, grace_left_ms=20_000)
+    assert phase(late) is SplitPhase.FLIPPED
+    assert late.keeps(1, 3) and late.reads_from(3) == 3
+    late.seen(4, 9, range(4), 2_000, grace_left_ms=19_000)
+    assert not late.cleans(20_999)
+    assert late.cleans(21_000)
+    assert not late.keeps(1, 3)
+    long = Counts(grace_ms=GRACE)
+    long.seen(4, 9, range(4), 0, grace_left_ms=10 * GRACE)  # the clocks of two machines differ
+    assert long.cleans(GRACE)
+
+
 def test_old_news_of_the_count_is_not_taken() -> None:
     split = counts(2, 4, version=5)
     split.seen(4, 6, range(4), 0)

@@ -10,7 +10,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from pixiu.links.member import COUNT_KEY
+from pixiu.links.member import CLEAN_AT, COUNT_KEY
 from pixiu.machines.links.messages import Beat, BeatBack
 from pixiu.machines.split import Counts, SplitPhase
 from pixiu.machines.view import Instance, PeerState, View, ViewRules
@@ -138,11 +138,13 @@ class RoleView:
         """What the registry lists. Returns who has come and who is gone."""
         instances: dict[int, dict[int, Instance]] = {partition: {} for partition in self._views}
         fresh: dict[int, PeerInfo] = {}
-        count, version = self.counts.count, self.counts.version
+        count, version, grace_left_ms = self.counts.count, self.counts.version, 0
         for path, entry in folder.items():
             if path == "partition_num":
                 given = entry.data.get(COUNT_KEY)
                 count, version = (given, entry.version) if isinstance(given, int) else (count, version)
+                clean_at_ms = entry.data.get(CLEAN_AT)
+                grace_left_ms = clean_at_ms - self._clock.now_ms() if isinstance(clean_at_ms, int) else 0
                 continue
             info = self._info(path, entry.data)
             if info is None:
@@ -157,7 +159,7 @@ class RoleView:
             self._views[partition].listed(listed, now_ms)
         self.is_read = True
         try:
-            self.counts.seen(count, version, list(instances), int(now_ms))
+            self.counts.seen(count, version, list(instances), int(now_ms), grace_left_ms=grace_left_ms)
         except ValueError as error:
             log.error("a partition count makes no sense", extra={"role": self.role, "reason": str(error)})
         come = [info for boot, info in fresh.items() if boot not in self.peers]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pixiu.ports.registry import Folder, Registry
     from pixiu.ports.scheduler import Scheduler
 
-__all__ = ["COUNT_KEY", "SLOTS", "Member", "Slot", "count_path", "ensure_count", "folder_of"]
+__all__ = ["CLEAN_AT", "COUNT_KEY", "SLOTS", "Member", "Slot", "count_path", "ensure_count", "folder_of"]
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +27,8 @@ RETRY_MS = 500
 SLOTS = 1_024
 """Ids have room for so many who give them at the same time."""
 COUNT_KEY = "count"
+CLEAN_AT = "clean_at"
+"""Beside the count: until when its last doubling lasts, in milliseconds since 1970."""
 """In the node of a role's partition count."""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from pixiu.links.member import COUNT_KEY, count_path
+from pixiu.links.member import CLEAN_AT, COUNT_KEY, count_path
 from pixiu.machines.split import check_flip
 from pixiu.machines.view import PeerState
 from pixiu.model.errors import Conflict, NotFound, PixiuError, RequestError
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
     from pixiu.ports.registry import Folder, Registry
 
-__all__ = ["CLEAN_AT", "SPLITTABLE", "Stand", "check_split", "flip", "stand_of"]
+__all__ = ["SPLITTABLE", "Stand", "check_split", "flip", "stand_of"]
 
-CLEAN_AT = "clean_at"
 SPLITTABLE = ("broker", "router", "relay")
 """Roles of rooms whose keys are divided. Of the others more replicas are started, or the log is replicated."""
 

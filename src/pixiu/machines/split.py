@@ -62,14 +62,20 @@ class Counts:
             return SplitPhase.FLIPPED
         return SplitPhase.SPLITTING if self._is_splitting else SplitPhase.STABLE
 
-    def seen(self, count: int, version: int, registered: Iterable[int], now_ms: int) -> bool:
-        """What the registry says. True if the count is new. What is older than what is known is not taken."""
+    def seen(self, count: int, version: int, registered: Iterable[int], now_ms: int, *, grace_left_ms: int = 0) -> bool:
+        """What the registry says. True if the count is new. What is older than what is known is not taken.
+
+        ``grace_left_ms``: how long its last doubling still lasts. A replica that starts meanwhile keeps as much as
+        those who were there at the flip: some callers use the old count, whoever answers them.
+        """
         if version < self.version:
             return False
         check_count(count)
         is_new = version > self.version and count != self.count
         if is_new and self.version >= 0:
             self._flipped_ms = now_ms
+        elif self.version < 0 < grace_left_ms:
+            self._flipped_ms = now_ms - self._grace_ms + min(grace_left_ms, self._grace_ms)
         self.count, self.version = count, version
         self._registered = frozenset(registered)
         self._is_splitting = any(each >= count for each in self._registered)  # asked often, told rarely

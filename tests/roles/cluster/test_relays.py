@@ -125,6 +125,27 @@ def test_relays_double_and_rooms_become_big_on_the_relayed_path() -> None:
         assert heard == [f"text {number}" for number in range(len(answers))], person
 
 
+@pytest.mark.feature("X71", "X17")
+def test_a_relay_that_starts_after_the_doubling_knows_the_sessions_of_brokers_that_have_not_heard_of_it() -> None:
+    cluster = relayed(5, weather=Weather(watch_loss=1.0), relays=1)
+    one = cluster.gateways[0]
+    people = range(1, 9)
+    for person in people:
+        one.enter(person, "lobby")
+    cluster.add_relay(1)
+    assert cluster.run_until(lambda: is_up(cluster), within_ms=60_000)
+    cluster.run(2_000)
+    cluster.relays[0].crash()
+    answer = one.say(1, "lobby", "text", is_reliable=True)
+    cluster.run(50)
+    assert isinstance(cluster.double("relay"), Stand)
+    cluster.add_relay(0)
+    assert cluster.run_until(lambda: bool(answer), within_ms=60_000)
+    assert isinstance(answer[0], dict)
+    for person in people:
+        assert texts(one, person) == ["text"], person
+
+
 def reliable(message_id: int, *sessions: int) -> Fan:
     return Fan(9, message_id, b"body", is_reliable=True, sessions=sessions)
 
