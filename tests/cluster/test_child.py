@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import shutil
 import sys
 from typing import TYPE_CHECKING, Any
@@ -92,3 +93,26 @@ async def test_a_full_disk_does_not_end_the_keeping(tmp_path: Path, monkeypatch:
     finally:
         await child.stop()
         await supervisor.down()
+
+
+async def test_who_is_told_to_end_while_it_starts_starts_nothing_more_and_says_nothing_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.toml"
+    path.write_text('zookeeper = "zk://127.0.0.1:1/p"\n[roles.queue]\n[roles.proxy]\n', encoding="utf-8")
+    lines: list[str] = []
+    wrong: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: wrong.append(context))
+    supervisor = Supervisor(tmp_path / "c", read_cluster_file(path), say=lines.append)
+    try:
+        coming = asyncio.create_task(supervisor.up())
+        while not lines:
+            await asyncio.sleep(0.01)
+        supervisor.wants_down.set()  # Ctrl-C
+        await asyncio.wait_for(coming, 10)
+        assert not supervisor.is_up
+    finally:
+        await supervisor.down()
+    del coming
+    gc.collect()
+    await asyncio.sleep(0)
+    assert [line.split() for line in lines] == [["queue-0-0", "starts"], ["queue-0-0", "stopped"]]
+    assert wrong == []

@@ -37,10 +37,13 @@ class World:
             endpoint.know(other, f"local:{other:x}")
         return endpoint
 
-    def member(self, boot: int, session: MemorySession, role: str = "proxy", partition: int = 0) -> Member:
+    def member(
+        self, boot: int, session: MemorySession, role: str = "proxy", partition: int = 0, name: str = ""
+    ) -> Member:
         return Member(
-            session, self.scheduler, "/c", role=role, partition=partition, boot=boot, address=f"local:{boot:x}"
-        )
+            session, self.scheduler, "/c",
+            role=role, partition=partition, boot=boot, address=f"local:{boot:x}", name=name,
+        )  # fmt: skip
 
     def read(self, path: str) -> dict[str, Any]:
         found: list[Folder] = []
@@ -188,6 +191,20 @@ def test_an_entry_is_made_again_after_a_lost_session() -> None:
     member.leave(lambda: left.append(True))
     world.scheduler.run_for(10)
     assert left == [True] and world.read("/c/broker") == {}
+
+
+def test_who_has_a_name_keeps_it_whatever_its_number() -> None:
+    # The map and probes name processes: whoever reads that must be able to say it to the supervisor.
+    world = World()
+    session = world.tree.open()
+    world.member(6, world.tree.open(), "broker", 3).register()
+    member = world.member(7, session, "broker", 3, name="broker-3-0")
+    member.register()
+    world.scheduler.run_for(10)
+    session.expire()
+    world.scheduler.run_for(2_000)
+    entries = world.read("/c/broker").values()
+    assert {(entry["name"], entry["replica"]) for entry in entries} == {("broker-3-0", 0), ("broker-3-0", 2)}
 
 
 @pytest.mark.feature("X06")

@@ -160,7 +160,7 @@ class ReplicationSettings(Section):
     may_be_empty: ClassVar[frozenset[str]] = frozenset({"name", "secret_file"})
 
     name: str = ""
-    """This node's name among its peers; empty is the address it listens on."""
+    """This process's name among its peers; empty: its address, or of a role of rooms its number."""
 
     acknowledge: Literal["local", "in-sync"] = "local"
     """When a publish is answered: once the local journal has it, or every in-sync follower as well."""

@@ -72,9 +72,13 @@ class Member:
         partition: int,
         boot: int,
         address: str,
+        name: str = "",
         more: Mapping[str, object] | None = None,
     ) -> None:
-        """``more`` is what else others should know, such as where clients connect."""
+        """``name`` is what people call it, for good; without one it is called by its number.
+
+        ``more`` is what else others should know, such as where clients connect.
+        """
         self.role = role
         self.partition = partition
         self.state = PeerState.INIT
@@ -86,6 +90,7 @@ class Member:
         self._folder = folder_of(root, role, partition)
         self._boot = boot
         self._address = address
+        self._name = name
         self._more = dict(more or {})
         self._is_wanted = False
         self._is_asked = False
@@ -100,7 +105,7 @@ class Member:
     @property
     def name(self) -> str:
         """What people call it."""
-        return f"{self.role}-{self.partition}" + ("" if self.replica is None else f"-{self.replica}")
+        return self._name or f"{self.role}-{self.partition}" + ("" if self.replica is None else f"-{self.replica}")
 
     def register(self) -> None:
         """Make the entry, in the present state."""

@@ -122,6 +122,19 @@ def test_who_was_there_is_shown_as_gone_unless_it_drained_or_was_replaced() -> N
     assert not cluster.content(NOW)["gone"]
 
 
+def test_who_begins_anew_under_its_own_name_stands_in_for_nobody_else() -> None:
+    cluster = filled()
+    both = FOLDER | {"proxy/partition0/0000000002": entry("proxy-0-2", "proxy")}
+    anew = {path: each for path, each in both.items() if path != "proxy/partition0/0000000001"}
+    anew |= {"proxy/partition0/0000000003": entry("proxy-0-1", "proxy")}
+    cluster.listed(both, NOW)
+    cluster.listed(both | anew, NOW + REPLACED_MS)
+    cluster.listed(anew, NOW + REPLACED_MS + 1)
+    assert not cluster.content(NOW)["gone"]
+    cluster.listed({path: each for path, each in anew.items() if path[-1] != "2"}, NOW + REPLACED_MS + 2)
+    assert [node["name"] for node in cluster.content(NOW)["gone"]] == ["proxy-0-2"]
+
+
 def test_a_probe_is_called_by_its_own_name() -> None:
     cluster = filled()
     peer = {**PEER, "name": "gateway-0-9", "role": "gateway"}

@@ -190,11 +190,10 @@ class Layout:
             yield ChildPlan(name, ZOOKEEPER, 0, number - 1, command, f"127.0.0.1:{port}", also, count // 2 + 1)
 
     def _role(self, plan: RolePlan, name: str, port: int, partition: int, replica: int) -> tuple[str, ...]:
-        settings = dict(plan.settings)
+        # Under this name the others know it, and the map, probes and logs show it, however often it is started.
+        settings = {"replication.name": name, **plan.settings}
         if plan.role == QUEUE:
-            settings = {"replication.name": name, "queue.node_id": replica, **settings}
-        elif plan.role == CARRIER:
-            settings = {"replication.name": name, **settings}
+            settings = {"queue.node_id": replica, **settings}
         # Gateways read the keys that sign tokens, and nothing else: a token is good at each of them.
         home = self.folder / "nodes" / (GATEWAYS if plan.role == GATEWAYS else name)
         return (

@@ -66,7 +66,10 @@ class Supervisor:
         self.wants_down = asyncio.Event()
 
     async def up(self) -> None:
-        """Start everything, what others need first. Raises ``Unavailable`` naming what does not start."""
+        """Start everything, what others need first. Raises ``Unavailable`` naming what does not start.
+
+        Whoever wants it down meanwhile gets it so: nothing more is started.
+        """
         await self._door.open()
         self._write_state()
         self._tasks.add(asyncio.create_task(self._turn_logs()))
@@ -75,6 +78,8 @@ class Supervisor:
             for child in group:
                 child.start()
             await self._wait_for(group)
+            if self.wants_down.is_set():
+                return
             if role == "zookeeper":
                 await self._meet()
         if self._registry is None:
@@ -86,8 +91,9 @@ class Supervisor:
         down = asyncio.ensure_future(self.wants_down.wait())
         waits: set[asyncio.Future[Any]] = {ready, down}
         await asyncio.wait(waits, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        down.cancel()
-        ready.cancel()
+        for each in waits:
+            each.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)  # or the loop complains of what nobody has looked at
         refused = [child for child in group if child.state is ChildState.REFUSED]
         if refused:
             raise ConfigError(f"{refused[0].plan.name} cannot be started: {refused[0].last_words()}")

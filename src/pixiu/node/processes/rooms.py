@@ -88,6 +88,7 @@ class RoleProcess:
         self.member = Member(
             end.registry, end.scheduler, end.root,
             role=options.role, partition=options.partition, boot=end.boot, address=end.address,
+            name=options.settings.replication.name,
         )  # fmt: skip
         self.routes = standard_routes(
             reasons=self._reasons, metrics=self.metrics.render, about=self._about, notes=lambda: self.part.notes()

@@ -52,7 +52,7 @@ PROBE_METRICS = (
 def make_probe(end: ClusterEnd, rules: ProbeRules | None = None) -> tuple[Probe, Member]:
     """A probe, and its entry among the gateways, which is not made yet."""
     member = Member(end.registry, end.scheduler, end.root, role="gateway", partition=0, boot=end.boot,
-                    address=end.address, more={"probe": True})  # fmt: skip
+                    address=end.address, name=f"probe-{end.boot:x}", more={"probe": True})  # fmt: skip
     member.state = PeerState.RUNNING
     probe = Probe(
         end.endpoint, end.directory, member, end.clock, end.scheduler, end.bigs, new_life=end.new_life, rules=rules

@@ -13,12 +13,13 @@ from pixiu.model.inbox import NEED_NOTIFICATION, NEED_OFFLINE, Entry
 from pixiu.model.wake import Wake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from pixiu.ports.inboxes import Inboxes
     from pixiu.ports.users import Users
     from pixiu.roles.carrier.apply_timelines import Marked
 
-__all__ = ["Arrival", "receipt_of", "wakes_of"]
+__all__ = ["Arrival", "receipt_of", "still_waiting", "wakes_of"]
 
 
 _new = tuple.__new__
@@ -65,6 +66,29 @@ def wakes_of(arrivals: list[Arrival], is_present: Callable[[int], bool] = lambda
         _new(Wake, (user, platform, entries[-1][0], entries, bodies))
         for (user, platform), entries in entries_of.items()
     ]
+
+
+def still_waiting(wakes: Iterable[Wake], inboxes: Inboxes) -> list[Wake]:
+    """Of wakes that were put off, what nobody has acked since: for the rest phones would ring long after it was read.
+
+    A store that does not answer has everything woken: better one notification too many.
+    """
+    waiting: list[Wake] = []
+    for wake in wakes:
+        try:
+            platform = wake.platform
+            state = inboxes.state(wake.user, platform)
+            if state is None and (opened := inboxes.platforms(wake.user)):  # the first inbox has got its name meanwhile
+                platform = opened[0]
+                state = inboxes.state(wake.user, platform)
+        except Unavailable:
+            waiting.append(wake)
+            continue
+        floor = state.floor if state is not None else 0
+        entries = [entry for entry in wake.entries if entry.useq > floor]
+        if entries:
+            waiting.append(wake._replace(platform=platform, entries=entries))
+    return waiting
 
 
 def receipt_of(marked: Marked, users: Users) -> dict[str, object]:

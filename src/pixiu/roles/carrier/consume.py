@@ -24,7 +24,7 @@ from pixiu.model.pixiu_pb2 import Task, Undecodable
 from pixiu.ports.log import MAIN
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.appliers import Appliers, parse
-from pixiu.roles.carrier.arrivals import receipt_of, wakes_of
+from pixiu.roles.carrier.arrivals import receipt_of, still_waiting, wakes_of
 from pixiu.roles.carrier.commits import Commits
 from pixiu.roles.carrier.courtesy import Courtesy
 from pixiu.roles.carrier.cut import Cutting
@@ -155,7 +155,7 @@ class Carrier:
             self.tasks.start(max(tasks_after, self._stores.applied(Lane.TASKS)))
         unwoken, self._unwoken = list(self._unwoken), deque(maxlen=0)
         if unwoken:
-            self._wake(unwoken)
+            self._wake(still_waiting(unwoken, self._stores.inboxes))
 
     def stop(self) -> None:
         """Apply no more, and make durable what was applied."""

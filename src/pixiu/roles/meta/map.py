@@ -132,11 +132,12 @@ class ClusterMap:
         return {path: str(node["admin"]) for path, node in self._nodes.items() if node["admin"]}
 
     def _remember(self, before: Mapping[str, dict[str, Any]], now_ms: int) -> None:
-        """Who was there and is not any more. Who drained has gone on purpose; who begins anew has another name."""
+        """Who was there and is not any more. Who drained has gone on purpose; who begins anew may have another name."""
         came = {key: [at for at in times if now_ms - at < REPLACED_MS] for key, times in self._came.items()}
+        names = {node["name"] for node in before.values()} | set(self._gone)
         if before:
             for path, node in self._nodes.items():
-                if path not in before and node["name"] not in self._gone:
+                if path not in before and node["name"] not in names:
                     came.setdefault((node["role"], node["partition"]), []).append(now_ms)
         for path, node in before.items():
             if path not in self._nodes and node["state"] != "Draining":
