@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
+import json
 import shutil
+import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pixiu.config.cluster import read_cluster_file
 from pixiu.node.cluster import child as child_module
 from pixiu.node.cluster.child import Child, ChildState
-from pixiu.node.cluster.layout import ChildPlan
-from pixiu.node.cluster.supervisor import Supervisor
+from pixiu.node.cluster.layout import STATE, ChildPlan, read_state
+from pixiu.node.cluster.supervisor import Supervisor, end_leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,3 +119,46 @@ async def test_who_is_told_to_end_while_it_starts_starts_nothing_more_and_says_n
     await asyncio.sleep(0)
     assert [line.split() for line in lines] == [["queue-0-0", "starts"], ["queue-0-0", "stopped"]]
     assert wrong == []
+
+
+async def test_whoever_is_still_starting_is_found_by_the_next_supervisor(tmp_path: Path) -> None:
+    """It may never be ready, and its supervisor may be killed meanwhile."""
+    path = tmp_path / "c.toml"
+    path.write_text('zookeeper = "zk://127.0.0.1:1/x"\n[roles.broker]\n', encoding="utf-8")
+    supervisor = Supervisor(tmp_path / "c", read_cluster_file(path), say=lambda _line: None)
+    child = supervisor.children["broker-0-0"]
+    child.plan = replace(child.plan, command=(sys.executable, "-c", "import time; time.sleep(60)", str(tmp_path / "c")))
+    child.start()
+    try:
+        async with asyncio.timeout(20):
+            while child.pid is None:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        assert child.state is ChildState.STARTING
+        assert read_state(tmp_path / "c")["nodes"] == [{"name": "broker-0-0", "pid": child.pid, "state": "starting"}]
+        assert [child.plan.name in line for line in await asyncio.to_thread(end_leftovers, tmp_path / "c")] == [True]
+        async with asyncio.timeout(20):
+            while child.restarts == 0:
+                await asyncio.sleep(0.01)
+    finally:
+        await child.stop()
+        await supervisor.down()
+
+
+def test_leftovers_end_as_a_cluster_does_the_registry_last(tmp_path: Path) -> None:
+    """A role that is to leave in order needs it."""
+    command = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)", str(tmp_path)]
+    names = ["zookeeper-1", "queue-0-0", "queue-0-1", "broker-0-0"]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in names]
+    try:
+        for process in processes:
+            assert process.stdout is not None and process.stdout.readline()
+        rows = [{"name": name, "pid": process.pid} for name, process in zip(names, processes, strict=True)]
+        (tmp_path / STATE).write_text(json.dumps({"nodes": rows}), encoding="utf-8")
+        lines = end_leftovers(tmp_path)
+        assert [line.split()[0] for line in lines] == ["broker-0-0", "queue-0-0", "queue-0-1", "zookeeper-1"]
+        assert end_leftovers(tmp_path) == []
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()

@@ -1,5 +1,6 @@
 """A cluster that could not listen where its file says: told at once, before anything is started."""
 
+import json
 import os
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from pixiu.node.cluster.layout import STATE, ChildPlan, Layout, check_places
 from pixiu.node.cluster.supervisor import Supervisor, has_others
 from pixiu.ports.registry import Entry
 from pixiu.runtime.binding import cannot_listen, why_not_bind
+from pixiu.runtime.zookeeper import free_ports
 
 ELSEWHERE = "192.0.2.7"
 """An address for documents: no machine has it."""
@@ -85,6 +87,25 @@ def test_a_port_that_was_picked_once_and_is_somebody_elses_now_is_picked_again(t
         assert again.plans[0].address != places[0] and again.plans[1].address == places[1]
         check_places(again.plans)
     assert (tmp_path / "c" / STATE).exists()
+
+
+def test_no_two_processes_pick_one_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody listens while ports are picked: the system may offer the same one again."""
+    offered = [each for port in free_ports(8) for each in (port, port)]
+    monkeypatch.setattr("pixiu.node.cluster.layout.free_ports", lambda _count: [offered.pop(0)])
+    text = f"[roles.queue]\nreplicas = 3\n[roles.gateway]\nport = {offered[0]}\n"
+    layout = Layout(tmp_path / "c", read_cluster_file(write(tmp_path, text)))
+    places = [plan.address for plan in layout.plans]
+    assert len(set(places)) == 4, places
+
+
+def test_a_folder_that_has_one_port_for_two_processes_is_mended(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / STATE).write_text(json.dumps({"ports": {"queue-0-0": port, "queue-0-1": port}}))
+    layout = Layout(tmp_path / "c", read_cluster_file(write(tmp_path, "[roles.queue]\nreplicas = 2\n")))
+    first, second = (plan.address for plan in layout.plans)
+    assert first == f"127.0.0.1:{port}" and second != first
 
 
 def test_what_is_in_the_way_of_a_listener() -> None:

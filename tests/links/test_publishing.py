@@ -70,6 +70,17 @@ def test_with_fewer_proxies_copies_are_apart_in_time() -> None:
     assert all(later - sooner > COPY_PAUSE_MS - 2 for sooner, later in pairwise(times))
 
 
+@pytest.mark.parametrize("proxies", [1, 2, 3])
+def test_nothing_counts_as_under_way_when_everything_is_answered(proxies: int) -> None:
+    cluster, publishing = started(proxies)
+    answers: Answers = []
+    for mode in ("copies", "live", "acked") * 20:
+        publishing.publish(5, publishing.next_id(), b"{}", mode, answers.append)
+        cluster.run(50)
+    assert answers == [None] * 60
+    assert publishing._in_flight == {}, "a proxy that looks busy for ever is chosen less and less"
+
+
 @pytest.mark.sim
 @pytest.mark.feature("X27", "X25")
 def test_of_copies_hardly_one_is_lost_and_none_is_shown_twice() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,9 +14,7 @@ from pixiu.model.ids import Snowflakes
 from pixiu.model.partitions import user_partition
 from pixiu.roles.gateway import carriers as carriers_module
 from tests.node.carrier_links import ClusterWorld
-
-if TYPE_CHECKING:
-    from tests.node.links import Client
+from tests.node.links import Client
 
 ALL = [str(number) for number in range(1000, 1100)]
 EVEN = next(user for user in ALL if user_partition(int(user), 2) == 0)
@@ -74,6 +72,17 @@ def test_users_of_two_partitions_at_two_gateways_talk() -> None:
     assert "hi" not in [each.get("text") for each in shown]
     again = two.connect(ODD, cursor=odd.cursor)
     assert not again.texts, "what was acked is not sent again"
+
+
+def test_of_a_client_that_goes_while_it_logs_in_nothing_is_remembered() -> None:
+    world = ClusterWorld()
+    gateway = world.gateways[0]
+    for _ in range(5):
+        client = Client(gateway, EVEN)  # type: ignore[arg-type]
+        client.connection.lost()
+    world.run(60)
+    assert sessions(world, 0) == 0
+    assert (gateway.carriers._homes, gateway.carriers._users) == ({}, {})
 
 
 def test_a_name_is_resolved_once_and_its_user_is_where_the_number_says() -> None:

@@ -8,11 +8,22 @@ from typing import Any
 
 import pytest
 
-from pixiu.links.bulk import Bulk
+from pixiu.links.bulk import PENDING_BYTES_MAX, Bulk
 from pixiu.links.endpoint import Endpoint
 from pixiu.links.wire import WireWay
-from pixiu.machines.links.messages import Beat, BeatBack, Taken, Talk
+from pixiu.machines.links.messages import (
+    FROM_GATEWAY,
+    AskRoutes,
+    Beat,
+    BeatBack,
+    Routes,
+    StreamKey,
+    Taken,
+    Talk,
+)
+from pixiu.machines.links.news import NewsRules, NewsSource
 from pixiu.machines.links.sealing import Secrets
+from pixiu.machines.routes import RouteRow
 from pixiu.machines.scheduling import Priority
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datagrams import UdpSocket
@@ -171,3 +182,60 @@ async def test_nobody_there_is_no_error(ends: tuple[End, End]) -> None:
             await asyncio.sleep(0.01)
     one.endpoint.know(2, other.address)
     await eventually(lambda: len(one.bulk) == 0)
+
+
+async def test_a_snapshot_larger_than_a_frame_of_a_stream_arrives_whole(ends: tuple[End, End]) -> None:
+    one, other = ends
+    key = StreamKey(FROM_GATEWAY, 0, 1)
+    rows = [RouteRow(number, "a room of some people", 7, number, 1, number, is_in=True) for number in range(100_000)]
+    pages = NewsSource(key, 1, NewsRules()).pages(AskRoutes(key, 3), rows, [(1, 9)])
+    came: list[RouteRow] = []
+    other.endpoint.on(Routes, lambda _boot, page: came.extend(page.rows))
+    for page in pages:
+        one.endpoint.send(2, page)
+    await eventually(lambda: len(came) == len(rows))
+    assert came == rows
+    assert one.way.lost == 0
+
+
+async def test_what_is_sent_at_once_is_taken_whole_or_not_at_all(ends: tuple[End, End]) -> None:
+    one, other = ends
+    came: list[int] = []
+    other.endpoint.on(Talk, lambda _boot, message: came.append(message.message_id))
+    for number in range(6):
+        one.endpoint.send(2, talk(number, PENDING_BYTES_MAX // 5), Priority.CHAT)
+    one.endpoint.flush()
+    one.endpoint.send(2, talk(6, 100_000), Priority.CHAT)
+    one.endpoint.flush()
+    assert one.way.lost == 1, "more than the bound waits by then"
+    await eventually(lambda: len(came) == 6)
+    one.endpoint.send(2, talk(7, 100_000), Priority.CHAT)
+    await eventually(lambda: came == [*range(6), 7])
+
+
+async def test_a_stream_that_nobody_uses_is_closed(ends: tuple[End, End], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pixiu.links.bulk.PROVE_MS", 20)
+    monkeypatch.setattr("pixiu.links.bulk.IDLE_MS", 60)
+    one, other = ends
+    came: list[int] = []
+    other.endpoint.on(Talk, lambda _boot, message: came.append(message.message_id))
+    one.endpoint.send(2, talk(1, 10_000), Priority.CHAT)
+    await eventually(lambda: came == [1])
+    await eventually(lambda: len(one.bulk) == 0 and len(other.bulk) == 0)
+    one.endpoint.send(2, talk(2, 10_000), Priority.CHAT)
+    await eventually(lambda: came == [1, 2])
+
+
+async def test_of_two_streams_made_at_once_both_end_with_the_process(ends: tuple[End, End]) -> None:
+    one, other = ends
+    other.endpoint.know(1, one.address)
+    came: list[int] = []
+    for end in ends:
+        end.endpoint.on(Talk, lambda _boot, message: came.append(message.message_id))
+    one.endpoint.send(2, talk(1, 10_000), Priority.CHAT)
+    other.endpoint.send(1, talk(2, 10_000), Priority.CHAT)
+    await eventually(lambda: sorted(came) == [1, 2])
+    connections = [connection for end in ends for connection in (*end.bulk._ends.values(), *end.bulk._only_read)]
+    assert len(connections) == 4, "each has called the other"
+    one.bulk.close()
+    await eventually(lambda: all(each.is_over for each in connections))

@@ -31,7 +31,7 @@ from pixiu.config.engines import EMBEDDED, EngineSettings
 from pixiu.config.registry import ROOT, RegistryAddress
 from pixiu.model.errors import ConfigError
 
-__all__ = ["NODE_ROLE", "ROLE_NAMES", "ClusterFile", "RolePlan", "read_cluster_file"]
+__all__ = ["NODE_ROLE", "PORT_KEYS", "ROLE_NAMES", "ClusterFile", "RolePlan", "read_cluster_file"]
 
 NODE_ROLE = "node"
 """Not a role of its own: the whole of Pixiu in one process (``pixiu serve``), with the console."""
@@ -44,6 +44,8 @@ PROCESSES_MAX = 512
 ZOOKEEPER_MAX = 9
 ENGINES = {"store": "carrier", "timelines": "carrier", "log": "queue"}
 """Engines that a cluster may have, and whose they are; its registry is ZooKeeper."""
+PORT_KEYS = ("links.admin_port", "gateway.tcp_port", "gateway.grpc_port")
+"""Settings that name one port, which only one process of a machine can have; 0 picks a free one."""
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 
 
@@ -105,6 +107,8 @@ def _cluster(content: dict[str, Any]) -> ClusterFile:
     secret = _text(content, "secret", "")
     if secret and len(secret) < 16:
         raise ConfigError("secret must have at least 16 characters")
+    if secret.startswith("#") or len(secret.splitlines()) > 1 or secret != secret.strip():
+        raise ConfigError("secret must be one line, without spaces around it, that does not begin with #")
     nodes, registry, root = _zookeeper(content.get("zookeeper", {"nodes": 1}))
     roles = content.get("roles", {})
     if not isinstance(roles, dict) or not roles:
@@ -181,15 +185,16 @@ def _check_ports(plans: tuple[RolePlan, ...]) -> None:
     taken: dict[int, str] = {}
     for plan in plans:
         count = plan.partitions * plan.replicas
-        admin = plan.settings.get("links.admin_port", 0)
         wanted = list(range(plan.port, plan.port + count)) if plan.port else []
-        if isinstance(admin, int) and admin:
-            wanted += [admin] * count
+        for key in PORT_KEYS:
+            port = plan.settings.get(key, 0)
+            wanted += [port] * count if isinstance(port, int) and port > 0 else []
         for port in wanted:
             if port in taken:
                 raise ConfigError(
                     f"port {port} is wanted by roles.{taken[port]} and by roles.{plan.role}: "
-                    "each process takes one, counting up from `port`; links.admin_port is that of one process"
+                    "each process takes one, counting up from `port`; "
+                    f"{', '.join(PORT_KEYS)} are those of one process"
                 )
             taken[port] = plan.role
 

@@ -1,20 +1,22 @@
 """Streams between processes, for what no datagram holds: made when they are needed, used in both directions.
 
-A stream is authenticated as datagrams are (``SecureStream``). Bounds: ``PENDING_BYTES_MAX`` wait for one peer, beyond
-which it is told no more and what was to be sent is dropped, as a lost datagram is; ``STREAMS_MAX`` streams; an end that
-does not prove itself within ``PROVE_MS`` is cut off; a stream that was quiet for ``IDLE_MS`` is closed.
+A stream is authenticated as datagrams are (``SecureStream``). Bounds: while ``PENDING_BYTES_MAX`` wait for one peer it
+is told no more, and what was to be sent is dropped, as a lost datagram is; what is sent at once is taken whole, however
+much it is, or not at all: half a snapshot is good for nothing. ``STREAMS_MAX`` streams; an end that does not prove
+itself within ``PROVE_MS`` is cut off; a stream that was quiet for ``IDLE_MS`` is closed.
 """
 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pixiu.machines.links.handshake import FRAME_BYTES_MAX, SecureStream
 from pixiu.model.errors import PixiuError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pixiu.machines.links.sealing import Secrets
     from pixiu.ports.clock import Clock
@@ -56,18 +58,19 @@ class BulkEnd:
         """Has the other end proved itself?"""
         return self._stream.is_open
 
-    def send(self, content: bytes) -> bool:
-        """Send a frame, now or when the other end has proved itself. False: too much waits."""
+    def send(self, contents: Sequence[bytes]) -> bool:
+        """Send frames, now or when the other end has proved itself. False: too much waits, and none was taken."""
         self.used_ms = self._bulk.now_ms()
         pending = getattr(self._link, "pending", None)
         waiting = self._waiting_bytes + (pending() if pending is not None else 0)
-        if self._is_over or len(content) > FRAME_BYTES_MAX or waiting + len(content) > PENDING_BYTES_MAX:
+        if self._is_over or waiting >= PENDING_BYTES_MAX or any(len(each) > FRAME_BYTES_MAX for each in contents):
             return False
         if self._link is not None and self._stream.is_open:
-            self._link.write(self._stream.seal(content))
+            for content in contents:
+                self._link.write(self._stream.seal(content))
         else:
-            self._waiting.append(content)
-            self._waiting_bytes += len(content)
+            self._waiting += contents
+            self._waiting_bytes += sum(map(len, contents))
         return True
 
     def close(self) -> None:
@@ -83,6 +86,9 @@ class BulkEnd:
 
     def opened(self, link: Link) -> None:
         """There is a connection; prove who we are."""
+        if self._is_over:
+            link.close()
+            return
         self._link = link
         link.write(self._stream.begin())
 
@@ -141,6 +147,7 @@ class Bulk:
         self._challenge = challenge
         self._ends: dict[int, BulkEnd] = {}
         self._unproved: dict[BulkEnd, None] = {}
+        self._only_read: dict[BulkEnd, None] = {}
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -149,8 +156,8 @@ class Bulk:
         """The time."""
         return self._clock.monotonic_us() // 1000
 
-    def send(self, boot: int, address: str, content: bytes) -> bool:
-        """Send to a process; its stream is made if there is none. False: it could not be taken."""
+    def send(self, boot: int, address: str, contents: Sequence[bytes]) -> bool:
+        """Send frames to a process; its stream is made if there is none. False: they could not be taken."""
         end = self._ends.get(boot)
         if end is None or end.is_over:
             if not address or (len(self._ends) >= STREAMS_MAX and not self._sweep()):
@@ -159,7 +166,7 @@ class Bulk:
             end = self._ends[boot] = BulkEnd(self, stream, boot=boot, address=address)
             self._watch(end)
             self._links.connect(address, end, timeout_ms=CONNECT_MS)
-        return end.send(content)
+        return end.send(contents)
 
     def accept(self) -> BulkEnd:
         """Somebody connects."""
@@ -172,7 +179,7 @@ class Bulk:
 
     def close(self) -> None:
         """End all."""
-        for end in [*self._ends.values(), *self._unproved]:
+        for end in [*self._ends.values(), *self._unproved, *self._only_read]:
             end.close()
 
     # What streams tell.
@@ -183,15 +190,28 @@ class Bulk:
         known = self._ends.get(end.boot)
         if known is None or known.is_over:
             self._ends[end.boot] = end
+        elif known is not end:
+            self._only_read[end] = None
 
     def ended(self, end: BulkEnd) -> None:
         """A stream is over."""
         self._unproved.pop(end, None)
+        self._only_read.pop(end, None)
         if self._ends.get(end.boot) is end:
             del self._ends[end.boot]
 
     def _watch(self, end: BulkEnd) -> None:
-        self._scheduler.after(PROVE_MS, lambda: None if end.is_open or end.is_over else end.close())
+        self._scheduler.after(PROVE_MS, partial(self._look, end))
+
+    def _look(self, end: BulkEnd) -> None:
+        """Close a stream that has not proved itself by now, or that nobody has used for long."""
+        left_ms = end.used_ms + IDLE_MS - self.now_ms()
+        if end.is_over:
+            return
+        if not end.is_open or left_ms <= 0:
+            end.close()
+        else:
+            self._scheduler.after(left_ms, partial(self._look, end))
 
     def _sweep(self) -> bool:
         """Close streams that nobody has used for long. True if there is room again."""

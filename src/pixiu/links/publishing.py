@@ -195,8 +195,9 @@ class Publishing:
         return self.proxies.cheaper(one, other, self._in_flight)
 
     def _give(self, sent: _Sent, boot: int, copy: int) -> None:
-        sent.proxies.append(boot)
-        self._in_flight[boot] = self._in_flight.get(boot, 0) + 1
+        if self._sent.get(sent.talk.message_id) is sent:  # a later copy of one that is answered is not waited for
+            sent.proxies.append(boot)
+            self._in_flight[boot] = self._in_flight.get(boot, 0) + 1
         self._endpoint.send(boot, sent.talk._replace(copy=copy & 0xFF), sent.talk.priority)
 
     # Acked: one lane per sender and room.

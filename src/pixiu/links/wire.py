@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from pixiu.machines.links.packing import encoded, frame, pack, unframe, unpack
+from pixiu.machines.links.handshake import FRAME_BYTES_MAX
+from pixiu.machines.links.packing import encoded, frames, pack, unframe, unpack
 from pixiu.machines.links.sealing import Opened, Opener, Sealer
 from pixiu.model.errors import PixiuError, RemoteProtocolError
 
@@ -95,7 +96,7 @@ class WireWay:
 
     def _send_bulk(self, boot: int, address: str, messages: Sequence[Encoded]) -> None:
         has_large = bool(pack(messages)[1])
-        if self._bulk is None or not self._bulk.send(boot, address, frame(messages)):
+        if self._bulk is None or not self._bulk.send(boot, address, frames(messages, FRAME_BYTES_MAX)):
             self.lost += len(messages)
         elif has_large:
             self._bulky[boot] = self._clock.monotonic_us() // 1000 + BULK_MS

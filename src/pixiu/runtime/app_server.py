@@ -102,6 +102,11 @@ class AppServer:
             self._pace = Pace(asyncio.get_running_loop())
         return self._pace
 
+    @property
+    def is_listening(self) -> bool:
+        """Is the port of HTTP open? What is still missing then is that of TCP."""
+        return bool(self._servers)
+
     async def start(self, host: str, port: int, *, tcp_port: int = -1, reuse_port: bool = False) -> tuple[int, int]:
         """Listen. Returns the ports: of HTTP and WebSockets, and of TCP (-1 if it is not served)."""
         loop = asyncio.get_running_loop()

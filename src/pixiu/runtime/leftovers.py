@@ -1,35 +1,49 @@
 """Processes that outlived whoever started them."""
 
+from __future__ import annotations
+
 import os
 import signal
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["end_if_ours"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["end_ours"]
 
 PATIENCE_SECONDS = 8.0
+KILLED_SECONDS = 2.0
+"""How long a process that was killed may take to leave its ports."""
 LOOK_SECONDS = 0.05
 
 
-def end_if_ours(pid: int, mark: str) -> bool:
-    """End a process whose command line holds ``mark``, and wait for its end; a number may belong to another by now.
+def end_ours(pids: Iterable[int], mark: str) -> list[int]:
+    """End processes whose command lines hold ``mark``, all at once, and wait for their end.
 
-    Returns whether it was there. Where the system does not tell command lines, nothing is done.
+    A number may belong to another process by now, hence the mark. Returns those that were there. Where the system does
+    not tell command lines, nothing is done.
     """
-    if mark not in _command_of(pid):
-        return False
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGCONT)
-        os.kill(pid, signal.SIGTERM)
-    until = time.monotonic() + PATIENCE_SECONDS
-    while _command_of(pid):
-        if time.monotonic() > until:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            break
+    ours = [pid for pid in pids if mark in _command_of(pid)]
+    for pid in ours:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+            os.kill(pid, signal.SIGTERM)
+    for pid in _late(ours, PATIENCE_SECONDS):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    _late(ours, KILLED_SECONDS)
+    return ours
+
+
+def _late(pids: list[int], seconds: float) -> list[int]:
+    """Those that still run after so long."""
+    until = time.monotonic() + seconds
+    while (left := [pid for pid in pids if _command_of(pid)]) and time.monotonic() < until:
         time.sleep(LOOK_SECONDS)
-    return True
+    return left
 
 
 def _command_of(pid: int) -> str:

@@ -120,3 +120,18 @@ def test_a_room_is_told_by_the_sources_that_own_it_of_every_count() -> None:
     for room in range(64):
         owners = [key for key in keys if owns(key.partition, room, key.partitions)]
         assert sorted(source.key for source in sources_of(found, room)) == sorted(owners)
+
+
+def test_a_snapshot_that_comes_slowly_is_not_asked_for_anew() -> None:
+    sink, source = NewsSink(KEY, RULES), NewsSource(KEY, 5, RULES)
+    sink.ask()
+    (ask,) = [each for each in sink.due(0) if isinstance(each, AskRoutes)]
+    pages = source.pages(ask, [row(number) for number in range(1, 30_001)], [(9, 30_000)])
+    assert len(pages) == 6
+    now_ms = 0
+    for page in pages[:-1]:
+        now_ms += RULES.snapshot_ms * 3 // 4
+        assert sink.page(page) is None
+        assert not any(isinstance(each, AskRoutes) for each in sink.due(now_ms)), "it is on its way"
+    assert any(isinstance(each, AskRoutes) for each in sink.due(now_ms + RULES.snapshot_ms)), "it has stopped"
+    assert sink.page(pages[-1]) is None, "of the attempt before"

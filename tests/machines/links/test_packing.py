@@ -29,7 +29,7 @@ from pixiu.machines.links.packing import (
     CONTENT_BYTES_MAX,
     DATAGRAM_BYTES_MAX,
     encoded,
-    frame,
+    frames,
     pack,
     unframe,
     unpack,
@@ -133,7 +133,8 @@ def test_a_batch_is_whole_again_and_no_datagram_is_too_large(messages: list[Clus
     assert all(len(body) + 3 > CONTENT_BYTES_MAX for _, body in large)
     small = [each for each in sent if each not in large]
     assert [each for content in contents for each in unpack(content) if each not in large] == small
-    assert unframe(frame(large)) == large
+    assert [each for part in frames(large, 2_000) for each in unframe(part)] == large
+    assert all(len(part) <= 2_000 or len(unframe(part)) == 1 for part in frames(large, 2_000))
     rows_sent = [row for message in messages if isinstance(message, News) for row in message.rows]
     came = [decode(*each) for each in [*small, *large]]
     assert sorted(row for message in came if isinstance(message, News) for row in message.rows) == sorted(rows_sent)

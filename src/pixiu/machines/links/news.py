@@ -42,7 +42,7 @@ class NewsRules(NamedTuple):
     again_ms: int = 100
     """What is missing is asked for again after this."""
     snapshot_ms: int = 2_000
-    """A snapshot that is not whole after this is asked for again."""
+    """A snapshot of which nothing has come for this long, and which is not whole, is asked for again."""
     silent_ms: int = 5_000
     """A receiver that has not said anything for this is sent nothing any more."""
 
@@ -151,6 +151,7 @@ class NewsSink:
         self._holes: list[Missing] = []
         self._attempt = 0
         self._pages: dict[int, Routes] = {}
+        self._pages_seen = 0
 
     @property
     def position(self) -> int:
@@ -219,10 +220,12 @@ class NewsSink:
             self._wanted_ms = now_ms
             said.append(Want(self.key, heard.life, heard.position, holes))
         self._holes = holes
+        if self._asked_ms is not None and len(self._pages) != self._pages_seen:
+            self._asked_ms, self._pages_seen = now_ms, len(self._pages)  # it is coming: a large one takes its time
         if heard.needs_snapshot and (self._asked_ms is None or now_ms - self._asked_ms >= rules.snapshot_ms):
             self._asked_ms = now_ms
             self._attempt += 1
-            self._pages = {}
+            self._pages, self._pages_seen = {}, 0
             said.append(AskRoutes(self.key, self._attempt))
         return said
 

@@ -70,9 +70,21 @@ def unpack(content: bytes) -> list[Encoded]:
     return _unpack(content, _SHORT)
 
 
-def frame(messages: Iterable[Encoded]) -> bytes:
-    """Messages as one frame of a stream."""
-    return b"".join(part for kind, body in messages for part in (_LONG.pack(kind, len(body)), body))
+def frames(messages: Iterable[Encoded], bytes_max: int) -> list[bytes]:
+    """Messages as frames of a stream, in order, as few as hold them; a message that is more than a frame is alone."""
+    found: list[bytes] = []
+    parts: list[bytes] = []
+    size = 0
+    for kind, body in messages:
+        length = len(body) + _LONG.size
+        if parts and size + length > bytes_max:
+            found.append(b"".join(parts))
+            parts, size = [], 0
+        parts += (_LONG.pack(kind, len(body)), body)
+        size += length
+    if parts:
+        found.append(b"".join(parts))
+    return found
 
 
 def unframe(content: bytes) -> list[Encoded]:

@@ -144,7 +144,7 @@ class Child:
         backoff = BACKOFF_SECONDS
         while self._is_wanted:
             began = loop.time()
-            self._set(ChildState.STARTING, "starts")
+            self.state = ChildState.STARTING
             try:
                 code = await self._run()
             except OSError as error:
@@ -198,6 +198,8 @@ class Child:
                 env=server_environment() if is_zookeeper else environment_with(self.plan.environment),
                 start_new_session=True, limit=LINE_BYTES_MAX,
             )  # fmt: skip
+        if self._is_wanted:  # told with its pid: should nobody end it, the next supervisor can
+            self._set(ChildState.STARTING, "starts")
         watch = asyncio.create_task(self._probe() if is_zookeeper else self._listen(process))
         try:
             if not self._is_wanted:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import pixiu
 from pixiu.backends.kafka.address import parse_address
-from pixiu.config.cluster import NODE_ROLE
+from pixiu.config.cluster import NODE_ROLE, PORT_KEYS
 from pixiu.config.engines import EMBEDDED
 from pixiu.config.registry import RegistryAddress
 from pixiu.model.errors import ConfigError, NotFound
@@ -79,10 +79,13 @@ class Layout:
         for name in ("logs", "nodes"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         state = read_state(self.folder)
-        # A free port that was picked once stays, unless somebody else has it by now.
-        self._ports: dict[str, int] = {
-            name: port for name, port in state.get("ports", {}).items() if why_not_bind("127.0.0.1", port) is None
-        }
+        # A free port that was picked once stays, unless somebody else has it by now, or the file asks for it.
+        taken = _asked_for(cluster)
+        self._ports: dict[str, int] = {}
+        for name, port in state.get("ports", {}).items():
+            if port not in taken and why_not_bind("127.0.0.1", port) is None:
+                taken.add(port)
+                self._ports[name] = port
         self.partitions: dict[str, int] = state.get("partitions", {})
         """Of roles that were doubled: so many, whatever the file says."""
         self.secret_file = self._keep_secret()
@@ -129,7 +132,11 @@ class Layout:
         if wanted:
             self._ports[name] = wanted
         elif name not in self._ports:
-            self._ports[name] = free_ports(1)[0]
+            # Nobody listens yet, so the system may offer one port twice.
+            taken = {*self._ports.values(), *_asked_for(self.cluster)}
+            while (port := free_ports(1)[0]) in taken:
+                pass
+            self._ports[name] = port
         return self._ports[name]
 
     def _plans(self) -> Iterator[ChildPlan]:
@@ -232,6 +239,16 @@ def read_state(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _asked_for(cluster: ClusterFile) -> set[int]:
+    """Ports that the file names: nobody else may pick them."""
+    found: set[int] = set()
+    for plan in cluster.roles:
+        if plan.port:
+            found.update(range(plan.port, plan.port + plan.partitions * plan.replicas))
+        found.update(port for key in PORT_KEYS if isinstance(port := plan.settings.get(key), int))
+    return found
 
 
 def _rank(role: str) -> int:

@@ -17,7 +17,7 @@ from pixiu.node.cluster.layout import Layout, check_places, read_state
 from pixiu.node.cluster.plans import read_plan
 from pixiu.node.cluster.splitting import apply_plan, split_role
 from pixiu.ports.registry import sequence_of
-from pixiu.runtime.leftovers import end_if_ours
+from pixiu.runtime.leftovers import end_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,6 @@ log = logging.getLogger(__name__)
 START_SECONDS = 90.0
 """How long one group of processes may take to be ready."""
 REGISTRY_SECONDS = 2.0
-LEFTOVER_SECONDS = 8.0
 LOGS_SECONDS = 30.0
 """How often the logs are looked at: one that has grown too large begins anew."""
 
@@ -332,11 +331,15 @@ def take_lock(folder: Path) -> int:
 
 
 def end_leftovers(folder: Path) -> list[str]:
-    """End processes that a supervisor which was killed has left. Returns what was done, in lines."""
+    """End processes that a supervisor which was killed has left, in the order of ``down``. Returns what was done."""
     mark = str(folder.absolute())
-    lines = []
+    names: dict[str, dict[int, str]] = {}
     for row in read_state(folder).get("nodes", []):
-        pid = row.get("pid")
-        if isinstance(pid, int) and end_if_ours(pid, mark):
-            lines.append(f"{row.get('name', '?'):<14} was left by a supervisor that is gone; ended, pid {pid}")
-    return lines
+        name, pid = str(row.get("name", "?")), row.get("pid")
+        if isinstance(pid, int):
+            names.setdefault(name.partition("-")[0], {})[pid] = name
+    return [
+        f"{group[pid]:<14} was left by a supervisor that is gone; ended, pid {pid}"
+        for group in reversed(names.values())
+        for pid in end_ours(group, mark)
+    ]

@@ -449,6 +449,8 @@ class CarrierLinks:
             self._homes[session.session_id] = at
             self._users[session.session_id] = user
         done(session)
+        if not isinstance(session, PixiuError) and session.session_id not in self._homes:
+            self._users.pop(session.session_id, None)  # the client went away while it logged in
 
     def _forget_home(self, session_id: int) -> None:
         self._homes.pop(session_id, None)

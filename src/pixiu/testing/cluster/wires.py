@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pixiu.machines.links.handshake import FRAME_BYTES_MAX
 from pixiu.machines.links.sealing import Secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pixiu.testing.cluster.process import Process
     from pixiu.testing.cluster.world import Cluster, Node
@@ -101,17 +102,23 @@ class SimulatedBulk:
         self._cluster = cluster
         self._node = node
 
-    def send(self, boot: int, address: str, content: bytes) -> bool:
-        """One frame of a stream. False if there is nobody to take it."""
+    def send(self, boot: int, address: str, contents: Sequence[bytes]) -> bool:
+        """Frames of a stream. False if there is nobody to take them, or one of them is too large."""
         target = self._cluster.nodes_by_address.get(address)
+        if any(len(each) > FRAME_BYTES_MAX for each in contents):
+            return False
         if target is None or target.boot != boot or self._cluster.is_cut(self._node, target):
             return False
         source = self._node
         bulk = getattr(target, "bulk", None)
         if not isinstance(bulk, SimulatedBulk):
             return False
+
+        def hear() -> None:
+            for content in contents:
+                bulk.receive(source.boot, "", content)
+
         self._cluster.scheduler.after(
-            self._cluster.delay_ms() * 3,
-            lambda: None if target.is_dead else target.hear(lambda: bulk.receive(source.boot, "", content)),
+            self._cluster.delay_ms() * 3, lambda: None if target.is_dead else target.hear(hear)
         )
         return True

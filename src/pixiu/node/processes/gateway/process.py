@@ -145,11 +145,12 @@ class GatewayPart:
         process.end.bigs.start()
         self._slot.claim()
         await self._http.start()
+        tcp_port = options.settings.gateway.tcp_port
         try:
-            self._ports = await self._server.start(
-                options.bind, options.port, tcp_port=options.settings.gateway.tcp_port
-            )
+            self._ports = await self._server.start(options.bind, options.port, tcp_port=tcp_port)
         except OSError as error:
+            if self._server.is_listening:
+                raise cannot_listen(options.bind, tcp_port, error, port_setting="gateway.tcp_port") from error
             raise cannot_listen(options.bind, options.port, error) from error
         if self._grpc is not None:
             self._grpc_port = await self._grpc.start(options.bind, options.settings.gateway.grpc_port)
