@@ -18,6 +18,7 @@ from pixiu.cli.queue.output import print_json, print_rows
 from pixiu.cli.streams import announce
 from pixiu.config.cluster import NODE_ROLE, ClusterFile, read_cluster_file
 from pixiu.config.registry import RegistryAddress
+from pixiu.model.counted import counted
 from pixiu.model.errors import ConfigError, PixiuError, Unavailable
 from pixiu.node.cluster.door import ask_supervisor
 from pixiu.node.cluster.layout import read_state
@@ -114,7 +115,8 @@ async def _run(folder: Path, cluster: ClusterFile, say: "Callable[[str], object]
 
 
 def _say_up(cluster: ClusterFile, supervisor: Supervisor, seconds: float) -> None:
-    announce(f"\nCluster {cluster.name} is up: {len(supervisor.children)} processes in {seconds:.1f} s")
+    processes = counted(len(supervisor.children), "process", "processes")
+    announce(f"\nCluster {cluster.name} is up: {processes} in {seconds:.1f} s")
     for line in _hints(cluster, supervisor):
         announce(line)
 
