@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pixiu.backends.tantivy.schema import index_folder
 from pixiu.backends.tantivy.searches import ThreadedSearches
 from pixiu.config import SearchSettings
 from pixiu.model.errors import Overloaded, PixiuError, Unavailable
@@ -62,13 +63,28 @@ async def test_so_many_run_so_many_wait_and_the_rest_is_refused(tmp_path: Path) 
     assert isinstance(answers[-1][1], Overloaded)
 
 
-async def test_without_an_index_it_says_how_to_make_one(tmp_path: Path) -> None:
+async def test_without_an_index_it_says_how_to_make_one_and_not_where(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     pytest.importorskip("tantivy")
     loop = asyncio.get_running_loop()
     searches = ThreadedSearches(tmp_path, loop.call_soon_threadsafe, SearchSettings())
-    answer: asyncio.Future[Found | PixiuError] = loop.create_future()
-    searches.find(Asked((((0, "x"),),), 1, {}), answer.set_result)
-    found = await asyncio.wait_for(answer, 10)
-    assert isinstance(found, Unavailable)
-    assert "pixiu pipeline run archive search --once" in str(found)
+
+    async def ask() -> str:
+        answer: asyncio.Future[Found | PixiuError] = loop.create_future()
+        searches.find(Asked((((0, "x"),),), 1, {}), answer.set_result)
+        found = await asyncio.wait_for(answer, 10)
+        assert isinstance(found, Unavailable)
+        return str(found)
+
+    said = [await ask() for _ in range(3)]
+    assert all("pixiu pipeline run archive search --once" in each for each in said)
+    folder = index_folder(tmp_path)
+    folder.mkdir(parents=True)
+    (folder / "meta.json").write_text("garbage")
+    said.append(await ask())
+    assert "its log says why" in said[-1]
+    assert not any(str(tmp_path) in each for each in said), "where a server has its data is not for its clients"
+    problems = [record.__dict__["problem"] for record in caplog.records if record.message == "nothing can be searched"]
+    assert len(problems) == 2 and all(str(tmp_path) in each for each in problems), "each is logged once, with its place"
     searches.close()

@@ -77,7 +77,7 @@ def test_a_server_that_runs_erases_goes_on_and_a_follower_is_redacted_by_its_own
     assert run("queue", "verify", "--data", follower).returncode == 0
     assert json.loads(run("queue", "redact", "--data", follower, "--json").stdout)["bytes"] == 0
     shown_rows = run("queue", "redact", "--data", node.data)
-    assert "1 erased users" in shown_rows.stdout, shown_rows.stderr
+    assert "1 erased user," in shown_rows.stdout, shown_rows.stderr
 
 
 def test_a_directory_that_nobody_serves_is_erased_after_a_question(node: Served) -> None:

@@ -223,14 +223,26 @@ def test_doctor_knows_the_server_of_a_data_directory(node: Served) -> None:
 
 def test_doctor_refuses_what_a_server_would_refuse(tmp_path: Path) -> None:
     foreign, newer, file = tmp_path / "foreign", tmp_path / "newer", tmp_path / "file"
-    for folder in (foreign, newer):
+    broken, keyless = tmp_path / "broken", tmp_path / "keyless"
+    for folder in (foreign, newer, broken, keyless):
         folder.mkdir()
+        (folder / "FORMAT").write_text('{"format": 1}')
+    (foreign / "FORMAT").unlink()
+    (broken / "FORMAT").write_text("garbage")
+    (keyless / "node.key").write_text("garbage")
     (foreign / "photo.jpg").touch()
     (newer / "FORMAT").write_text('{"format": 99}')
     file.touch()
-    for data, text in ((foreign, "not one of Pixiu's"), (newer, "format 99"), (file, "not a directory")):
+    for data, text in (
+        (foreign, "not one of Pixiu's"),
+        (newer, "format 99"),
+        (broken, "FORMAT is damaged"),
+        (file, "not a directory"),
+    ):
         check = found(free_ports(), data)["data directory"]
         assert (check.state, text in check.text, bool(check.advice)) == ("fail", True, True)
+    check = found(free_ports(), keyless)["data directory"]
+    assert (check.state, "node.key is damaged" in check.text) == ("fail", True) and "remove the file" in check.advice
 
 
 def test_doctor_sees_a_clock_that_was_set_back(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_the_conversation_that_differs_is_named_and_only_that(tmp_path: Path, ru
     assert [each["conversation"] for each in found["differences"]] == ["u:11-22"]
     code, said, _ = run("verify", str(tmp_path / "a"), str(tmp_path / "b"))
     assert code == 1
-    assert "NOT equal: 1 conversations differ" in said
+    assert "NOT equal: 1 conversation differs" in said
 
 
 def _change(segment: Path, old: bytes, new: bytes) -> None:

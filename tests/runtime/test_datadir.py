@@ -170,12 +170,24 @@ def test_an_upgrade_without_a_step_changes_nothing(tmp_path: Path) -> None:
     assert not ran
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": "1"}', '{"format": -1}', '{"form": 1}'])
-def test_a_format_that_makes_no_sense_is_reported(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"format": "1"}', b'{"format": -1}', b'{"form": 1}', b"\xff\xfe"])
+def test_a_format_that_makes_no_sense_is_reported(tmp_path: Path, text: bytes) -> None:
     DataDirectory.open(tmp_path).close()
-    (tmp_path / "FORMAT").write_text(text)
-    with pytest.raises(CorruptData, match="FORMAT"):
+    (tmp_path / "FORMAT").write_bytes(text)
+    with pytest.raises(CorruptData, match=r"FORMAT is damaged: .*echo '\{\"format\": 1\}' > ") as caught:
         DataDirectory.open(tmp_path)
+    assert caught.value.path == str(tmp_path / "FORMAT")
+
+
+def test_what_is_advised_for_a_damaged_format_helps(tmp_path: Path) -> None:
+    data = tmp_path / "data of mine"
+    DataDirectory.open(data).close()
+    (data / "FORMAT").write_text("garbage")
+    with pytest.raises(CorruptData) as caught:
+        DataDirectory.open(data)
+    command = str(caught.value).partition("write it anew: ")[2].partition(". Then")[0]
+    subprocess.run(["sh", "-c", command], check=True)
+    DataDirectory.open(data).close()
 
 
 def test_somebody_elses_directory_is_not_taken(tmp_path: Path) -> None:
@@ -201,6 +213,17 @@ def test_a_directory_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> No
 def test_a_missing_or_damaged_key_is_reported(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"no node\.key"):
         read_node_key(tmp_path)
-    (tmp_path / "node.key").write_text("short")
-    with pytest.raises(CorruptData, match="64 hex digits"):
-        read_node_key(tmp_path)
+    for text in (b"", b"short", b"\xff" * 64, b"G" * 64):
+        (tmp_path / "node.key").write_bytes(text)
+        with pytest.raises(CorruptData, match=r"node\.key is damaged: .* 64 hex digits.* remove the file"):
+            read_node_key(tmp_path)
+
+
+def test_a_damaged_key_that_was_removed_is_made_again(tmp_path: Path) -> None:
+    DataDirectory.open(tmp_path).close()
+    (tmp_path / "node.key").write_text("garbage")
+    with pytest.raises(CorruptData):
+        DataDirectory.open(tmp_path)
+    (tmp_path / "node.key").unlink()
+    with DataDirectory.open(tmp_path) as directory:
+        assert len(directory.key) == 64

@@ -9,6 +9,7 @@ import typer
 
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import bytes_text, print_json, print_rows, progress
+from pixiu.model.counted import counted
 from pixiu.model.errors import ConfigError, NotAllowed, NotFound
 from pixiu.queue.storage.verify import Fault
 from pixiu.runtime.backup import Backup, backup_running, backup_stopped, check, check_records
@@ -82,7 +83,7 @@ def print_backup(verb: str, found: Backup, where: str, *, as_json: bool, faults:
     said = "DAMAGED" if faults else "every checksum right"
     print(
         f"{verb} everything through event {found.event_id}: "
-        f"{found.files} files, {bytes_text(found.bytes)}, {said}, in {where}"
+        f"{counted(found.files, 'file')}, {bytes_text(found.bytes)}, {said}, in {where}"
     )
     if faults:
         print_rows(("file", "byte", "damage"), [(fault.file, fault.position, fault.reason) for fault in faults])

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pixiu.cli.streams import announce
 from pixiu.model.hosts import is_loopback
 from pixiu.model.version import __version__
 
@@ -46,7 +47,7 @@ def print_addresses(running: Running) -> None:
         "tcp": running.tcp_address, "grpc": running.grpc_address, "data": str(running.data.absolute()),
         "problems": list(running.problems),
     }  # fmt: skip
-    print(json.dumps(row, ensure_ascii=False), flush=True)
+    announce(json.dumps(row, ensure_ascii=False))
 
 
 def print_banner(
@@ -93,7 +94,7 @@ def print_banner(
             "Set security.tls_certificate and security.tls_key, or http.host to 127.0.0.1 behind a proxy with TLS.",
         ]
     lines += ["", "Ctrl-C stops it."]
-    print("\n".join(lines), flush=True)
+    announce("\n".join(lines))
 
 
 def _first_steps(data: Path, url: str, command: str, doors: Doors) -> list[str]:

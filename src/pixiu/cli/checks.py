@@ -32,8 +32,9 @@ from pixiu.cli.finding import Check, State
 from pixiu.cli.journal_check import journal_checks
 from pixiu.cli.queue.output import bytes_text
 from pixiu.config.extras import how_to_install
+from pixiu.model.errors import PixiuError
 from pixiu.model.ids import SNOWFLAKE_EPOCH_MS
-from pixiu.runtime.datadir import FORMAT, find_server
+from pixiu.runtime.datadir import FORMAT, find_server, read_format, read_node_key
 from pixiu.runtime.port_holder import port_holder
 
 if TYPE_CHECKING:
@@ -308,9 +309,12 @@ def _format(data: Path) -> Check:
             return Check("data directory", "fail", f"{data} is not one of Pixiu's", advice)
         return Check("data directory", "ok", f"{data} is empty: the first start fills it")
     try:
-        found = int(json.loads(path.read_text(encoding="utf-8"))["format"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        return Check("data directory", "fail", f"{path} cannot be read: {error}", "restore it from a backup")
+        found = read_format(data)
+        if (data / "node.key").exists():
+            read_node_key(data)
+    except PixiuError as error:
+        said, _, advice = str(error).partition(". ")
+        return Check("data directory", "fail", said, advice or f"see who may read it: ls -l {data}")
     if found > FORMAT:
         return Check("data directory", "fail", f"format {found}, newer than {FORMAT}", "use a newer Pixiu")
     text = f"{data}, format {found}"

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,8 +15,10 @@ import typer
 from pixiu.cli.queue.asking import DEFAULT_DATA as NODE_DATA
 from pixiu.cli.queue.asking import Json, Where, ask
 from pixiu.cli.queue.output import print_json, print_rows
+from pixiu.cli.streams import announce
 from pixiu.config.cluster import NODE_ROLE, ClusterFile, read_cluster_file
 from pixiu.config.registry import RegistryAddress
+from pixiu.model.counted import counted
 from pixiu.model.errors import ConfigError, PixiuError, Unavailable
 from pixiu.node.cluster.door import ask_supervisor
 from pixiu.node.cluster.layout import read_state
@@ -87,12 +90,8 @@ def up(
     if detach:
         _detach(file, folder, cluster, json)
         return
-    say: Callable[[str], object] = (lambda line: print(line, file=sys.stderr, flush=True)) if json else _print
+    say: Callable[[str], object] = (lambda line: print(line, file=sys.stderr, flush=True)) if json else announce
     raise typer.Exit(asyncio.run(_run(folder, cluster, say, json)))
-
-
-def _print(line: str) -> None:
-    print(line, flush=True)
 
 
 async def _run(folder: Path, cluster: ClusterFile, say: "Callable[[str], object]", json: bool) -> int:
@@ -105,8 +104,7 @@ async def _run(folder: Path, cluster: ClusterFile, say: "Callable[[str], object]
         await supervisor.up()
         if not supervisor.wants_down.is_set():
             if json:
-                print_json(await supervisor.status())
-                sys.stdout.flush()
+                announce(dumps(await supervisor.status(), ensure_ascii=False))
             else:
                 _say_up(cluster, supervisor, loop.time() - began)
         await supervisor.wants_down.wait()
@@ -117,9 +115,10 @@ async def _run(folder: Path, cluster: ClusterFile, say: "Callable[[str], object]
 
 
 def _say_up(cluster: ClusterFile, supervisor: Supervisor, seconds: float) -> None:
-    print(f"\nCluster {cluster.name} is up: {len(supervisor.children)} processes in {seconds:.1f} s", flush=True)
+    processes = counted(len(supervisor.children), "process", "processes")
+    announce(f"\nCluster {cluster.name} is up: {processes} in {seconds:.1f} s")
     for line in _hints(cluster, supervisor):
-        print(line, flush=True)
+        announce(line)
 
 
 def _hints(cluster: ClusterFile, supervisor: Supervisor) -> list[str]:

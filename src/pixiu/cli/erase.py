@@ -12,6 +12,7 @@ from pixiu.cli.queue.asking import Json, hours_of
 from pixiu.cli.queue.output import print_json, print_rows, progress
 from pixiu.cli.queue.redact import REDACTION_SECONDS
 from pixiu.cli.served import ServedData, find_node
+from pixiu.model.counted import counted
 from pixiu.model.errors import Conflict, Unavailable
 
 __all__ = ["erase"]
@@ -108,8 +109,8 @@ def _blanked(data: Path, hours: int) -> list[Row]:
         table.vacuum(hours)
     return [
         _row(
-            f"archive {each.table}", f"{each.files} files, {each.rewritten} written again", each.rows, each.rows,
-            remains if each.rewritten else "",
+            f"archive {each.table}", f"{counted(each.files, 'file')}, {each.rewritten} written again",
+            each.rows, each.rows, remains if each.rewritten else "",
         )
         for each in done
     ]  # fmt: skip

@@ -9,6 +9,7 @@ from pixiu.cli.calling import Caller, Token, Url
 from pixiu.cli.queue.asking import Json
 from pixiu.cli.queue.output import moment_text, print_json, progress
 from pixiu.cli.served import ServedData, find_node
+from pixiu.model.counted import counted
 from pixiu.model.errors import ConfigError, NotFound
 from pixiu.runtime.datadir import DataDirectory
 
@@ -82,8 +83,9 @@ def _from_lake(data: Path, message_id: int, error: NotFound) -> dict[str, Any]:
 def waterfall_lines(found: dict[str, Any]) -> list[str]:
     """The answer for people: a line per hop, with a bar from where it began to where it ended."""
     where = f"in {found['group']}" if "group" in found else f"to {found['to']}" if "to" in found else "by push"
+    size = counted(found["bytes"], "byte")
     lines = [
-        f"message {found['message_id']} ({found['kind']}, {found['bytes']} bytes) from {found['from']} {where}",
+        f"message {found['message_id']} ({found['kind']}, {size}) from {found['from']} {where}",
         f"accepted {moment_text(found['accepted_at'])}, event {found['event_id']}, from the {found['source']}",
         "",
     ]
@@ -92,7 +94,7 @@ def waterfall_lines(found: dict[str, Any]) -> list[str]:
         place = f"{inbox['user']} on {inbox['platform']}"
         said = "waited for a session" if inbox["waited"] else f"through {inbox['gateway'] or 'the gateway'}"
         rows.append(("push", inbox["after_ms"] - inbox["push_ms"], inbox["push_ms"], f"{place}, {said}"))
-        again = f", pushed again {inbox['resent']} times" if inbox["resent"] else ""
+        again = f", pushed again {counted(inbox['resent'], 'time')}" if inbox["resent"] else ""
         if inbox["ack_ms"] is not None:
             rows.append(("ack", inbox["after_ms"], inbox["ack_ms"], f"{place}{again}"))
         else:

@@ -1,7 +1,8 @@
 """The command ``pixiu``: find the verb, run it, and turn what goes wrong into one line and an exit code.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage or wrong settings, 130 interrupted. A verb's file is imported only
-when the verb is used, so that ``pixiu --version`` and the start of a server wait for nothing they do not use.
+Exit codes: 0 done, 1 failed, 2 wrong usage or wrong settings, 130 interrupted, 141 nobody reads on. A verb's file is
+imported only when the verb is used, so that ``pixiu --version`` and the start of a server wait for nothing they do not
+use.
 """
 
 import importlib
@@ -12,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from pixiu.cli.streams import end_with_reader, let_out, open_missing_streams
 from pixiu.model.errors import ConfigError, PixiuError
 from pixiu.model.version import __version__
 
@@ -71,8 +73,9 @@ def pixiu(
 def main(arguments: list[str] | None = None) -> None:
     """Run one command and exit. The only place where an error ends the process."""
     debug = os.environ.get("PIXIU_DEBUG", "") not in ("", "0")
+    open_missing_streams()
     try:
-        app(args=arguments, prog_name="pixiu")
+        _run(arguments)
     except ConfigError as error:
         _fail(error, str(error), code=2, debug=debug)
     except PixiuError as error:
@@ -84,17 +87,26 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # Whoever read our output has had enough (`pixiu queue dump | head`): not an error worth a word.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        end_with_reader()  # who has had enough (`pixiu queue dump | head`): not an error worth a word
     except Exception as error:  # noqa: BLE001 - the command line is one of the three doors
         text = f"{type(error).__name__}: {error} (PIXIU_DEBUG=1 shows where)"
         _fail(error, text, code=1, debug=debug)
 
 
+def _run(arguments: list[str] | None) -> None:
+    """Run it, and let everything out that it has printed, so that what is wrong with that is seen here."""
+    try:
+        app(args=arguments, prog_name="pixiu")
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):
+            raise ended.__context__ from None  # which typer makes exit code 1 of
+        sys.stdout.flush()
+        raise
+
+
 def _fail(error: Exception, text: str, *, code: int, debug: bool) -> None:
     if debug:
         raise error
-    sys.stdout.flush()
+    let_out()
     print(f"pixiu: {text}", file=sys.stderr)
     sys.exit(code)

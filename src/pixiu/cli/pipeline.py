@@ -16,6 +16,7 @@ from pixiu.cli.queue.asking import DEFAULT_DATA, Json, hours_of, parse_duration_
 from pixiu.cli.queue.output import bytes_text, print_json, print_rows, progress
 from pixiu.cli.rebuilding import rebuild, rebuild_to
 from pixiu.cli.waiting import take_cut
+from pixiu.model.counted import counted
 from pixiu.model.errors import ConfigError, Conflict, NotFound
 from pixiu.runtime.log_note import has_log
 
@@ -195,7 +196,7 @@ def _tell(done: "Progress") -> None:
     if done.rows:
         rate = done.rows / done.seconds if done.seconds else 0.0
         print(
-            f"{done.table}: {done.rows} rows, through event {done.through} of {done.end} "
+            f"{done.table}: {counted(done.rows, 'row')}, through event {done.through} of {done.end} "
             f"({done.end - done.through} to go), {rate:,.0f} rows/s",
             flush=True,
         )
@@ -376,7 +377,7 @@ def plan(
     for room in found["virtual_rooms"]:
         print(f"room {room['room']}: {room['slices']} virtual rooms ({room['reason']})")
     for role in found["double"]:
-        print(f"{role['role']}: {role['from']} to {role['to']} partitions ({role['reason']})")
+        print(f"{role['role']}: {role['from']} to {counted(role['to'], 'partition')} ({role['reason']})")
     if not found["virtual_rooms"] and not found["double"]:
         print("nothing to do: no room and no partition is above its bound")
     if out is not None:

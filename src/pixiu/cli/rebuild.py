@@ -8,6 +8,7 @@ import typer
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import print_json, progress
 from pixiu.cli.serve import Assignments, Config, read_settings
+from pixiu.model.counted import counted
 from pixiu.model.errors import NotFound, Unavailable
 from pixiu.runtime.collector import spare_the_collector
 from pixiu.runtime.datadir import DataDirectory, find_server
@@ -42,4 +43,7 @@ def rebuild(
     if json:
         print_json({"data": str(data), "skipped": skipped})
     else:
-        print(f"rebuilt the stores of {data} from its log" + (f"; {skipped} records made no sense" if skipped else ""))
+        print(
+            f"rebuilt the stores of {data} from its log"
+            + (f"; {counted(skipped, 'record')} made no sense" if skipped else "")
+        )

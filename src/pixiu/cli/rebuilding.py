@@ -9,6 +9,7 @@ import typer
 
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json, parse_duration_ms
 from pixiu.cli.queue.output import print_json, print_rows, progress
+from pixiu.model.counted import counted
 from pixiu.model.errors import ConfigError, NotFound, Unavailable
 from pixiu.runtime.datadir import DataDirectory, find_server
 from pixiu.runtime.log_note import has_log
@@ -74,7 +75,8 @@ def rebuild_to(
         if json:
             print_json(asdict(done))
         else:
-            what = f"{done.rows} rows in {done.files} bulk files" if done.is_bulk else f"{done.rows} events applied"
+            rows = f"{counted(done.rows, 'row')} in {counted(done.files, 'bulk file')}"
+            what = rows if done.is_bulk else f"{counted(done.rows, 'event')} applied"
             print(f"{done.folder}: through event {done.through}, {what}", flush=True)
         if every is None:
             break
@@ -99,7 +101,7 @@ def _fill(target: str, place: "Place", *, spark_url: str, as_json: bool) -> None
     if as_json:
         print_json(asdict(done))
     else:
-        print(f"{done.engine}: through event {done.through}, {done.rows} rows", flush=True)
+        print(f"{done.engine}: through event {done.through}, {counted(done.rows, 'row')}", flush=True)
 
 
 def _check(data: Path, made: Path, *, as_json: bool) -> bool:

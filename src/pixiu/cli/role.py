@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pixiu.cli.streams import announce
 from pixiu.config.engines import EMBEDDED
 from pixiu.config.registry import RegistryAddress
 from pixiu.model.errors import ConfigError
@@ -40,9 +41,10 @@ class RoleOrders:
         """Tell whoever started this where it listens."""
         if self.as_json:
             row = {"role": self.name, "partition": self.partition, "address": address, **more}
-            print(json.dumps(row), flush=True)
+            announce(json.dumps(row))
         else:
-            print(f"{self.name} listening on {address}", *(f"{key}={value}" for key, value in more.items()), flush=True)
+            words = [f"{self.name} listening on {address}", *(f"{key}={value}" for key, value in more.items())]
+            announce(" ".join(words))
 
 
 def _queue(orders: RoleOrders) -> int:

@@ -11,6 +11,7 @@ from pixiu.cli.calling import Caller, Token, Url
 from pixiu.cli.queue.asking import parse_duration_ms
 from pixiu.cli.queue.output import bytes_text, print_json
 from pixiu.cli.samples import HOPS, Reading, sample_of
+from pixiu.model.counted import counted
 from pixiu.model.errors import ConfigError
 
 __all__ = ["app"]
@@ -80,7 +81,8 @@ def lines_of(sample: Reading) -> list[str]:
         "  ".join(numbers),
     ]
     lines += [
-        f"hot room {each['room']}  {each['deliveries']:,.0f} deliveries/s  {each['members']:,} members"
+        f"hot room {each['room']}  {each['deliveries']:,.0f} deliveries/s  "
+        f"{counted(each['members'], 'member', is_grouped=True)}"
         for each in sample["hot_rooms"][:5]
     ]
     lines += [

@@ -12,6 +12,7 @@ from textual.widgets import DataTable, Footer, Label, Sparkline, Static
 from pixiu.cli.queue.output import bytes_text
 from pixiu.cli.samples import HOPS, sample_of
 from pixiu.cli.top import milliseconds
+from pixiu.model.counted import counted
 from pixiu.model.errors import PixiuError
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def _node_rows(sample: Reading) -> list[tuple[str, ...]]:
         ("room talk/s", f"{sample['rates']['room_messages']:,.0f}"),
         ("logins/s", f"{sample['rates']['logins']:,.0f}"),
         ("refused/s", f"{sample['rates']['refused']:,.0f}"),
-        ("lag of the stores", f"{lag:,} events"),
+        ("lag of the stores", counted(lag, "event", is_grouped=True)),
         ("memory", bytes_text(process["rss_bytes"])),
         ("cpu", f"{sample['cpu']:.0%}"),
         ("journal", bytes_text(sample["journal_bytes"])),

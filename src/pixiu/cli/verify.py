@@ -7,6 +7,7 @@ import typer
 
 from pixiu.cli.queue.asking import Json
 from pixiu.cli.queue.output import print_json, print_rows, progress
+from pixiu.model.counted import counted
 
 __all__ = ["app"]
 
@@ -54,14 +55,18 @@ def verify(
             print_rows(("conversation", here, there), rows)
         if len(found.differences) > SHOWN_MAX:
             print(f"and {len(found.differences) - SHOWN_MAX} more (--json lists all)")
-        said = "equal" if not found.differences else f"NOT equal: {len(found.differences)} conversations differ"
-        print(f"{said} ({found.conversations} conversations, through event {found.through})")
+        said = "equal" if not found.differences else _differ(len(found.differences))
+        print(f"{said} ({counted(found.conversations, 'conversation')}, through event {found.through})")
     if found.differences:
         raise typer.Exit(1)
 
 
+def _differ(count: int) -> str:
+    return f"NOT equal: {counted(count, 'conversation')} {'differs' if count == 1 else 'differ'}"
+
+
 def _text(checksum: Any) -> str:
-    return "none" if checksum is None else f"{checksum.records} records, newest event {checksum.newest}"
+    return "none" if checksum is None else f"{counted(checksum.records, 'record')}, newest event {checksum.newest}"
 
 
 def _as_json(checksum: Any) -> dict[str, object] | None:

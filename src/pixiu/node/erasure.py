@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pixiu.backends.embedded.keyvalue import LARGE, RocksKeyValue
 from pixiu.config import Settings
+from pixiu.model.counted import counted
 from pixiu.model.redaction import erased_user, redacted
 from pixiu.node.embedded import EmbeddedNode
 from pixiu.node.logs import noted_settings, stopped_kafka
@@ -233,7 +234,7 @@ def places_of_stores(erased: dict[str, Any]) -> list[Place]:
 def places_of_journal(report: dict[str, Any]) -> list[Place]:
     """What a redaction found in the files of the queue; ``report`` is a ``RedactionReport`` as JSON has it."""
     if report.get("log"):
-        searched = f"{report['records']} records of {report['log']}: Kafka changes none"
+        searched = f"{counted(report['records'], 'record')} of {report['log']}: Kafka changes none"
         main, *others = report["kept_for"].items()
         kept = int(report["kept"])
         return [
@@ -242,7 +243,7 @@ def places_of_journal(report: dict[str, Any]) -> list[Place]:
         ]
     messages, in_topics, delays = report["messages"], report["topic_messages"], report["delays"]
     return [
-        Place("journal", f"{report['segments']} segments", messages, messages),
-        Place("topic logs", f"{report['topic_files']} files", in_topics, in_topics),
+        Place("journal", counted(report["segments"], "segment"), messages, messages),
+        Place("topic logs", counted(report["topic_files"], "file"), in_topics, in_topics),
         Place("delays", "records that wait for their time", delays, delays),
     ]

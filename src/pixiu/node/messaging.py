@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pixiu.im.phones import retired
+from pixiu.model.counted import counted
 from pixiu.model.cursor import Cursors
 from pixiu.model.errors import NotOwner, PixiuError, Unavailable
 from pixiu.model.failure import Failure
@@ -231,7 +232,10 @@ class Messaging:
     def problems(self) -> list[str]:
         """Why this node should get no traffic; none if all is well."""
         if self._is_going_back:
-            return [*self.carrier.problems(), f"stores: {self.carrier.behind} events behind the log, after a loss"]
+            return [
+                *self.carrier.problems(),
+                f"stores: {counted(self.carrier.behind, 'event')} behind the log, after a loss",
+            ]
         return self.carrier.problems()
 
     @property

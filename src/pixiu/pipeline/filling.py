@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pixiu.backends.embedded.keyvalue import LARGE, RocksKeyValue
 from pixiu.backends.embedded.stores import EmbeddedStores
 from pixiu.backends.mixed import MixedStores
+from pixiu.model.counted import counted
 from pixiu.model.errors import ConfigError
 from pixiu.node.remembered import node_name, open_redis
 from pixiu.pipeline.rebuilding import STORES, SourceLog, apply_rosters, rebuild_store
@@ -94,7 +95,14 @@ def _check_cassandra(data: Path, target: str) -> Callable[[Path, Path | None, Te
         stores = EmbeddedStores(store)
         try:
             through = stores.applied(Lane.TIMELINES)
-            return fill(address, node, store, stores.bodies, through, lambda table, rows: tell(f"{table}: {rows} rows"))
+            return fill(
+                address,
+                node,
+                store,
+                stores.bodies,
+                through,
+                lambda table, rows: tell(f"{table}: {counted(rows, 'row')}"),
+            )
         finally:
             stores.close()
 
@@ -124,7 +132,7 @@ def _check_redis(data: Path, target: str) -> Callable[[Path, Path | None, Tell],
                     put_last(redis, group, last)
                 for member in stores.groups.members(group):
                     redis.groups.put_member(group, member)
-            rows = fill(redis, store, newest, lambda table, count: tell(f"{table}: {count} rows"))
+            rows = fill(redis, store, newest, lambda table, count: tell(f"{table}: {counted(count, 'row')}"))
             redis.note_layout()
             redis.commit(dict.fromkeys(Lane, through))
             return rows

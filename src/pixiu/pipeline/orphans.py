@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pixiu.backends.embedded import bulk
 from pixiu.backends.embedded.keyvalue import LARGE, RocksKeyValue
+from pixiu.model.counted import counted
 from pixiu.model.errors import Conflict
 from pixiu.ports.stores import Lane
 
@@ -88,13 +89,15 @@ def differences(made: KeyValue, held: KeyValue) -> Iterator[Finding]:
 def _bodies(made: KeyValue, held: KeyValue) -> Iterator[Finding]:
     for (key,), one, other in _merged(bulk.stored_bodies(made), bulk.stored_bodies(held), lambda row: row[:1]):
         if one is None:
-            yield Finding("body without ids", "bodies", str(key), "", f"{other[1]} references")
+            yield Finding("body without ids", "bodies", str(key), "", counted(other[1], "reference"))
         elif other is None:
-            yield Finding("id without body", "bodies", str(key), f"{one[1]} references", "")
+            yield Finding("id without body", "bodies", str(key), counted(one[1], "reference"), "")
         elif one[1] != other[1]:
-            yield Finding("wrong count", "bodies", str(key), f"{one[1]} references", f"{other[1]} references")
+            yield Finding(
+                "wrong count", "bodies", str(key), counted(one[1], "reference"), counted(other[1], "reference")
+            )
         else:
-            yield Finding("wrong row", "bodies", str(key), f"{len(one[2])} bytes", f"{len(other[2])} bytes")
+            yield Finding("wrong row", "bodies", str(key), counted(len(one[2]), "byte"), counted(len(other[2]), "byte"))
 
 
 def _rows(

@@ -18,6 +18,7 @@ from pixiu.backends.embedded.bulk import high_rows
 from pixiu.backends.embedded.keyvalue import LARGE, RocksKeyValue
 from pixiu.backends.embedded.layout import LAYOUT, META, number
 from pixiu.backends.embedded.stores import EmbeddedStores
+from pixiu.model.counted import counted
 from pixiu.model.errors import Conflict
 from pixiu.pipeline.bulk import rows_of, write_files
 from pixiu.pipeline.jobs.rebuild import Diffusion
@@ -118,7 +119,7 @@ def rebuild_store(
     files.mkdir(parents=True)
     try:
         made = _write(spark(), data, files, log.committed, index_folder)
-        tell(f"{sum(rows for _, rows in made)} rows in {len(made)} files")
+        tell(f"{counted(sum(rows for _, rows in made), 'row')} in {counted(len(made), 'file')}")
         _load(log, root, [path for path, _ in made])
     finally:
         shutil.rmtree(files, ignore_errors=True)

@@ -19,6 +19,7 @@ import fcntl
 import json
 import os
 import secrets
+import shlex
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -40,6 +41,7 @@ __all__ = [
     "Progress",
     "Upgrade",
     "find_server",
+    "read_format",
     "read_node_key",
 ]
 
@@ -172,10 +174,17 @@ def read_node_key(path: Path) -> str:
         key = (path / "node.key").read_text(encoding="ascii").strip()
     except FileNotFoundError:
         raise NotFound(f"there is no node.key in {path}; is it a data directory of Pixiu?") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise PixiuError(f"cannot read {path / 'node.key'}: {error}") from error
+    except UnicodeDecodeError:
+        key = ""
+    except OSError as error:
+        raise PixiuError(f"cannot read {path / 'node.key'}: {error.strerror or error}") from error
     if len(key) != 64 or set(key) - set("0123456789abcdef"):
-        raise CorruptData(f"{path / 'node.key'} is not a key of 64 hex digits", path=str(path / "node.key"))
+        raise CorruptData(
+            f"{path / 'node.key'} is damaged: it does not hold a key of 64 hex digits. Put it back from a copy of the "
+            "directory. Where stores and log are in the directory itself, it is enough to remove the file: the next "
+            "start makes a new key",
+            path=str(path / "node.key"),
+        )
     return key
 
 
@@ -230,7 +239,7 @@ def _bring_to_format(
     if not (path / "FORMAT").exists():
         _write_format(path, wanted)
         return
-    found = _read_format(path)
+    found = read_format(path)
     if found > wanted:
         raise FormatRefused(
             f"{path} has format {found}, written by a newer version; this Pixiu knows up to format {wanted}"
@@ -249,13 +258,23 @@ def _bring_to_format(
         progress(Progress(step, step + 1, 1, 1))
 
 
-def _read_format(path: Path) -> int:
+def read_format(path: Path) -> int:
+    """The format of a directory. Raises ``CorruptData``, with what to do, where its file makes no sense."""
+    file = path / "FORMAT"
     try:
-        found = json.loads((path / "FORMAT").read_text(encoding="utf-8"))["format"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptData(f"{path / 'FORMAT'} cannot be understood: {error}", path=str(path / "FORMAT")) from error
+        found = json.loads(file.read_text(encoding="utf-8"))["format"]
+    except OSError as error:
+        raise PixiuError(f"cannot read {file}: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError):
+        found = None
     if type(found) is not int or found < 0:
-        raise CorruptData(f"{path / 'FORMAT'} names no format: {found!r}", path=str(path / "FORMAT"))
+        raise CorruptData(
+            f"{file} is damaged: it does not say which format the directory has. Put it back from a copy of the "
+            f"directory; or, if no newer Pixiu than this one has used it, write it anew: "
+            f"echo '{json.dumps({'format': FORMAT})}' > {shlex.quote(str(file))}. "
+            f"Then look at the rest: pixiu queue verify --data {shlex.quote(str(path))}",
+            path=str(file),
+        )
     return found
 
 

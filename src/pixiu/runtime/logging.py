@@ -26,7 +26,7 @@ from pixiu.config import LogSettings
 from pixiu.model.errors import ConfigError
 from pixiu.model.sampler import Sampler
 
-__all__ = ["HumanFormatter", "JsonFormatter", "RotatingFile", "Sampler", "bind", "configure_logging"]
+__all__ = ["HumanFormatter", "JsonFormatter", "OpenStream", "RotatingFile", "Sampler", "bind", "configure_logging"]
 
 FILE_NAME = "pixiu.log"
 DAY_SECONDS = 86_400
@@ -89,6 +89,15 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+class OpenStream(logging.StreamHandler[TextIO]):
+    """Lines for a stream. If whoever read them has gone, nobody is left to be told of each line that is lost."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - its name in logging
+        """Say what was wrong with a line, unless there is no reader."""
+        if not isinstance(sys.exc_info()[1], BrokenPipeError):
+            super().handleError(record)
 
 
 class RotatingFile(logging.FileHandler):
@@ -173,7 +182,7 @@ def _open_handler(settings: LogSettings) -> tuple[logging.Handler, TextIO | None
     """A handler for a stream or a directory; the stream where there is one."""
     if settings.path in ("stderr", "stdout"):
         stream = sys.stderr if settings.path == "stderr" else sys.stdout
-        return logging.StreamHandler(stream), stream
+        return OpenStream(stream), stream
     try:
         handler = RotatingFile(
             Path(settings.path),

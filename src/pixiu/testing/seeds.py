@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
+from pixiu.model.counted import counted
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from multiprocessing.pool import Pool
@@ -52,10 +54,10 @@ class Summary:
         return {"seeds": self.seeds, **self.counts, "median_cpu_seconds": round(self.median_cpu_seconds, 3)}
 
     def __str__(self) -> str:
-        noun = "seed" if self.seeds == 1 and not self.stopped_of else "seeds"
-        count = f"stopped after {self.seeds} of {self.stopped_of}" if self.stopped_of else f"{self.seeds}"
+        of = counted(self.stopped_of or self.seeds, "seed")
+        seeds = f"stopped after {self.seeds} of {of}" if self.stopped_of else of
         return (
-            f"{count} {noun}, every invariant held: {self.words.format_map(self.counts)}; "
+            f"{seeds}, every invariant held: {self.words.format_map(self.counts)}; "
             f"{self.median_cpu_seconds:.2f} s of CPU per seed (median)"
         )
 

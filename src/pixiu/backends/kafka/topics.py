@@ -10,6 +10,7 @@ from pixiu.backends.kafka.driver import client_of, common_options, driver, drive
 from pixiu.backends.kafka.records import LEDGER, LOG, RETRY, STATE, VIEW_OF
 from pixiu.backends.kafka.versions import release_of
 from pixiu.backends.tls import tls_context
+from pixiu.model.counted import counted
 from pixiu.model.errors import NotFound, Unavailable
 from pixiu.ports.log import DEAD, NOTIFY, SCHEDULE, TASKS
 
@@ -167,7 +168,8 @@ class Topics:
         nodes = self._cluster().nodes
         tls = tls_context(self._address.tls, "engines.log")
         releases = sorted(filter(None, {release_of(node.host, int(node.port), tls) for node in nodes}))
-        text = f"{len(nodes)} brokers at {self._address.hosts}, release {' and '.join(releases) or 'unknown'}"
+        release = " and ".join(releases) or "unknown"
+        text = f"{counted(len(nodes), 'broker')} at {self._address.hosts}, release {release}"
         old = any(each in RELEASES_OLD for each in releases)
         advice = "tested with 4.1; older ones end transactions of a dead owner later: upgrade" if old else ""
         return Finding("kafka", "warn" if old else "ok", text, advice)

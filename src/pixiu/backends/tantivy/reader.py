@@ -16,9 +16,24 @@ if TYPE_CHECKING:
 
     from pixiu.ports.search import Asked
 
-__all__ = ["IndexReader"]
+__all__ = ["IndexReader", "NoIndex"]
 
 _UNSIGNED_MAX = 2**63 - 1
+
+
+class NoIndex(Unavailable):
+    """There is no index that can be asked. Its text is the operator's, with folders; ``told`` is for clients."""
+
+    def __init__(self, message: str, told: str) -> None:
+        super().__init__(message)
+        self.told = told
+
+
+_NOT_YET = (
+    "the server has not indexed any message yet. A pipeline beside it (as that of pixiu serve) does so within a minute "
+    "or two: try again then; or its operator runs: pixiu pipeline run archive search --once"
+)
+_DAMAGED = "the server's index of messages cannot be read; its log says why, and what its operator can do"
 
 
 class IndexReader:
@@ -44,7 +59,7 @@ class IndexReader:
             hits = _search(searcher, query_of(asked, where), asked)
         except (ValueError, OSError) as error:
             self._searcher = self._seen = None
-            raise Unavailable(f"the index in {self._folder} cannot be read: {error}") from error
+            raise NoIndex(f"the index in {self._folder} cannot be read: {error}", _DAMAGED) from error
         return Found(hits)
 
     def _newest(self) -> tantivy.Searcher:
@@ -54,9 +69,10 @@ class IndexReader:
             status = (self._folder / "meta.json").stat()
         except OSError:
             self._searcher = self._seen = None
-            raise Unavailable(
+            raise NoIndex(
                 f"the pipeline has not indexed any message of {self._data} yet. That of pixiu serve does so within a "
-                f"minute or two; to run one: pixiu pipeline run archive search --once --data {self._data}"
+                f"minute or two; to run one: pixiu pipeline run archive search --once --data {self._data}",
+                _NOT_YET,
             ) from None
         seen = (status.st_ino, status.st_mtime_ns, status.st_size)
         if self._searcher is None or seen != self._seen:
@@ -66,9 +82,10 @@ class IndexReader:
                 index.reload()
                 self._searcher = index.searcher()
             except (ValueError, OSError) as error:
-                raise Unavailable(
+                raise NoIndex(
                     f"the index in {self._folder} cannot be opened: {error}; remove the folder, and the pipeline makes "
-                    "it again"
+                    "it again",
+                    _DAMAGED,
                 ) from error
             self._seen = seen
         if self._searcher is None:

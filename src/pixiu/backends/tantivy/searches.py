@@ -6,8 +6,8 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from pixiu.backends.tantivy.reader import IndexReader
-from pixiu.model.errors import Overloaded, PixiuError
+from pixiu.backends.tantivy.reader import IndexReader, NoIndex
+from pixiu.model.errors import Overloaded, PixiuError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +34,7 @@ class ThreadedSearches:
         self._by_user: dict[int, int] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._is_closed = False
+        self._noted = ""
         self.under_way = 0
 
     def find(self, asked: Asked, done: Callable[[Found | PixiuError], object]) -> None:
@@ -71,14 +72,26 @@ class ThreadedSearches:
         # As many readers as threads: one is always free, and none is used by two.
         reader = self._readers.pop()
         try:
-            return reader.find(asked)
+            found = reader.find(asked)
+        except NoIndex as error:
+            self._note(str(error))
+            return Unavailable(error.told)
         except PixiuError as error:
             return error
-        except Exception as error:  # whatever it is, the caller waits for an answer
+        except Exception:  # whatever it is, the caller waits for an answer
             log.exception("a search failed")
-            return PixiuError(f"the search failed: {error}")
+            return PixiuError("the search failed; the server's log says why")
+        else:
+            self._noted = ""
+            return found
         finally:
             self._readers.append(reader)
+
+    def _note(self, problem: str) -> None:
+        """Log what clients are not told, once for as long as it stays the same, however many ask."""
+        if problem != self._noted:
+            self._noted = problem
+            log.warning("nothing can be searched", extra={"problem": problem})
 
     def close(self) -> None:
         """Ask no more; what is being asked now ends."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from pixiu.model.counted import counted
 from pixiu.sdk import Contacts, Message, Place
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ def described(message: Message) -> str:
         return f"{who} {_NOTICES.get(action, action)}".strip() or "a notice"
     if message.text:
         return message.text
-    return f"[{message.kind}, {len(message.body)} bytes]" if message.body else ""
+    return f"[{message.kind}, {counted(len(message.body), 'byte')}]" if message.body else ""
 
 
 def moment(at: int) -> datetime:

@@ -14,6 +14,7 @@ import typer
 from pixiu.cli.queue.asking import Data, Json, Port, Url, Where, ask
 from pixiu.cli.queue.output import Progress, bytes_text, print_json, print_rows, progress
 from pixiu.machines.queue_wire import Message
+from pixiu.model.counted import counted
 from pixiu.queue.client import Client
 
 __all__ = ["register"]
@@ -71,7 +72,10 @@ def bench(
         ("latency, worst", f"{result['max_ms']:.2f} ms"),
         ("subscribe", f"{result['subscribe_per_s']:,.0f} messages/s"),
     ]
-    print(f"{count:,} messages of {size} bytes, {connections} connections, {in_flight} in flight on each")
+    print(
+        f"{counted(count, 'message', is_grouped=True)} of {counted(size, 'byte')}, "
+        f"{counted(connections, 'connection')}, {in_flight} in flight on each"
+    )
     print_rows(("", ""), rows)
 
 

@@ -13,6 +13,7 @@ from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import bytes_text, moment_text, print_json, print_rows, progress
 from pixiu.cli.shown import shown
 from pixiu.machines.queue_wire.messages import Message, split_messages
+from pixiu.model.counted import counted
 from pixiu.model.errors import Gone, NotFound, Unavailable
 from pixiu.queue.delays import HEAD
 from pixiu.queue.storage.damage import JournalDamage, find_damage, made_again, refill, require_sound_journal
@@ -109,12 +110,12 @@ def verify(
 
 def _print_report(report: Report, damage: JournalDamage | None, *, is_mendable: bool, is_running: bool) -> None:
     span = f"events {report.first_event_id} to {report.last_event_id}" if report.records else "no events"
-    print(f"journal  {report.segments} segments, {report.records} records, {span}")
-    print(f"topics   {report.topics}, with {report.topic_messages} messages")
+    print(f"journal  {counted(report.segments, 'segment')}, {counted(report.records, 'record')}, {span}")
+    print(f"topics   {report.topics}, with {counted(report.topic_messages, 'message')}")
     print(f"read     {bytes_text(report.bytes)}")
     if report.unfinished_bytes:
         why = "is being written" if is_running else "was not finished, and is cut at the next start"
-        print(f"         {report.unfinished_bytes} bytes at the end: a write that {why}")
+        print(f"         {counted(report.unfinished_bytes, 'byte')} at the end: a write that {why}")
     if report.is_sound:
         print("sound    nothing is damaged")
         return
@@ -175,7 +176,7 @@ def _cut_journal(files: SystemFiles, *, quiet: bool) -> None:
     segments[number].log.truncate(damage.position)
     segments[number].log.flush()
     _say(f"cut {damage.file} at byte {damage.position}: {damage.reason}", quiet=quiet)
-    _say(f"gave up {damage.lost} events, {damage.event_id} to {damage.last_event_id}", quiet=quiet)
+    _say(f"gave up {counted(damage.lost, 'event')}, {damage.event_id} to {damage.last_event_id}", quiet=quiet)
     _say("A node's stores may know more than that: run pixiu rebuild before pixiu serve.", quiet=quiet)
 
 

@@ -12,6 +12,7 @@ import typer
 from pixiu.cli.queue.asking import Data, Json, Port, TopicName, Url, Where, ask, parse_headers
 from pixiu.cli.queue.output import Progress, print_json, progress
 from pixiu.machines.queue_wire import Message
+from pixiu.model.counted import counted
 from pixiu.queue.client import Appended, Client
 
 __all__ = ["register"]
@@ -137,7 +138,7 @@ def _publish(
     elif sent == 1:
         print(f"published event {first}")
     else:
-        print(f"published {sent} messages" + (f", events {first} to {last}" if sent else ""))
+        print(f"published {counted(sent, 'message')}" + (f", events {first} to {last}" if sent else ""))
 
 
 async def _send(client: Client, topic: str, messages: Iterator[Message], bar: Progress) -> tuple[int, int, int]:

@@ -10,6 +10,7 @@ from pixiu.cli.options import Token, Url
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import bytes_text, print_json, print_rows, progress
 from pixiu.cli.served import ServedData, find_node
+from pixiu.model.counted import counted
 from pixiu.runtime.datadir import DataDirectory
 
 __all__ = ["redact", "redaction_of", "register"]
@@ -40,20 +41,21 @@ def redact(
     print_rows(
         ("where", "searched", "blanked"),
         [
-            ("journal", f"{report['segments']} segments", report["messages"]),
-            ("topic logs", f"{report['topic_files']} files", report["topic_messages"]),
+            ("journal", counted(report["segments"], "segment"), report["messages"]),
+            ("topic logs", counted(report["topic_files"], "file"), report["topic_messages"]),
             ("waiting for their time", "delays", report["delays"]),
         ],
     )
     before = "; a redaction that had been interrupted was finished first" if report["finished_before"] else ""
-    print(f"{len(report['users'])} erased users, {bytes_text(report['bytes'])} written again in {where}{before}")
+    users = counted(len(report["users"]), "erased user")
+    print(f"{users}, {bytes_text(report['bytes'])} written again in {where}{before}")
 
 
 def _print_kafka(report: dict[str, Any]) -> None:
     """A log that cannot be blanked: what of erased users is there, and for how long."""
     print_rows(("topic", "keeps it"), list(report["kept_for"].items()) if report["kept"] else [])
     print(
-        f"{len(report['users'])} erased users; the log is {report['log']}, and Kafka changes no record: "
+        f"{counted(len(report['users']), 'erased user')}; the log is {report['log']}, and Kafka changes no record: "
         f"{report['kept']} of {report['records']} hold what they wrote. The stores' files were written again without it"
     )
 

@@ -11,6 +11,7 @@ import typer
 from pixiu.cli.queue.asking import Data, Json, Port, TopicName, Url, Where, ask, parse_duration_ms
 from pixiu.cli.queue.output import moment_text, print_json
 from pixiu.cli.shown import shown
+from pixiu.model.counted import counted
 from pixiu.queue.client import Client, Delivery
 from pixiu.queue.client.asynchronous import SubscribeOptions
 
@@ -95,7 +96,7 @@ async def _read(
             printed += 1
         await subscription.finish()
     if count is None:
-        _say(f"{printed} messages, no more for now; --follow waits for them")
+        _say(f"{counted(printed, 'message')}, no more for now; --follow waits for them")
 
 
 def print_delivery(delivery: Delivery, *, json: bool) -> None:

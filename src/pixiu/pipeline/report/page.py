@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from pixiu.model.counted import counted
 from pixiu.model.version import __version__
 from pixiu.pipeline.report.charts import bars, heat_map, lines
-from pixiu.pipeline.report.text import cells_of_link, shown_share, verdict
+from pixiu.pipeline.report.text import cells_of_link, not_yet, shown_share, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,7 +52,7 @@ def report_page(found: dict[str, Any]) -> str:
     """The whole file."""
     made = datetime.fromtimestamp(found["at"] / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
     lag = found["lag"]
-    behind = "everything is in the tables" if not lag else f"{lag:,} events are not in the tables yet"
+    behind = "everything is in the tables" if not lag else not_yet(lag)
     parts = [
         f"<header><h1>Pixiu pipeline</h1><p>{made} · the log is at event {int(found['log']):,}, {behind}</p></header>",
         _tiles(found),
@@ -152,7 +153,8 @@ def _audit(audit: dict[str, Any] | None) -> str:
         return _section("Audit", "<p>No audit yet; make one with: pixiu pipeline run audit --once</p>")
     tone = {True: "good", False: "bad", None: ""}[audit["balanced"]]
     text = f'<div class="verdict">{escape(verdict(audit))}</div>'
-    text += f"<p>through event {int(audit['through']):,}; {audit['inboxes']:,} inboxes, "
+    inboxes = counted(audit["inboxes"], "inbox", "inboxes", is_grouped=True)
+    text += f"<p>through event {int(audit['through']):,}; {inboxes}, "
     text += f"{audit['resent'] or 0:,} sent again, {audit['reordered'] or 0:,} out of order, "
     text += f"{audit['late'] or 0:,} late</p>"
     if audit["findings"]:

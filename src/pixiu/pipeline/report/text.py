@@ -6,10 +6,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from unicodedata import east_asian_width
 
+from pixiu.model.counted import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["cells_of_link", "report_text", "shown_share", "verdict"]
+__all__ = ["cells_of_link", "not_yet", "report_text", "shown_share", "verdict"]
 
 BAR = 24
 SPARKS = "▁▂▃▄▅▆▇█"
@@ -25,15 +27,20 @@ def report_text(found: dict[str, Any]) -> str:
     return "\n\n".join("\n".join(part) for part in parts)
 
 
+def not_yet(lag: int) -> str:
+    """What the tables lack of the log."""
+    return f"{counted(lag, 'event', is_grouped=True)} {'is' if lag == 1 else 'are'} not in the tables yet"
+
+
 def _head(found: dict[str, Any]) -> list[str]:
     lag = found["lag"]
-    behind = "nothing is missing" if not lag else f"{lag:,} events are not in the tables yet"
+    behind = "nothing is missing" if not lag else not_yet(lag)
     rows = sum(table["rows"] for table in found["tables"])
     size = sum(table["bytes"] for table in found["tables"])
     return [
         f"Pixiu pipeline, {_moment(found['at'])}",
         f"the log is at event {int(found['log']):,}; {behind}",
-        f"{len(found['tables'])} tables, {rows:,} rows, {size / 2**20:,.1f} MB",
+        f"{counted(len(found['tables']), 'table')}, {counted(rows, 'row', is_grouped=True)}, {size / 2**20:,.1f} MB",
     ]
 
 
@@ -43,7 +50,7 @@ def _usage(usage: dict[str, Any]) -> list[str]:
         return [*lines, "nobody has done anything yet"]
     lines.append(
         f"active people: {usage['active_day']:,} on the last day, {usage['active_week']:,} in 7 days, "
-        f"{usage['active_month']:,} in 30 days; {usage['users']:,} users in all"
+        f"{usage['active_month']:,} in 30 days; {counted(usage['users'], 'user', is_grouped=True)} in all"
     )
     days = usage["days"][-DAYS:]
     lines += _table(
@@ -96,7 +103,7 @@ def _heat(heat: dict[str, Any]) -> list[str]:
             for each, row in zip(heat["rooms"][:ROOMS], heat["map"][:ROOMS], strict=True)
         ],
     )
-    lines.append(f"the busiest of {len(heat['buckets'])} partitions has {heat['skew']} x the mean")
+    lines.append(f"the busiest of {counted(len(heat['buckets']), 'partition')} has {heat['skew']} x the mean")
     return lines
 
 
@@ -104,7 +111,8 @@ def _audit(audit: dict[str, Any] | None) -> list[str]:
     lines = ["AUDIT"]
     if audit is None:
         return [*lines, "no audit yet; make one with: pixiu pipeline run audit --once"]
-    lines += [verdict(audit), f"through event {int(audit['through']):,}, {audit['inboxes']:,} inboxes"]
+    inboxes = counted(audit["inboxes"], "inbox", "inboxes", is_grouped=True)
+    lines += [verdict(audit), f"through event {int(audit['through']):,}, {inboxes}"]
     for each in audit["findings"][:ROOMS]:
         where = each["user_name"] or each["user_id"] or "–"
         lines.append(

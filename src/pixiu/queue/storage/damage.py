@@ -11,6 +11,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from pixiu.model.counted import counted
 from pixiu.model.errors import CorruptData
 from pixiu.queue.delays import HEAD
 from pixiu.queue.storage.journal import segments_of
@@ -54,8 +55,8 @@ class JournalDamage:
         """What can be done about it."""
         return (
             "Restore a backup (pixiu restore), or copy from a follower (pixiu queue serve --follow). Where there is "
-            f"neither: pixiu queue verify --cut gives up {self.lost} events, {self.event_id} to {self.last_event_id}; "
-            "pixiu rebuild must follow"
+            f"neither: pixiu queue verify --cut gives up {counted(self.lost, 'event')}, {self.event_id} to "
+            f"{self.last_event_id}; pixiu rebuild must follow"
         )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from pixiu.model.counted import counted
 from pixiu.queue.storage.index import ENTRY_BYTES
 from pixiu.queue.storage.journal import segments_of
 from pixiu.queue.storage.record import MESSAGE_KINDS, Damage, Kind, decode_block
@@ -108,7 +109,9 @@ class Verifier:
             self._check_topic(folder)
         for number, tally in self._published.items():
             folder = _folder_of(number)
-            self._fault(f"{folder}", 0, f"{tally.count} messages of the journal are not in the topic's log")
+            are = "is" if tally.count == 1 else "are"
+            reason = f"{counted(tally.count, 'message')} of the journal {are} not in the topic's log"
+            self._fault(f"{folder}", 0, reason)
         return self.report
 
     def _segments(self) -> list[Segment]:
@@ -206,7 +209,7 @@ class Verifier:
         if wanted is None or not is_sound or not has_all:
             return
         if (wanted.count, wanted.total) != (tally.count, tally.total):
-            reason = f"has {tally.count} messages, the journal has {wanted.count} for it"
+            reason = f"has {counted(tally.count, 'message')}, the journal has {wanted.count} for it"
             self._fault(folder, 0, reason)
 
     def _check_topic_segment(self, path: str, tally: Tally) -> bool:

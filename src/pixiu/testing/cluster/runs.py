@@ -21,8 +21,8 @@ CHUNK = 2
 SHRINK_TRIES = 30
 NAMES = ("accepted", "stored", "failovers", "snapshots", "datagrams")
 WORDS = (
-    "{accepted} messages accepted in rooms, {stored} stored; {failovers} failovers and {snapshots} snapshots of "
-    "carriers, {datagrams} datagrams"
+    "messages accepted in rooms {accepted}, stored {stored}; of carriers failovers {failovers}, snapshots {snapshots}; "
+    "datagrams {datagrams}"
 )
 """What is counted, and how that is told."""
 

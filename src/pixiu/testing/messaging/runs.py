@@ -21,7 +21,7 @@ __all__ = ["explain", "list_mutants", "run_seeds", "trace_of"]
 SHRINK_TRIES = 120
 CHUNK = 4
 NAMES = ("accepted", "taken", "ends")
-WORDS = "{accepted} messages accepted, {taken} taken by devices, {ends} crashes"
+WORDS = "messages accepted {accepted}, taken by devices {taken}, crashes {ends}"
 """What is counted, and how that is told."""
 
 

@@ -17,7 +17,7 @@ __all__ = ["explain", "list_mutants", "run_seeds", "trace_of"]
 CHUNK = 8
 SHRINK_TRIES = 120
 NAMES = ("accepted", "epochs")
-WORDS = "{accepted} writes accepted in {epochs} epochs"
+WORDS = "writes accepted {accepted}, epochs {epochs}"
 """What is counted, and how that is told."""
 
 

@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from pixiu.machines.serving import ServingState
+from pixiu.model.counted import counted
 from pixiu.model.errors import PixiuError
 from pixiu.node.processes.lease import HeldLease
 
@@ -196,5 +197,5 @@ class CarrierLife:
         if self.serving.state is ServingState.SERVING and not host.is_serving:
             problems.append("about to serve")
         elif not host.is_near:
-            problems.append(f"{host.behind} events behind the log")
+            problems.append(f"{counted(host.behind, 'event')} behind the log")
         return problems
