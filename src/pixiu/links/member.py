@@ -27,9 +27,9 @@ RETRY_MS = 500
 SLOTS = 1_024
 """Ids have room for so many who give them at the same time."""
 COUNT_KEY = "count"
-CLEAN_AT = "clean_at"
-"""Beside the count: until when its last doubling lasts, in milliseconds since 1970."""
 """In the node of a role's partition count."""
+CLEAN_AT = "clean_at"
+"""Beside it: until when its last doubling lasts, in milliseconds since 1970."""
 
 
 def folder_of(root: str, role: str, partition: int) -> str:
