@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.config.messaging import CarrierSettings
-from pixiu.model.errors import PixiuError
+from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.model.failure import Failure
 from pixiu.model.inbox import NEED_ALL, Entry
 from pixiu.model.pixiu_pb2 import (
@@ -185,6 +185,33 @@ def trio(*more: Record) -> Applied:
     for record in more:
         world.apply(record)
     return world
+
+
+class Down:
+    """A port that can be switched off: then every call fails."""
+
+    def __init__(self, port: object) -> None:
+        self._port = port
+        self.is_down = False
+        self.calls_left: int | None = None
+        """Fail once, after this many more calls."""
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        method = getattr(self._port, name)
+
+        def call(*args: object, **kwargs: object) -> object:
+            if self.calls_left is not None:
+                self.calls_left -= 1
+                if self.calls_left < 0:
+                    self.calls_left = None
+                    raise Unavailable("the store hiccuped")
+            if self.is_down:
+                raise Unavailable("the store is down")
+            return method(*args, **kwargs)
+
+        return call
 
 
 class World:
