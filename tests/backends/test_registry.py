@@ -12,7 +12,7 @@ from pixiu.model.errors import Unavailable
 from pixiu.ports.registry import Folder, Registry
 from pixiu.runtime.scheduler import LoopScheduler
 from pixiu.runtime.zookeeper import Ensemble
-from tests.contracts.registry import RegistryContract, eventually, read, register
+from tests.contracts.registry import SECONDS, RegistryContract, eventually, read, register
 from tests.engines import require_zookeeper
 from tests.servers import free_port
 
@@ -83,6 +83,40 @@ class TestZooKeeper(RegistryContract):
             found = await eventually(lambda: _read_again(one, "/t/loss"), lambda folder: bool(folder))
             assert [f"/t/loss/{name}" for name in found] == [path]
             await asyncio.get_running_loop().run_in_executor(None, self.ensemble.start)
+
+    async def test_what_comes_between_two_looks_of_a_watch_is_told(
+        self, one: Registry, other: Registry, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Nothing was there; it is made before ZooKeeper is asked to tell of its making."""
+        assert isinstance(one, ZooKeeperRegistry) and isinstance(other, ZooKeeperRegistry)
+        asks = one._client.exists_async
+        made: list[str] = []
+
+        def exists_async(path: str, watch: object) -> object:
+            if not made:
+                made.append(path)
+                other._client.create(f"{path}/first", b"{}", makepath=True)
+            return asks(path, watch=watch)
+
+        monkeypatch.setattr(one._client, "exists_async", exists_async)
+        hints: list[float] = []
+        one.watch("/t/between", lambda: hints.append(asyncio.get_running_loop().time()))
+        async with asyncio.timeout(SECONDS):
+            while not hints:
+                await asyncio.sleep(0.01)
+            while asyncio.get_running_loop().time() - hints[-1] < 0.3:  # until nothing more comes
+                await asyncio.sleep(0.05)
+            before = len(hints)
+            await register(other, "/t/between", {})
+            while len(hints) == before:
+                await asyncio.sleep(0.01)
+
+    async def test_a_node_that_is_no_json_hides_no_others(self, one: Registry) -> None:
+        assert isinstance(one, ZooKeeperRegistry)
+        path = await register(one, "/t/odd", {"n": 1})
+        for name, data in (("a", b"hello"), ("b", b"[1]"), ("c", b"\xff{}")):
+            one._client.create(f"/t/odd/{name}", data)
+        assert [f"/t/odd/{name}" for name in await read(one, "/t/odd")] == [path]
 
 
 async def _read_again(registry: Registry, path: str) -> Folder:

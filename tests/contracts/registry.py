@@ -42,7 +42,8 @@ class RegistryContract(ABC):
         paths = [await register(each, "/t/a/proxy", {"address": "x", "state": "Init"}) for each in (one, other, one)]
         numbers = [sequence_of(path) for path in paths]
         assert numbers == sorted(set(numbers))
-        found = await read(other, "/t/a/proxy")
+        # A server may be a moment behind the one that registered.
+        found = await eventually(lambda: read(other, "/t/a/proxy"), lambda folder: len(folder) == len(numbers))
         assert [sequence_of(name) for name in found] == numbers
         assert {entry.data["address"] for entry in found.values()} == {"x"}
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pixiu.backends.embedded.layout import LAYOUT, META, number
 from pixiu.backends.memory.keyvalue import MemoryKeyValue
 from pixiu.machines.snapshots import Ask, End, Frames, Head, No, Pairs, Summing, encode, fits, pairs_in
-from pixiu.model.errors import CorruptData, PixiuError, RemoteProtocolError
+from pixiu.model.errors import CorruptData, PixiuError, RemoteProtocolError, Unavailable
 from pixiu.model.partitions import Share
-from pixiu.node.processes.carrier.snapshots import Giving, givers_in, take_snapshot
+from pixiu.node.processes.carrier.snapshots import GIVES_MAX, Giving, givers_in, take_snapshot
 from pixiu.node.processes.carrier.stores import (
     READY_FOLDER,
     STORES_FOLDER,
@@ -256,3 +256,34 @@ def test_givers_stand_by_before_they_serve_and_are_not_oneself() -> None:
     assert givers_in(folder, "me", [1]) == [("at-a", 15), ("at-b", 15)]
     assert givers_in(folder, "me", [1, 0]) == [("at-a", 15), ("at-b", 15), ("at-other", 15)]
     assert End(0, b"") != Summing().end()
+
+
+@pytest.mark.feature("X50")
+async def test_takers_that_stand_still_keep_nobody_else_from_taking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pixiu.node.processes.carrier.snapshots.STUCK_MS", 50)
+    home, giving = begun(tmp_path, Share(0, 1)), giving_of(filled(), Head(LAYOUT, 0, 1, 700))
+
+    class Frozen:
+        closed = False
+
+        def write(self, data: bytes) -> None: ...
+
+        def pending(self) -> int:
+            return 2**30
+
+        def close(self) -> None:
+            self.closed = True
+
+    links = [Frozen() for _ in range(GIVES_MAX)]
+    for link in links:
+        giver = giving.accept()
+        giver.opened(link)
+        giver.received(encode(Ask(0, 1)))
+        giver.paused()
+    with pytest.raises(Unavailable, match="on their way already"):
+        await take_snapshot(Wire(giving), home, Share(0, 1), applied=20)
+    await asyncio.sleep(0.2)
+    assert all(link.closed for link in links)
+    assert await take_snapshot(Wire(giving), home, Share(0, 1), applied=20) == 700

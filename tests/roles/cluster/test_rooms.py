@@ -153,6 +153,26 @@ def test_without_any_hint_the_poll_finds_everyone() -> None:
 
 
 @pytest.mark.sim
+@pytest.mark.feature("X03")
+def test_a_gateway_of_which_no_hint_came_hears_long_before_the_poll() -> None:
+    cluster = Cluster(random.Random(4), poll_ms=60_000)
+    one = cluster.add_gateway()
+    cluster.add_router()
+    cluster.add_broker()
+    cluster.add_proxy()
+    one.enter(1, "lobby")
+    assert cluster.run_until(lambda: cluster.is_settled() and bool(one.publishing.proxies.usable()))
+    cluster.weather.watch_loss = 1.0
+    new = cluster.add_gateway()
+    new.enter(2, "lobby")
+    cluster.run(3_000)  # the router has asked it, and has told the broker
+    for number in range(20):
+        one.say(1, "lobby", f"text {number}")
+        cluster.run(200)
+    assert texts(new, 2)[-10:] == [f"text {number}" for number in range(10, 20)]
+
+
+@pytest.mark.sim
 @pytest.mark.feature("X07", "X11")
 def test_a_proxy_is_found_only_when_it_knows_every_broker() -> None:
     cluster = Cluster(random.Random(3), brokers=2)

@@ -228,7 +228,7 @@ class _Reading:
         self._client = registry._client
         self._path = path
         self._done = done
-        self._hint = None if hint is None else lambda event: registry._on_loop(hint)
+        self._hint: Callable[[object], object] | None = None if hint is None else lambda _event: registry._on_loop(hint)
         self._found: dict[str, Entry] = {}
         self._open = 0
         self._error: PixiuError | None = None
@@ -246,7 +246,15 @@ class _Reading:
         if isinstance(result, PixiuError):
             self._failed(name, result)
         elif result[0]:
-            self._found[name] = Entry(msgspec.json.decode(result[0], type=dict[str, object]), result[1].version)
+            try:
+                data = msgspec.json.decode(result[0], type=dict[str, object])
+            except (
+                msgspec.MsgspecError,
+                UnicodeDecodeError,
+            ) as error:  # not ours; the others are to be read all the same
+                log.error("a node makes no sense", extra={"path": f"{self._path}/{name}", "reason": str(error)})
+            else:
+                self._found[name] = Entry(data, result[1].version)
         self._closed()
 
     def _listed(self, name: str, result: list[str] | PixiuError) -> None:
@@ -263,7 +271,13 @@ class _Reading:
             self._error = self._error or error
         elif not name and self._hint is not None:
             self._open += 1
-            self._registry._then(self._client.exists_async(self._path, watch=self._hint), lambda _: self._closed())
+            self._registry._then(self._client.exists_async(self._path, watch=self._hint), self._looked_for)
+
+    def _looked_for(self, found: ZnodeStat | PixiuError | None) -> None:
+        """It has come since we found nothing: its coming is not told any more, and what is below it is not watched."""
+        if found is not None and not isinstance(found, PixiuError) and self._hint is not None:
+            self._hint(None)
+        self._closed()
 
     def _closed(self) -> None:
         self._open -= 1

@@ -66,6 +66,8 @@ ORDER_MAX = 200_000
 WAITING_MAX = 100_000
 """Reliable messages for which somebody waits; who was forgotten asks again."""
 RETRY_MS = 100
+LOOK_MS = 1_000
+"""So often the registry is asked for gateways that have talk coming and are not known."""
 RELAY = "relay "
 """The places of relays are called so, and a partition."""
 SETTLE_MS = 10_000
@@ -128,6 +130,7 @@ class ClusterBroker:
         self._relay_count = 0
         if self._relays is not None:
             directory.when_changed.append(self._regroup)
+        self._look_ms = 0
         self._was_gone: set[int] = set()
         self.keeper: BigRoomKeeper | None = None
         if bigs is not None:
@@ -328,6 +331,8 @@ class ClusterBroker:
     def _push(self, gateway: str, frames: list[Frame]) -> None:
         if self._relays is None:
             boot = int(gateway, 16)
+            if boot not in self._gateways.peers:
+                self._look_for_gateways()
         else:
             usable = self._relays.usable(int(gateway.removeprefix(RELAY)))
             if not usable:
@@ -336,6 +341,13 @@ class ClusterBroker:
             boot = replica_of(self._endpoint.boot, usable)
         for frame in frames:
             self._endpoint.send(boot, RoomFrame(frame), Priority.CHAT)
+
+    def _look_for_gateways(self) -> None:
+        """Routers know one that the registry's hint has not told of, or told late: nobody there would hear anything."""
+        now_ms = self._clock.monotonic_us() // 1000
+        if now_ms >= self._look_ms:
+            self._look_ms = now_ms + LOOK_MS
+            self._directory.refresh("gateway")
 
 
 class _NoRoutes:

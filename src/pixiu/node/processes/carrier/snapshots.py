@@ -8,7 +8,8 @@ A partition that is new takes it from the one that it comes of, which has its us
 rest.
 
 Bounds: a giver sends to ``GIVES_MAX`` at a time, beyond which it says so, and one piece of ``PIECE_BYTES`` in a turn.
-Who takes gives up after ``SILENCE_SECONDS`` without a byte.
+Who takes gives up after ``SILENCE_SECONDS`` without a byte; who gives, after ``STUCK_MS`` in which the taker took
+nothing: a process that stands still would keep others from taking any, and old files from going.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pixiu.node.processes.carrier.stores import StoreHome
     from pixiu.ports.keyvalue import KeyValue
     from pixiu.ports.registry import Folder
-    from pixiu.ports.scheduler import Scheduler
+    from pixiu.ports.scheduler import Scheduler, Timer
     from pixiu.ports.transport import WatchedLink, WatchedReceiver
 
 __all__ = ["BULK", "Giving", "Hangs", "givers_in", "take_snapshot"]
@@ -43,6 +44,7 @@ PIECE_BYTES = 2**18
 PIECE_PAIRS = 512
 GIVES_MAX = 2
 SILENCE_SECONDS = 10.0
+STUCK_MS = 30_000
 WRITE_PAIRS = 4_096
 
 
@@ -124,6 +126,7 @@ class _Give:
         self._pairs: Iterator[tuple[bytes, bytes]] | None = None
         self._sum = Summing()
         self._is_paused = False
+        self._stuck: Timer | None = None
         self._is_due = False
 
     def opened(self, link: WatchedLink) -> None:
@@ -148,19 +151,33 @@ class _Give:
     def paused(self) -> None:
         """More waits than the taker takes."""
         self._is_paused = True
+        if self._stuck is None:
+            self._stuck = self._scheduler.after(STUCK_MS, self._is_stuck)
 
     def resumed(self) -> None:
         """It takes it again."""
         self._is_paused = False
+        self._cancel_stuck()
         self._go_on()
 
     def lost(self, reason: str) -> None:
         """The taker is gone: perhaps with all of it."""
         self._link = None
+        self._cancel_stuck()
         self._over(self, is_whole=False)
+
+    def _is_stuck(self) -> None:
+        log.warning("a snapshot is not taken any more", extra={"ms": STUCK_MS})
+        self.stop()
+
+    def _cancel_stuck(self) -> None:
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
 
     def stop(self) -> None:
         """Hang up."""
+        self._cancel_stuck()
         link, self._link = self._link, None
         if link is not None:
             link.close()
