@@ -5,7 +5,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pixiu.cli.queue.output import fits, record_lines
+from pixiu.cli.queue.output import fits, narrowed, record_lines
 from pixiu.model.errors import RequestError
 from pixiu.pipeline.query import check_reading_words, open_duckdb, query_duckdb
 
@@ -60,3 +60,12 @@ def test_what_does_not_fit_the_terminal_is_shown_record_by_record() -> None:
     assert not fits(columns, [["1"] * 28], 120)
     assert fits(columns[:3], [["1", "x" * 500, "3"]], 80)
     assert record_lines(["id", "text"], ["1", "two\nlines"]) == ["id    1", "text  two lines"]
+
+
+def test_a_narrow_terminal_does_without_spare_columns() -> None:
+    columns, lines = ("name", "role", "restarts"), [["carrier-0-1", "carrier", "0"]]
+    spare = ("role", "restarts")
+    assert narrowed(columns, lines, 80, spare) == (["name", "role", "restarts"], lines)
+    assert narrowed(columns, lines, 25, spare) == (["name", "restarts"], [["carrier-0-1", "0"]])
+    assert narrowed(columns, lines, 5, spare) == (["name"], [["carrier-0-1"]])
+    assert narrowed(columns, lines, 5, ()) == (["name", "role", "restarts"], lines)

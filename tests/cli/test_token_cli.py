@@ -234,3 +234,13 @@ def test_dead_letters_need_a_place_and_a_choice(tmp_path: Path, data: Path) -> N
     assert run("dead-letters", "list", "--data", data, "--url", "http://127.0.0.1:9").returncode == 2
     assert run("dead-letters", "replay", "--data", data).returncode == 2
     assert run("dead-letters", "replay", "7", "--all", "--data", data).returncode == 2
+
+
+def test_the_folder_of_a_cluster_is_told_where_its_keys_are(tmp_path: Path) -> None:
+    # Every command of a cluster takes that folder; a key made there would be one that no gateway has.
+    (tmp_path / "cluster.json").write_text("{}", encoding="utf-8")
+    for command in (["token", "alice"], ["token", "--new-key"], ["top", "--once"], ["chat", "alice", "--stay", "1"]):
+        told = run(*command, "--data", tmp_path, text="")
+        assert told.returncode == 2 and not told.stdout
+        assert str(tmp_path / "nodes" / "gateway") in told.stderr and "pixiu cluster status" in told.stderr
+    assert not (tmp_path / "keys").exists()

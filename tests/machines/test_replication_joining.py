@@ -81,3 +81,37 @@ def test_an_empty_node_leaves_it_to_the_one_that_brings_a_log() -> None:
 def test_of_two_that_bring_a_log_neither_does() -> None:
     commands = started(7, founders="ab")
     assert "only one of them" in only(commands, r.Alarm).text and not has(commands, r.ChangeControl)
+
+
+def comes_to(record: r.ControlSeen, *, led_epoch: int = 7) -> tuple[r.Replica, list[r.Command]]:
+    """Node a, which led a log of its own, is started at a registry that has this record."""
+    replica = r.Replica("a", REGISTRY, JOURNAL, led_epoch=led_epoch)
+    commands = replica.receive(0, r.Started())
+    return replica, [*commands, *replica.receive(0, record), *replica.receive(10 * LEASE_MS, r.Ticked())]
+
+
+def test_a_log_of_its_own_is_not_given_up_for_the_one_that_the_registry_has() -> None:
+    # It would be cut, or replaced by a snapshot; or its higher epoch would end the leader's reign for good.
+    for members in (frozenset("b"), frozenset("bc"), frozenset("ab")):
+        replica, commands = comes_to(seen(5, 3, "b", members))
+        assert not any(has(commands, kind) for kind in (r.Follow, r.ChangeControl, r.FetchSnapshot))
+        assert "log of its own" in only(commands, r.Alarm).text
+        assert replica.state is r.State.JOINING
+    assert has(comes_to(seen(5, 3, "b", frozenset("b")), led_epoch=0)[1], r.Follow), "a replica follows"
+
+
+def test_whoever_has_brought_its_log_before_it_died_goes_on_with_it() -> None:
+    _, commands = comes_to(seen(1, 8, "a", ALONE))
+    assert {each.control for each in commands if isinstance(each, r.ChangeControl)} == {r.Control(9, "a", ALONE)}
+
+
+def test_whoever_has_brought_its_log_follows_the_next_leader_as_others_do() -> None:
+    replica = r.Replica("a", REGISTRY, JOURNAL, led_epoch=7)
+    replica.receive(0, r.Started())
+    replica.receive(0, r.ControlSeen(0, None, frozenset("ab"), 0, founders=frozenset("a")))
+    replica.receive(1, granted(1, 8, "a", ALONE))
+    assert has(replica.receive(2, r.EpochAppended(8, 10, 9)), r.Lead)
+    replica.receive(3, r.SessionLost())
+    replica.receive(4, r.LeadingStopped(replica.log))
+    commands = replica.receive(5, seen(4, 9, "b", BOTH))
+    assert only(commands, r.Follow).leader == "b"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -12,6 +12,7 @@ from pixiu.backends.memory.registry import MemoryRegistry
 from pixiu.machines.replication import Control, ControlSeen
 from pixiu.model.errors import ConfigError, CorruptData
 from pixiu.node.joined import Joined, check_alone, forget_joined, joined_of, note_joined
+from pixiu.node.joining import Joining
 from pixiu.ports.registry import Write
 from pixiu.queue.replication.control import RegistryControl
 from pixiu.queue.replication.joining import Join
@@ -81,3 +82,22 @@ def test_a_directory_that_has_joined_is_not_led_alone(tmp_path: Path) -> None:
     (tmp_path / "joined").write_text("{}")
     with pytest.raises(CorruptData):
         joined_of(tmp_path)
+
+
+async def test_who_asks_while_a_node_joins_is_told_where_it_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nobody(_place: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("pixiu.node.processes.cluster_end.open_session", nobody)
+    replication: Any = SimpleNamespace(why_not_join=lambda: "")
+    told: list[bytes] = []
+    joining = Joining(
+        cast("Any", None), replication, root=tmp_path, name="a", address="127.0.0.1:1", bind="127.0.0.1",
+        joined=print, overtaken=print,
+    )  # fmt: skip
+    joining.asked("zk://127.0.0.1:1/wrong", "", told.append)
+    joining.asked("zk://127.0.0.1:2181/right", "", told.append)
+    assert len(told) == 1 and b"zk://127.0.0.1:1/wrong" in told[0]
+    await joining.close()

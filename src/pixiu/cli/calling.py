@@ -155,11 +155,21 @@ def announced_url(address: str) -> str:
     return f"{scheme or 'http'}://{_ALL_ADDRESSES.get(host, host)}:{port}"
 
 
+def require_keys_of_its_own(data: Path) -> None:
+    """Raise for the folder of a cluster, which other commands take: its keys are those of its gateways."""
+    if (data / "cluster.json").is_file() and not (data / "keys").is_dir():
+        raise ConfigError(
+            f"{data} is the folder of a cluster, whose keys are in {data / 'nodes' / 'gateway'}: say --data with that "
+            f"for a token; pixiu cluster status --data {data} says where its gateways listen"
+        )
+
+
 def _own_token(data: Path) -> str:
     """Whoever may read the node's key may be its admin, for a minute."""
     from pixiu.runtime.keys import Keyring
     from pixiu.runtime.tokens import Tokens
 
+    require_keys_of_its_own(data)
     clock = SystemClock()
     try:
         tokens = Tokens(Keyring(data, clock), clock, SecuritySettings())
@@ -185,6 +195,7 @@ def make_token(
     if data is None and url is not None and not _is_here(address):
         raise ConfigError(f"give --token: a token of this machine's node is not for {address}")
     clock, root = SystemClock(), data or DEFAULT_DATA
+    require_keys_of_its_own(root)
 
     def fresh() -> str:
         try:

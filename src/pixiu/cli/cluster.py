@@ -40,6 +40,8 @@ app = typer.Typer(
 DEFAULT_DATA = Path("pixiu-cluster")
 WRONG_USAGE = 2
 DETACH_SECONDS = 180.0
+JOIN_SECONDS = 45.0
+"""A node looks for the registry for 15 s, then waits as long for its answer; then it says so itself."""
 LOOK_SECONDS = 0.2
 SPLIT_SECONDS = 180.0
 
@@ -69,7 +71,7 @@ def join(
     async def work(client: Client) -> int:
         return await client.join(place, secret_file=secret)
 
-    epoch = ask(where, work)
+    epoch = ask(where, work, answer_seconds=JOIN_SECONDS)
     if json:
         print_json({"registry": place, "epoch": epoch})
         return
@@ -208,7 +210,8 @@ def status(data: Data = None, json: Json = False) -> None:
         print_json(found)
         return
     columns = ("name", "role", "partition", "replica", "state", "detail", "pid", "address", "restarts")
-    print_rows(columns, [[row[column] for column in columns] for row in found["nodes"]])
+    rows = [[row[column] for column in columns] for row in found["nodes"]]
+    print_rows(columns, rows, spare=("role", "partition", "replica", "restarts"))  # the name has most of that
     if not found["registry_answers"]:
         print("the registry does not answer", file=sys.stderr)
 

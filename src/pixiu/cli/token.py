@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from pixiu.cli.calling import require_keys_of_its_own
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json, parse_duration_ms
 from pixiu.cli.queue.output import moment_text, print_json, print_rows
 from pixiu.cli.serve import Config, read_settings
@@ -49,6 +50,7 @@ def token(
         raise ConfigError("name a USER; or say --keys, --new-key or --retire KEY")
     settings = read_settings(config, {}, []).security
     clock = SystemClock()
+    require_keys_of_its_own(data)
     if new_key:
         _require_directory(data)
     elif not data.is_dir():

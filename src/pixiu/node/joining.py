@@ -51,15 +51,17 @@ class Joining:
         self._joined = joined
         self._overtaken = overtaken
         self._task: asyncio.Task[None] | None = None
+        self._place = ""
 
     def asked(self, registry: str, secret_file: str, answer: Callable[[bytes], object]) -> None:
         """Someone with the node's key wants it. Answered once: joined, or why not."""
         reason = self._replication.why_not_join()
         if not reason and self._task is not None and not self._task.done():
-            reason = "this node is about to join already"
+            reason = f"this node is about to join {self._place} already; ask again when that is over"
         if reason:
             answer(encode_refused(reason))
             return
+        self._place = registry
         self._task = asyncio.create_task(self._join(registry, secret_file, _once(answer)))
 
     async def _join(self, registry: str, secret_file: str, answer: Callable[[bytes], object]) -> None:

@@ -71,11 +71,13 @@ class Where:
             self.address = DEFAULT_ADDRESS if holder is None or holder.address is None else holder.address
 
 
-def ask(where: Where, work: Callable[[Client], Awaitable[Answer]], *, topic: str = "") -> Answer:
+def ask(
+    where: Where, work: Callable[[Client], Awaitable[Answer]], *, topic: str = "", answer_seconds: float = 10.0
+) -> Answer:
     """Connect, do the work, close. Each address is tried once: a person is waiting."""
 
     async def run() -> Answer:
-        async with Client(where.address, key=where.key, patience_s=0.0) as client:
+        async with Client(where.address, key=where.key, patience_s=0.0, response_timeout_s=answer_seconds) as client:
             return await work(client)
 
     try:

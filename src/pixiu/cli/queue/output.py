@@ -36,11 +36,17 @@ def print_json(value: object) -> None:
 
 
 def print_rows(
-    columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, empty: str = "", may_be_records: bool = False
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    empty: str = "",
+    may_be_records: bool = False,
+    spare: Sequence[str] = (),
 ) -> None:
     """A table for people; tab-separated lines without a head for pipes.
 
     ``may_be_records``: what is too wide for the terminal is shown record by record, a line for each column.
+    ``spare``: columns that a narrow terminal does without, the first of them first.
     """
     lines = [[_text(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
@@ -53,6 +59,7 @@ def print_rows(
     if may_be_records and not fits(columns, lines, get_terminal_size().columns):
         print("\n\n".join("\n".join(record_lines(columns, line)) for line in lines))
         return
+    columns, lines = narrowed(columns, lines, get_terminal_size().columns, spare)
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -85,6 +92,20 @@ def fits(columns: Sequence[str], lines: Sequence[Sequence[str]], width: int) -> 
         for number, column in enumerate(columns)
     )
     return sum(each + CELL_PADDING for each in widths) <= width
+
+
+def narrowed(
+    columns: Sequence[str], lines: list[list[str]], width: int, spare: Sequence[str]
+) -> tuple[Sequence[str], list[list[str]]]:
+    """The table without so many of the spare columns that the rest stands on one line each, if that can be."""
+    left = list(columns)
+    for column in spare:
+        kept = [columns.index(each) for each in left]
+        if sum(max(len(row[at]) for row in (columns, *lines)) + CELL_PADDING for at in kept) <= width:
+            break
+        left.remove(column)
+    kept = [columns.index(each) for each in left]
+    return left, [[line[at] for at in kept] for line in lines]
 
 
 def record_lines(columns: Sequence[str], line: Sequence[str]) -> list[str]:

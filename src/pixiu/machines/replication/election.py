@@ -89,6 +89,12 @@ def _by_registry(view: View) -> Decision:
         return _found(view)
     if not control.in_sync:
         return Wait("the control record has no in-sync set: the log of this cluster is in Kafka (engines.log)")
+    if view.led_epoch and control.in_sync != {view.name}:
+        return Wait(
+            f"this directory has a log of its own, through event {view.log.tail_event_id}, and the registry has "
+            "another, which does not replace it: start this replica in an empty directory, or bring this log to a "
+            "path of the registry that has none"
+        )
     if control.leader != view.name:
         if not _may_take_over(view, control):
             is_in_sync = view.name in control.in_sync

@@ -286,6 +286,7 @@ class Replica(Following):
         assert self.control is not None
         commands = self._end_stream()
         self.state = State.PROMOTING
+        self._led_epoch = 0  # from now on its log is the cluster's
         self.epoch = self.control.epoch
         self._claim = None
         self._follow = None

@@ -114,7 +114,7 @@ class ClusterAdministration:
         """Numbers are of processes."""
         found = await self._map_address()
         where = f"the map has those of all processes: {found}" if found else "pixiu role meta makes a map of them all"
-        _elsewhere("one node's numbers", f"{where} (and /cluster.json there)")
+        _elsewhere("what one node counts", f"{where} (and /cluster.json there)")
 
     async def _map_address(self) -> str:
         """Where a meta shows its map; empty if there is none, or nobody knows."""
