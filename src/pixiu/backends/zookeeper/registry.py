@@ -248,10 +248,8 @@ class _Reading:
         elif result[0]:
             try:
                 data = msgspec.json.decode(result[0], type=dict[str, object])
-            except (
-                msgspec.MsgspecError,
-                UnicodeDecodeError,
-            ) as error:  # not ours; the others are to be read all the same
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                # It is not ours; the others are to be read all the same.
                 log.error("a node makes no sense", extra={"path": f"{self._path}/{name}", "reason": str(error)})
             else:
                 self._found[name] = Entry(data, result[1].version)
