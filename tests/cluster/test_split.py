@@ -13,10 +13,11 @@ from pixiu.backends.memory.registry import MemoryRegistry
 from pixiu.config import LinkSettings, Settings
 from pixiu.config.cluster import read_cluster_file
 from pixiu.links.member import COUNT_KEY, count_path, folder_of
-from pixiu.model.errors import ConfigError, Conflict, NotFound, PixiuError, RequestError
+from pixiu.model.errors import ConfigError, Conflict, NotFound, PixiuError, RequestError, Unavailable
 from pixiu.node.cluster import splitting
 from pixiu.node.cluster.layout import Layout
 from pixiu.node.cluster.plans import Doubling, SplitPlan, read_plan
+from pixiu.node.processes.carrier.doubling import Unfinished, double_carriers
 from pixiu.pipeline.plan import Bounds, Heat, make_plan
 from pixiu.ports.registry import Write
 from pixiu.runtime.scheduler import LoopScheduler
@@ -116,6 +117,75 @@ async def test_what_is_refused_or_not_ready_leaves_everything_as_it_was(
     assert supervisor.partitions == {"broker": 2}
     with pytest.raises(Conflict, match="not over"):
         await splitting.split_role(supervisor, session, "broker", None)
+    scheduler.close()
+
+
+class _Forgetful:
+    """A registry that does what it is told, and whose answer to a change is lost. ``is_mute``: the next ones, too."""
+
+    def __init__(self, session: Any, *, is_mute: bool = False) -> None:
+        self._session = session
+        self._is_mute = is_mute
+        self._is_lost = False
+
+    def read(self, path: str, done: Any) -> None:
+        if self._is_lost and self._is_mute:
+            done(Unavailable("the registry did not answer"))
+        else:
+            self._session.read(path, done)
+
+    def write(self, write: Write, done: Any) -> None:
+        self._is_lost = True
+        self._session.write(write, lambda _result: done(Unavailable("the registry did not answer")))
+
+
+@pytest.mark.feature("X16")
+async def test_a_flip_whose_answer_is_lost_takes_nothing_back(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(ROOMS.replace("{ nodes = 1 }", '"zk://127.0.0.1:1/pubsub"'), encoding="utf-8")
+    scheduler = LoopScheduler(asyncio.get_running_loop())
+    for is_mute in (False, True):
+        supervisor: Any = _Supervisor(Layout(tmp_path / "c", read_cluster_file(tmp_path / "c.toml")))
+        session: Any = MemoryRegistry(scheduler).open()
+        await _written(session, Write(count_path("/pubsub", "broker"), {COUNT_KEY: 1}, -1))
+        for _ in range(2):
+            session.register(folder_of("/pubsub", "broker", 1), {"state": "Running"}, lambda _result: None)
+        forgetful: Any = _Forgetful(session, is_mute=is_mute)
+        if is_mute:
+            with pytest.raises(Unfinished, match="not known whether broker has doubled"):
+                await splitting.split_role(supervisor, forgetful, "broker", None)
+        else:
+            assert (await splitting.split_role(supervisor, forgetful, "broker", None))["to"] == 2
+        assert list(supervisor.children) == ["broker-1-0", "broker-1-1"], "others ask them from now on"
+        assert supervisor.partitions == {"broker": 2}
+    scheduler.close()
+
+
+@pytest.mark.feature("X16")
+async def test_carriers_whose_flip_is_in_the_log_are_told_to_double_again(tmp_path: Path) -> None:
+    scheduler = LoopScheduler(asyncio.get_running_loop())
+    session: Any = MemoryRegistry(scheduler).open()
+    await _written(session, Write(count_path("/pubsub", "carrier"), {COUNT_KEY: 1}, -1))
+    session.register(folder_of("/pubsub", "carrier", 1), {"state": "Running"}, lambda _result: None)
+
+    class Log:
+        appended = 0
+
+        async def append(self, _topic: str, _payload: bytes) -> None:
+            self.appended += 1
+
+    class Refusing(_Forgetful):
+        def write(self, _write: Write, done: Any) -> None:
+            done(Unavailable("the registry did not answer"))
+
+    client: Any = Log()
+    refusing: Any = Refusing(session)
+    with pytest.raises(Conflict):
+        await double_carriers(refusing, "/pubsub", client, replicas=2)
+    assert client.appended == 0
+    with pytest.raises(Unfinished, match="the registry was not told"):
+        await double_carriers(refusing, "/pubsub", client, replicas=1)
+    assert client.appended == 1
+    assert await double_carriers(session, "/pubsub", client, replicas=1) == 2
     scheduler.close()
 
 

@@ -181,3 +181,20 @@ def test_what_waits_is_bounded() -> None:
         publishing.publish(5, publishing.next_id(), b"{}", "acked", answers.append, sender=1)
         assert len(answers) == (number == publishing._rules.lane_max)
     assert isinstance(answers[0], Overloaded)
+
+
+def test_whoever_waits_is_told_when_it_is_over() -> None:
+    cluster, publishing = started(2)
+    for proxy in cluster.proxies:
+        proxy.crash()
+    answers: Answers = []
+    for mode in ("live", "copies", "acked", "acked"):
+        publishing.publish(5, publishing.next_id(), b"{}", mode, answers.append)
+    cluster.run(100)
+    assert answers == []
+    publishing.stop()
+    assert [type(answer) for answer in answers] == [Unavailable] * 4
+    assert (publishing.pending, publishing._lanes, publishing._in_flight) == (0, {}, {})
+    publishing.publish(5, publishing.next_id(), b"{}", "acked", answers.append)
+    cluster.run(60_000)
+    assert len(answers) == 5 and isinstance(answers[4], Unavailable)

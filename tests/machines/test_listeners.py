@@ -111,7 +111,8 @@ def test_a_source_that_is_gone_is_forgotten() -> None:
     assert listeners.receive("broker", frame, 0) == ([], None)
     assert listeners.late == 1
     listeners.source_gone("broker")
-    assert listeners.late == 0
+    assert listeners.late == 1, "what was counted stays counted"
+    assert [each.bodies for each in listeners.receive("broker", frame, 0)[0]] == [[b"m1"]], "it is taken for new"
 
 
 @pytest.mark.feature("X23", "X25")
@@ -153,3 +154,18 @@ def test_what_relays_send_for_single_sessions_is_shown_once_to_each_whatever_the
         if number == 3:
             listeners.overlaps_no_more(9, slices(0))
     assert shown == [1, 2]
+
+
+def test_lives_of_brokers_that_are_over_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pixiu.machines.room_link.SOURCES_MAX", 3)
+    listeners, stays = Listeners(SETTINGS), broker()
+    listeners.enter(ROOM, 1)
+    for life in range(1, 10):
+        restarted = broker(life)
+        first, second = restarted.seal([fan(2 * life)], 0), restarted.seal([fan(2 * life + 1)], 0)
+        listeners.receive(f"broker {life}", second, 0)
+        listeners.receive(f"broker {life}", first, 0)  # overtaken
+        deliveries, _ = listeners.receive("stays", stays.seal([fan(100 + life, is_reliable=True)], 0), 0)
+        assert [each.bodies for each in deliveries] == [[b"m%d" % (100 + life)]]
+    assert len(listeners._sources) == 3 and "stays" in listeners._sources
+    assert listeners.late == 9, "what was counted stays counted"

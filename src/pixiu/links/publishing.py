@@ -110,6 +110,7 @@ class Publishing:
         self._usable: list[int] = []
         self._weights: dict[int, float] = {}
         self._weighed_ms = 0
+        self._is_stopped = False
         endpoint.on(Taken, self._taken)
         endpoint.on(Settled, self._settled)
         endpoint.on(Declined, self._declined)
@@ -118,6 +119,17 @@ class Publishing:
     def pending(self) -> int:
         """Messages without an answer."""
         return len(self._sent)
+
+    def stop(self) -> None:
+        """No more: whoever still waits is told."""
+        self._is_stopped = True
+        waiting = list(self._sent.values())
+        for known in (self._sent, self._lanes, self._in_flight):
+            known.clear()
+        for sent in waiting:
+            if sent.timer is not None:
+                sent.timer.cancel()
+            sent.done(Unavailable("the publisher was closed; the message may have arrived"))
 
     def renumber(self, node_id: int) -> None:
         """Give ids with another node id from now on."""
@@ -139,6 +151,9 @@ class Publishing:
         priority: Priority = Priority.CHAT,
     ) -> None:
         """Send a message to a room. ``done`` is told once: None, or what went wrong."""
+        if self._is_stopped:
+            done(Unavailable("the publisher is closed"))
+            return
         if len(self._sent) >= self._rules.pending_max:
             done(Overloaded(f"{len(self._sent)} messages wait for their answers", retry_after_ms=100))
             return

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pixiu.machines.bigrooms import Overlap
 from pixiu.machines.dedup import Seen
-from pixiu.machines.room_link import Incoming
+from pixiu.machines.room_link import Incoming, state_of
 
 if TYPE_CHECKING:
     from pixiu.config.rooms import RoomSettings
@@ -53,6 +53,7 @@ class Listeners:
         self._rooms: dict[int, _Listening] = {}
         self._rooms_of: dict[int, dict[int, None]] = {}
         self._sources: dict[str, Incoming] = {}
+        self._late_of_others = 0
         self.seen = Seen(window_ms=settings.dedup_ms, count_max=settings.dedup_count)
         self._wholes: dict[int, int] = {}  # the room of each slice
         self._both: set[int] = set()  # big rooms that are still told of themselves, too
@@ -136,9 +137,7 @@ class Listeners:
 
     def receive(self, source: str, frame: Frame, now_ms: int) -> tuple[list[RoomDelivery], Ack | None]:
         """What to write to whom, and how to answer the broker called ``source``."""
-        incoming = self._sources.get(source)
-        if incoming is None:
-            incoming = self._sources[source] = Incoming()
+        incoming = state_of(self._sources, source, Incoming, forget=self._forget)
         deliveries: list[RoomDelivery] = []
         last: RoomDelivery | None = None
         for came in incoming.receive(frame):
@@ -169,12 +168,17 @@ class Listeners:
 
     def source_gone(self, source: str) -> None:
         """A broker will not come back under this name."""
-        self._sources.pop(source, None)
+        incoming = self._sources.pop(source, None)
+        if incoming is not None:
+            self._forget(incoming)
+
+    def _forget(self, incoming: Incoming) -> None:
+        self._late_of_others += incoming.late
 
     @property
     def late(self) -> int:
         """Live messages that were overtaken on their way, and dropped."""
-        return sum(incoming.late for incoming in self._sources.values())
+        return self._late_of_others + sum(incoming.late for incoming in self._sources.values())
 
     def _overlaps(self, fan: Fan) -> bool:
         """Could some of its sessions have had it another way? Live talk comes once, unless a room is becoming big."""

@@ -18,20 +18,26 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pixiu.machines.rooms import Fan
 
-__all__ = ["HELD_MAX", "RESENDS_MAX", "Ack", "Frame", "Incoming", "Outgoing"]
+__all__ = ["HELD_MAX", "RESENDS_MAX", "SOURCES_MAX", "Ack", "Frame", "Incoming", "Outgoing", "state_of"]
+
+Name = TypeVar("Name")
+State = TypeVar("State")
 
 RESENDS_MAX = 64
 """Frames sent again at a time: the oldest. The ack of these says what else is missing."""
 
 HELD_MAX = 10_000
 """Frames that a gateway holds because an earlier one is missing; more are left to be sent again."""
+
+SOURCES_MAX = 16_384
+"""Senders whose frames are followed. Each life of a broker is one: beyond that, who was silent longest is forgotten."""
 
 DOUBLINGS_MAX = 5
 """The time between two repeats doubles this often."""
@@ -190,3 +196,25 @@ class Incoming:
         for number in sorted(self._held):
             if below is None or number < below:
                 fans += self._held.pop(number)
+
+
+def state_of(
+    sources: dict[Name, State],
+    name: Name,
+    make: Callable[[], State],
+    *,
+    forget: Callable[[State], object] | None = None,
+) -> State:
+    """What is known of who speaks now. ``forget`` is told whom this drives out.
+
+    Should that one speak again it is taken for new: what it still sends begins with its ``base``.
+    """
+    found = sources.pop(name, None)
+    if found is None:
+        found = make()
+    sources[name] = found
+    if len(sources) > SOURCES_MAX:
+        gone = sources.pop(next(iter(sources)))
+        if forget is not None:
+            forget(gone)
+    return found

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from pixiu.machines.room_link import Ack, Incoming
+from pixiu.machines.room_link import Ack, Incoming, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -81,9 +81,7 @@ class RoomRelay:
 
     def receive(self, name: str, frame: Frame, now_ms: int) -> Ack | None:
         """What the broker called ``name`` sends. Returns what to answer now: how far gateways have everything."""
-        source = self._sources.get(name)
-        if source is None:
-            source = self._sources[name] = _Source()
+        source = state_of(self._sources, name, _Source)
         if frame.life > source.life:
             source.life, source.done = frame.life, max(frame.base - 1, 0)
             source.steps.clear()

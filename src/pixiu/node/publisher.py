@@ -107,10 +107,16 @@ class Publisher:
         except TimeoutError:
             await self.close()
             raise Unavailable(f"no proxy of {self._registry} answers: none runs, or they have another secret") from None
+        except BaseException:  # nobody waits for it any more
+            await self.close()
+            raise
 
     async def close(self) -> None:
-        """Leave."""
-        end, self._end, self._publishing = self._end, None, None
+        """Leave. Whoever still waits for an answer is told that there will be none."""
+        end, publishing = self._end, self._publishing
+        self._end = self._publishing = None
+        if publishing is not None:
+            publishing.stop()
         if end is not None:
             await end.close()
 

@@ -14,7 +14,7 @@ from pixiu.links.bigrooms import big_rooms_path
 from pixiu.links.splitting import SPLITTABLE, Stand, check_split, flip, stand_of
 from pixiu.machines.bigrooms import BigMap
 from pixiu.model.errors import Conflict, NotFound, PixiuError, RequestError, Unavailable
-from pixiu.node.processes.carrier.doubling import double_carriers
+from pixiu.node.processes.carrier.doubling import Unfinished, double_carriers
 from pixiu.node.processes.cluster_secrets import queue_key
 from pixiu.ports.registry import Write
 from pixiu.queue.client import Client
@@ -61,7 +61,11 @@ async def split_role(supervisor: Supervisor, registry: Registry, role: str, to: 
                 await double_carriers(registry, root, client, replicas=plan.replicas)
         else:
             lasts_ms = lasts_of(layout.cluster)
-            await flip_role(registry, root, role, replicas=plan.replicas, to=to, lasts_ms=lasts_ms)
+            await _flip_surely(registry, root, stand, replicas=plan.replicas, to=to, lasts_ms=lasts_ms)
+    except Unfinished as error:  # others may ask the new half already
+        supervisor.keep_partitions(role, 2 * stand.partitions)
+        supervisor.say(f"{role:<14} {error}")
+        raise
     except PixiuError as error:
         supervisor.say(f"{role:<14} does not split: {error}")
         for child in fresh:
@@ -193,6 +197,21 @@ async def flip_role(registry: Registry, root: str, role: str, *, replicas: int, 
     if isinstance(found, PixiuError):
         raise found
     return found
+
+
+async def _flip_surely(
+    registry: Registry, root: str, stand: Stand, *, replicas: int, to: int | None, lasts_ms: int
+) -> None:
+    """Flip, and find out whether it was done if the answer is lost. Raises ``Unfinished`` where nobody says."""
+    try:
+        await flip_role(registry, root, stand.role, replicas=replicas, to=to, lasts_ms=lasts_ms)
+    except Unavailable as error:
+        try:
+            now = await read_stand(registry, root, stand.role)
+        except PixiuError:
+            raise Unfinished(f"it is not known whether {stand.role} has doubled ({error}): do it again") from error
+        if now.partitions == stand.partitions:
+            raise
 
 
 async def _answered(answer: asyncio.Future[T]) -> T:

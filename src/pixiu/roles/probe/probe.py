@@ -15,7 +15,7 @@ from pixiu.links.telling import Telling
 from pixiu.machines.links.messages import FROM_GATEWAY, SESSIONS, AskRoutes, RoomAck, RoomFrame, Talk, Want
 from pixiu.machines.links.news import NewsRules
 from pixiu.machines.probes import Path, Probes, read_probe, write_probe
-from pixiu.machines.room_link import Incoming
+from pixiu.machines.room_link import Incoming, state_of
 from pixiu.machines.routes import RouteRow
 from pixiu.machines.scheduling import Priority
 from pixiu.model.partitions import PARTITIONS_MAX, PROBE_ROOMS_BEGIN
@@ -83,8 +83,8 @@ class Probe:
         self._timers: dict[str, Timer] = {}
         self._recent: dict[str, float] = {}
         endpoint.on(RoomFrame, self._frame)
-        endpoint.on(Want, lambda boot, want: self._tellings[want.key.kind].want(boot, want))
-        endpoint.on(AskRoutes, lambda boot, ask: self._tellings[ask.key.kind].ask(boot, ask))
+        endpoint.on(Want, self._want)
+        endpoint.on(AskRoutes, self._ask)
         directory.when_changed.append(self._changed)
         bigs.when_changed.append(lambda: member.tell(big=bigs.map.version + 1))
 
@@ -152,6 +152,14 @@ class Probe:
         here = RouteRow(user, "", user, session_id, boot, self._here.next_version(), is_in)
         self._here.tell(here, is_hedged=True)
 
+    def _want(self, boot: int, want: Want) -> None:
+        if (telling := self._tellings.get(want.key.kind)) is not None:
+            telling.want(boot, want)
+
+    def _ask(self, boot: int, ask: AskRoutes) -> None:
+        if (telling := self._tellings.get(ask.key.kind)) is not None:
+            telling.ask(boot, ask)
+
     # There and back.
 
     def _send(self) -> None:
@@ -170,7 +178,7 @@ class Probe:
             self._endpoint.send(path.proxy, talk, Priority.CHAT)
 
     def _frame(self, boot: int, message: RoomFrame) -> None:
-        incoming = self._sources.setdefault(boot, Incoming())
+        incoming = state_of(self._sources, boot, Incoming)
         for fan in incoming.receive(message.frame):
             probe = read_probe(fan.body) if fan.message_id else None
             if probe is not None and probe[0] == self._endpoint.boot:

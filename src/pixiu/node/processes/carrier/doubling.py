@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pixiu.links.member import COUNT_KEY, count_path
 from pixiu.machines.split import check_flip
 from pixiu.machines.view import PeerState
-from pixiu.model.errors import NotFound, PixiuError
+from pixiu.model.errors import NotFound, PixiuError, Unavailable
 from pixiu.model.pixiu_pb2 import PartitionsChanged, Record
 from pixiu.ports.log import MAIN
 from pixiu.ports.registry import Write
@@ -23,25 +23,32 @@ from pixiu.roles.carrier.flips import CARRIER
 from pixiu.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pixiu.ports.registry import Folder, Registry
     from pixiu.queue.client import Client
 
-__all__ = ["double_carriers"]
+__all__ = ["Unfinished", "double_carriers"]
+
+T = TypeVar("T")
 
 ASK_SECONDS = 5.0
+
+
+class Unfinished(Unavailable):
+    """A doubling was begun, and whether it was made is not known.
+
+    The new half must stay, and whoever does it again ends it.
+    """
 
 
 async def double_carriers(registry: Registry, root: str, client: Client, *, replicas: int) -> int:
     """Flip now. Returns the new count. Raises ``Conflict`` with the reason why not: nothing was changed then.
 
+    Raises ``Unfinished`` if the record of the flip may be in the log, and the registry does not have the new count.
     ``replicas``: how many of each new partition must be Running. ``client`` has shown the queue's key.
     """
-    answer: asyncio.Future[Folder | PixiuError] = asyncio.get_running_loop().create_future()
-    registry.read(f"{root}/{CARRIER}", answer.set_result)
-    async with asyncio.timeout(ASK_SECONDS):
-        folder = await answer
-    if isinstance(folder, PixiuError):
-        raise folder
+    folder: Folder = await _told(lambda done: registry.read(f"{root}/{CARRIER}", done))
     entry = folder.get("partition_num")
     count = None if entry is None else entry.data.get(COUNT_KEY)
     if entry is None or not isinstance(count, int):
@@ -50,14 +57,30 @@ async def double_carriers(registry: Registry, root: str, client: Client, *, repl
     flip = check_flip(count, entry.version, running, starting, replicas=replicas, is_clean=True)
     change = PartitionsChanged(role=CARRIER, count=flip.partitions)
     record = Record(at=SystemClock().now_ms(), partitions=change)
-    await client.append(MAIN, record.SerializeToString())
-    written: asyncio.Future[int | PixiuError] = asyncio.get_running_loop().create_future()
-    registry.write(Write(count_path(root, CARRIER), {COUNT_KEY: flip.partitions}, flip.version), written.set_result)
-    async with asyncio.timeout(ASK_SECONDS):
-        result = await written
+    try:
+        await client.append(MAIN, record.SerializeToString())
+    except Unavailable as error:
+        raise Unfinished(f"it is not known whether the carriers have doubled ({error}): do it again") from error
+    write = Write(count_path(root, CARRIER), {COUNT_KEY: flip.partitions}, flip.version)
+    try:
+        _: int = await _told(lambda done: registry.write(write, done))
+    except PixiuError as error:
+        raise Unfinished(f"the carriers have doubled, and the registry was not told ({error}): do it again") from error
+    return flip.partitions
+
+
+async def _told(ask: Callable[[Callable[[T | PixiuError], object]], object]) -> T:
+    """What the registry answers. Raises what it says, or ``Unavailable`` if it says nothing."""
+    answer: asyncio.Future[T | PixiuError] = asyncio.get_running_loop().create_future()
+    ask(lambda result: None if answer.done() else answer.set_result(result))
+    try:
+        async with asyncio.timeout(ASK_SECONDS):
+            result = await answer
+    except TimeoutError:
+        raise Unavailable("the registry does not answer") from None
     if isinstance(result, PixiuError):
         raise result
-    return flip.partitions
+    return result
 
 
 def _replicas(folder: Folder) -> tuple[Counter[int], Counter[int]]:
