@@ -6,10 +6,15 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["end_if_ours"]
+__all__ = ["end_if_ours", "is_ours"]
 
 PATIENCE_SECONDS = 8.0
 LOOK_SECONDS = 0.05
+
+
+def is_ours(pid: int, mark: str) -> bool:
+    """Does a process with this number run whose command line holds ``mark``? Where the system does not tell: no."""
+    return mark in _command_of(pid)
 
 
 def end_if_ours(pid: int, mark: str) -> bool:
@@ -17,7 +22,7 @@ def end_if_ours(pid: int, mark: str) -> bool:
 
     Returns whether it was there. Where the system does not tell command lines, nothing is done.
     """
-    if mark not in _command_of(pid):
+    if not is_ours(pid, mark):
         return False
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGCONT)
