@@ -11,6 +11,7 @@ import pytest
 
 from pixiu.config.cluster import read_cluster_file
 from pixiu.model.errors import ConfigError, PixiuError, Unavailable
+from pixiu.node.cluster.door import ask_supervisor
 from pixiu.node.cluster.layout import STATE, ChildPlan, Layout, check_places
 from pixiu.node.cluster.supervisor import Supervisor, has_others
 from pixiu.ports.registry import Entry
@@ -126,3 +127,17 @@ def test_the_only_gateway_is_known_by_both_of_its_addresses() -> None:
     assert not has_others({"gateway/partition0/0000000001": own}, plan)
     assert has_others({"gateway/partition0/0000000001": own, "gateway/partition0/0000000002": other}, plan)
     assert not has_others({"gateway/partition1/0000000002": other, "gateway/partition0/ctl": other}, plan)
+
+
+def test_a_supervisor_that_was_killed_is_told_from_a_cluster_that_is_down(tmp_path: Path) -> None:
+    folder = tmp_path / "c"
+    folder.mkdir()
+    with subprocess.Popen([sys.executable, "-c", "input()", str(folder)], stdin=subprocess.PIPE) as left:
+        rows = [{"name": "queue-0-0", "pid": left.pid}, {"name": "broker-0-0", "pid": None}]
+        (folder / STATE).write_text(json.dumps({"socket": str(folder / "gone"), "nodes": rows}), encoding="utf-8")
+        with pytest.raises(Unavailable, match="1 of its processes run on") as told:
+            ask_supervisor(folder, {"action": "status"})
+        assert "queue-0-0" in str(told.value) and "pixiu cluster down" in str(told.value)
+        left.kill()
+    with pytest.raises(Unavailable, match="no cluster runs"):
+        ask_supervisor(folder, {"action": "status"})

@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["end_ours"]
+__all__ = ["end_ours", "is_ours"]
 
 PATIENCE_SECONDS = 8.0
 KILLED_SECONDS = 2.0
 """How long a process that was killed may take to leave its ports."""
 LOOK_SECONDS = 0.05
+
+
+def is_ours(pid: int, mark: str) -> bool:
+    """Does a process with this number run whose command line holds ``mark``? Where the system does not tell: no."""
+    return mark in _command_of(pid)
 
 
 def end_ours(pids: Iterable[int], mark: str) -> list[int]:
@@ -26,7 +31,7 @@ def end_ours(pids: Iterable[int], mark: str) -> list[int]:
     A number may belong to another process by now, hence the mark. Returns those that were there. Where the system does
     not tell command lines, nothing is done.
     """
-    ours = [pid for pid in pids if mark in _command_of(pid)]
+    ours = [pid for pid in pids if is_ours(pid, mark)]
     for pid in ours:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)

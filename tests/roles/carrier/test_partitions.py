@@ -14,7 +14,7 @@ from pixiu.model.partitions import Share, user_partition
 from pixiu.model.pixiu_pb2 import PartitionsChanged, Record, UserErased
 from pixiu.roles.carrier.appliers import Appliers
 from pixiu.roles.carrier.apply_inboxes import InboxApplier
-from pixiu.roles.carrier.flips import Flips, forget_users
+from pixiu.roles.carrier.flips import Flips, forget_users, moved_away
 from tests.roles.carrier.test_replay import GROUPS, LIMITS, USERS, new_stores, numbers, records, trims
 from tests.roles.carrier.world import AT, Applied, content, group_made, opened, say, send, user
 
@@ -192,6 +192,46 @@ def test_a_doubling_leaves_every_user_with_one_partition_that_has_everything(
         fresh = applied(log, Share(partition, 2 * count))
         for message_id in range((1 << 60) + 1, (1 << 60) + 200):
             assert part.bodies.references(message_id) == fresh.bodies.references(message_id), message_id
+
+
+def lived(log: Log, share: Share) -> MemoryStores:
+    """What a partition has that applies the whole log, and lets go of whoever is elsewhere behind each flip."""
+    stores = new_stores()
+    appliers = Appliers(stores, LIMITS, share)
+    for record, parsed in log:
+        appliers.apply(record, parsed)
+        if parsed.HasField("partitions"):
+            forget_users(stores, moved_away(USERS, share, parsed.partitions.count))
+            share = Share(share.partition, max(share.count, parsed.partitions.count))
+    return stores
+
+
+@pytest.mark.feature("X55", "X61")
+@given(first=scripts, second=scripts, third=scripts)
+@settings(max_examples=25)
+def test_partitions_of_a_second_doubling_keep_what_was_said_before_the_first(
+    first: list[Record], second: list[Record], third: list[Record]
+) -> None:
+    # They apply the log from its beginning, and so meet a flip to a count by which nobody would be theirs.
+    log = logged([*first, flipped(2), *second, flipped(4), *third])
+    whole = applied(log, None)
+    parts = [lived(log, Share(partition, born)) for partition, born in enumerate((1, 2, 4, 4))]
+    for number in USERS:
+        for partition, part in enumerate(parts):
+            if user_partition(number, 4) == partition:
+                assert of_user(part, number) == of_user(whole, number), (number, partition)
+                assert bodies_of(part, number) == bodies_of(whole, number)
+            else:
+                assert of_user(part, number)["timeline"] == []
+
+
+def test_stores_that_have_more_than_their_share_let_go_of_the_rest() -> None:
+    # A snapshot of partition 0 of 2, which becomes partition 2 of 4.
+    users = [number for number in range(1, 200) if user_partition(number, 2) == 0]
+    kept = [number for number in users if user_partition(number, 4) == 2]
+    for count in (2, 4):
+        gone = moved_away(users, Share(2, 4), count, is_wide=True)
+        assert kept and sorted([*gone, *kept]) == users
 
 
 def test_who_does_a_task_is_decided_by_where_it_is_in_the_log() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pixiu.model.errors import Conflict, PixiuError, RemoteProtocolError, RequestError, Unavailable
 from pixiu.node.cluster.layout import read_state
+from pixiu.runtime.leftovers import is_ours
 from pixiu.runtime.local_links import LocalPlace
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def ask_supervisor(folder: Path, request: dict[str, Any], *, seconds: float = AN
             while not answer.endswith(b"\n") and (piece := link.recv(65536)):
                 answer += piece
     except (FileNotFoundError, ConnectionRefusedError) as error:
-        raise Unavailable(f"no cluster runs in {folder}; start it with: pixiu cluster up FILE") from error
+        raise Unavailable(_why_silent(folder)) from error
     except OSError as error:
         raise Unavailable(f"the supervisor of {folder} does not answer: {error}") from error
     try:
@@ -93,3 +94,15 @@ def ask_supervisor(folder: Path, request: dict[str, Any], *, seconds: float = AN
         raise Conflict(str(found["error"]))
     assert isinstance(found, dict)
     return found
+
+
+def _why_silent(folder: Path) -> str:
+    """Nobody is at the socket: everything is over, or the supervisor alone was killed."""
+    rows = read_state(folder).get("nodes", [])
+    left = [row["name"] for row in rows if row.get("pid") and is_ours(row["pid"], str(folder.absolute()))]
+    if not left:
+        return f"no cluster runs in {folder}; start it with: pixiu cluster up FILE"
+    return (
+        f"the supervisor of {folder} is gone, and {len(left)} of its processes run on with nobody to look after them "
+        f"({left[0]}, …): pixiu cluster up FILE ends them and starts all anew, pixiu cluster down ends them"
+    )

@@ -51,7 +51,7 @@ async def split_role(supervisor: Supervisor, registry: Registry, role: str, to: 
     check_split(stand, clock.now_ms(), to=to)
     half = layout.half(role, stand.partitions)
     fresh = [supervisor.add(child) for child in half if child.name not in supervisor.children]
-    supervisor.say(f"{role:<14} splits: partitions {stand.partitions} to {2 * stand.partitions - 1} start")
+    supervisor.say(f"{role:<14} splits: {stand.partitions} more start, from partition {stand.partitions} on")
     try:
         await _wait_for_half(registry, root, role, stand.partitions, plan.replicas, fresh)
         if role == CARRIER:
@@ -72,9 +72,8 @@ async def split_role(supervisor: Supervisor, registry: Registry, role: str, to: 
             await supervisor.remove(child)
         raise
     supervisor.keep_partitions(role, 2 * stand.partitions)
-    supervisor.say(
-        f"{role:<14} has {2 * stand.partitions} partitions; what has moved is kept for {lasts_ms / 1000:g} s"
-    )
+    kept = f"; what has moved is kept for {lasts_ms / 1000:g} s" if lasts_ms else ""
+    supervisor.say(f"{role:<14} has {2 * stand.partitions} partitions{kept}")
     return report(stand, clock.now_ms() + lasts_ms)
 
 
@@ -170,8 +169,9 @@ def lasts_of(cluster: ClusterFile) -> int:
 def report(stand: Stand, clean_at_ms: int) -> dict[str, Any]:
     """What was done, for people and programs."""
     left = (clean_at_ms - SystemClock().now_ms()) / 1000
+    grace = f"; the grace is over in {left:.0f} s" if left >= 1 else ""
     return {
-        "done": f"{stand.role} has {2 * stand.partitions} partitions; the grace is over in {left:.0f} s",
+        "done": f"{stand.role} has {2 * stand.partitions} partitions{grace}",
         "role": stand.role, "from": stand.partitions, "to": 2 * stand.partitions, "clean_at": clean_at_ms,
     }  # fmt: skip
 

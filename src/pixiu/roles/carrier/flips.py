@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pixiu.ports.notes import Notes
     from pixiu.ports.stores import Stores
 
-__all__ = ["CARRIER", "Flips", "forget_users", "grown"]
+__all__ = ["CARRIER", "Flips", "forget_users", "grown", "moved_away"]
 
 CARRIER = "carrier"
 """The role, as records name it."""
@@ -66,6 +66,16 @@ class Flips:
 def grown(owns: Owns | None, count: int) -> Owns | None:
     """Whose is applied when there are so many partitions; one that was there before keeps a half of what it had."""
     return Share(owns.partition, count) if isinstance(owns, Share) and count > owns.count else owns
+
+
+def moved_away(users: Iterable[int], share: Share, count: int, *, is_wide: bool = False) -> list[int]:
+    """Who is elsewhere behind a flip to ``count``, of users that stores made by ``share`` have something of.
+
+    A partition of a later doubling applies the log from its beginning, and so meets the flips of earlier ones: by their
+    counts nobody would be its own, and yet everybody is. ``is_wide``: the stores have users of others, too.
+    """
+    target = Share(share.partition, max(count, share.count))
+    return [user for user in users if (is_wide or share(user)) and not target(user)]
 
 
 def forget_users(stores: Stores, users: Iterable[int]) -> None:

@@ -30,7 +30,7 @@ from pixiu.node.processes.carrier.stores import is_wide, made_by, not_wide, note
 from pixiu.ports.log import MAIN, TASKS
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.audit import Audit
-from pixiu.roles.carrier.flips import forget_users
+from pixiu.roles.carrier.flips import forget_users, moved_away
 from pixiu.roles.gateway import LiveActions
 from pixiu.roles.horn.providers import LoggedNotifications, NoNotifications
 from pixiu.runtime.webhook import WebhookNotifications
@@ -330,10 +330,7 @@ class CarrierHost:
             log.warning("cannot see who is elsewhere now", extra={"reason": str(error)})
             self._scheduler.after(CLEAN_AGAIN_MS, self._flipped)
             return
-        if is_wide(self._store):
-            gone = [user for user in users if not self.messaging.serves(user)]
-        else:
-            gone = [user for user in users if self._share(user) and not self.messaging.serves(user)]
+        gone = moved_away(users, self._share, self.messaging.partitions, is_wide=is_wide(self._store))
         log.info("flipped", extra={"partitions": self.messaging.partitions, "users_elsewhere": len(gone)})
         self._let_go(gone)
 
