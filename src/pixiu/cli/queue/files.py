@@ -1,7 +1,9 @@
 """``pixiu queue dump | tail | verify``: the files of a queue, without a server."""
 
 import base64
+import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -61,15 +63,16 @@ def tail(
     json: Json = False,
 ) -> None:
     """Print the journal's newest records, and with -f those to come."""
-    newest: list[tuple[Record, Frame]] = []
-    for each in _records(data, 0):
-        if topic is None or each[0].topic.decode(errors="replace") == topic:
-            newest = [*newest[-count + 1 :], each] if count else []
+    newest: deque[tuple[Record, Frame]] = deque(maxlen=count)
     last = 0
+    for record, frame in _records(data, 0):
+        last = frame.last_event_id
+        if topic is None or record.topic.decode(errors="replace") == topic:
+            newest.append((record, frame))
     for record, frame in newest:
         _print_record(record, frame, as_json=json)
-    last = _last_event_id(data)
     while follow:
+        sys.stdout.flush()
         time.sleep(POLL_SECONDS)
         for record, frame in _records(data, last):
             last = frame.last_event_id
@@ -210,13 +213,6 @@ def _finish_redaction(data: Path) -> None:
     if (data / INTENT).exists() and find_server(data) is None:
         with DataDirectory.open(data):
             finish_redaction(SystemFiles(data))
-
-
-def _last_event_id(data: Path) -> int:
-    last = 0
-    for _, frame in _records(data, 0):
-        last = frame.last_event_id
-    return last
 
 
 def _print_record(record: Record, frame: Frame, *, as_json: bool) -> None:
