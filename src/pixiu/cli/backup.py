@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import bytes_text, print_json, print_rows, progress
 from pixiu.model.counted import counted
@@ -20,7 +21,7 @@ __all__ = ["app", "print_backup"]
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(epilog=examples("pixiu backup monday", "pixiu backup tuesday --url 127.0.0.1:12301 --json"))
 def backup(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder for the backup.")],
     data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Back up this data directory.")] = None,

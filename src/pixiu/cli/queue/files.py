@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import bytes_text, moment_text, print_json, print_rows, progress
 from pixiu.cli.shown import shown
@@ -255,6 +256,8 @@ def _text(data: bytes) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("dump")(dump)
-    app.command("tail")(tail)
-    app.command("verify")(verify)
+    app.command(
+        "dump", epilog=examples("pixiu queue dump --topic letters", "pixiu queue dump --after 100 --limit 10 --json")
+    )(dump)
+    app.command("tail", epilog=examples("pixiu queue tail", "pixiu queue tail --follow --topic letters"))(tail)
+    app.command("verify", epilog=examples("pixiu queue verify", "pixiu queue verify --repair"))(verify)
