@@ -375,3 +375,10 @@ def test_a_backup_of_a_queue_under_load_is_a_whole_prefix(run: Run, tmp_path: Pa
     assert len(kept) >= 200
     with QueueProcess(tmp_path / "restored") as queue:
         assert _bodies(queue, "load", len(kept)) == [b"%d" % number for number in range(len(kept))]
+
+
+def test_a_backup_from_what_is_no_address_is_refused_in_one_line(run: Run, tmp_path: Path) -> None:
+    for address in ("foo", "foo:", "foo:x", ":1"):
+        code, _, error = run("backup", str(tmp_path / "copy"), "--url", address)
+        assert (code, error) == (2, f"pixiu: --url must be HOST:PORT, not {address!r}\n")
+    assert not (tmp_path / "copy").exists()

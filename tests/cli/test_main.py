@@ -44,6 +44,13 @@ def test_wrong_usage_is_2(arguments: list[str]) -> None:
     assert result.stderr.startswith("Usage: ")
 
 
+def test_a_verb_that_is_spelled_wrong_is_told_the_right_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        command_line.main(["queu", "topics"])
+    assert caught.value.code == 2
+    assert "No such command 'queu'. Did you mean 'queue'?" in capsys.readouterr().err
+
+
 def test_wrong_settings_are_2_and_one_line() -> None:
     result = run("serve", PIXIU_JOURNAL__FLSH="none")
     assert (result.returncode, result.stderr) == (
