@@ -123,7 +123,9 @@ def test_the_banner_has_ready_to_paste_lines(
     assert any(line.endswith("queue create hello") for line in lines)
     assert "Open http://127.0.0.1:8400 in two windows and chat." in lines
     print_banner(Running("127.0.0.1:12301", "127.0.0.1:8400", None, tmp_path / "pixiu-data"), leads=False)
-    assert "two windows" not in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "two windows" not in said
+    assert "queue status" in said and "queue create" not in said, "a follower takes nothing in"
     print_banner(Running("127.0.0.1:7", None, None, Path("/elsewhere/data")))
     lines = capsys.readouterr().out.splitlines()
     assert "data in /elsewhere/data" in lines
