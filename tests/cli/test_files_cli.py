@@ -91,10 +91,12 @@ def test_dump_begins_behind_an_event_and_keeps_to_a_topic(run: Run, stopped: Pat
     assert records and all(record["event_id"] > 60 and record["topic"] == "order" for record in records)
 
 
-def test_tail_prints_only_the_newest(run: Run, stopped: Path) -> None:
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_tail_prints_only_the_newest(run: Run, stopped: Path, count: int) -> None:
     _, every, _ = run("queue", "dump", "--data", str(stopped), "--json")
-    _, out, _ = run("queue", "tail", "-n", "3", "--data", str(stopped), "--json")
-    assert out.splitlines() == every.splitlines()[-3:]
+    lines = every.splitlines()
+    _, out, _ = run("queue", "tail", "-n", str(count), "--data", str(stopped), "--json")
+    assert out.splitlines() == lines[len(lines) - count :]
 
 
 def test_a_folder_without_a_queue_is_named_in_the_error(run: Run, tmp_path: Path) -> None:
@@ -373,3 +375,10 @@ def test_a_backup_of_a_queue_under_load_is_a_whole_prefix(run: Run, tmp_path: Pa
     assert len(kept) >= 200
     with QueueProcess(tmp_path / "restored") as queue:
         assert _bodies(queue, "load", len(kept)) == [b"%d" % number for number in range(len(kept))]
+
+
+def test_a_backup_from_what_is_no_address_is_refused_in_one_line(run: Run, tmp_path: Path) -> None:
+    for address in ("foo", "foo:", "foo:x", ":1"):
+        code, _, error = run("backup", str(tmp_path / "copy"), "--url", address)
+        assert (code, error) == (2, f"pixiu: --url must be HOST:PORT, not {address!r}\n")
+    assert not (tmp_path / "copy").exists()

@@ -44,6 +44,13 @@ def test_wrong_usage_is_2(arguments: list[str]) -> None:
     assert result.stderr.startswith("Usage: ")
 
 
+def test_a_verb_that_is_spelled_wrong_is_told_the_right_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        command_line.main(["queu", "topics"])
+    assert caught.value.code == 2
+    assert "No such command 'queu'. Did you mean 'queue'?" in capsys.readouterr().err
+
+
 def test_wrong_settings_are_2_and_one_line() -> None:
     result = run("serve", PIXIU_JOURNAL__FLSH="none")
     assert (result.returncode, result.stderr) == (
@@ -116,7 +123,9 @@ def test_the_banner_has_ready_to_paste_lines(
     assert any(line.endswith("queue create hello") for line in lines)
     assert "Open http://127.0.0.1:8400 in two windows and chat." in lines
     print_banner(Running("127.0.0.1:12301", "127.0.0.1:8400", None, tmp_path / "pixiu-data"), leads=False)
-    assert "two windows" not in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "two windows" not in said
+    assert "queue status" in said and "queue create" not in said, "a follower takes nothing in"
     print_banner(Running("127.0.0.1:7", None, None, Path("/elsewhere/data")))
     lines = capsys.readouterr().out.splitlines()
     assert "data in /elsewhere/data" in lines

@@ -98,7 +98,8 @@ class TestTopics:
     def test_errors_are_one_line_that_says_what_to_do(self, run: Run, topic: str) -> None:
         assert run("create", topic) == Ran(1, "", f"pixiu: topic {topic} exists already\n")
         nobody = run("pub", "nosuch", "x")
-        assert nobody.error == "pixiu: there is no topic nosuch; create it with: pixiu queue create nosuch\n"
+        create = "create it with: pixiu queue create nosuch (pixiu queue topics lists all)"
+        assert nobody.error == f"pixiu: there is no topic nosuch; {create}\n"
         assert run("info", "nosuch").code == run("sub", "nosuch").code == run("delete", "nosuch").code == 1
         assert run("create", "a b").error.startswith("pixiu: a topic's name has 1 to 128 bytes")
         assert "--data" in run("create", "pixiu.mine").error

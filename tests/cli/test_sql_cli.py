@@ -50,6 +50,12 @@ def test_a_connection_writes_no_files_whatever_it_is_asked(data: Path) -> None:
         connection.execute(f"COPY users TO '{data / 'taken'}'")
 
 
+def test_who_names_a_table_that_is_not_there_is_told_which_ones_are(data: Path) -> None:
+    with pytest.raises(RequestError, match=r"^there is no table nowhere; there are: .*\bmessages\b") as caught:
+        query_duckdb(data, "SELECT * FROM nowhere")
+    assert "pg_" not in str(caught.value)
+
+
 def test_two_questions_at_once_are_refused(data: Path) -> None:
     with pytest.raises(RequestError, match="one query at a time"):
         query_duckdb(data, "SELECT 1; SELECT 2")

@@ -68,7 +68,8 @@ def test_a_held_directory_is_refused_with_pid_and_address(tmp_path: Path, holder
     with pytest.raises(DataDirectoryInUse) as caught:
         DataDirectory.open(tmp_path / "data")
     assert str(caught.value) == (
-        f"data directory {tmp_path / 'data'} is in use by pid {holder.pid} (127.0.0.1:12301 and 127.0.0.1:8400)"
+        f"data directory {tmp_path / 'data'} is in use by pid {holder.pid} (127.0.0.1:12301 and 127.0.0.1:8400); "
+        "stop it, or name another with --data"
     )
 
 

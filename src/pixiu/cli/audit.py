@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from pixiu.cli.calling import Caller, Token, Url
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import print_json, print_rows, progress
 from pixiu.model.errors import ConfigError, NotFound, Unavailable
@@ -23,7 +24,7 @@ AUDIT_SECONDS = 610.0
 _COUNTS = ("accepted", "intended", "acked", "waiting", "expired", "dead", "resent")
 
 
-@app.command()
+@app.command(epilog=examples("pixiu audit", "pixiu audit --from 2026-11-15T08:00 --json"))
 def audit(
     data: Annotated[
         Path | None,

@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import bytes_text, print_json, print_rows, progress
+from pixiu.cli.serve import parse_address
 from pixiu.model.counted import counted
 from pixiu.model.errors import ConfigError, NotAllowed, NotFound
 from pixiu.queue.storage.verify import Fault
@@ -20,7 +22,7 @@ __all__ = ["app", "print_backup"]
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(epilog=examples("pixiu backup monday", "pixiu backup tuesday --url 127.0.0.1:12301 --json"))
 def backup(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder for the backup.")],
     data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Back up this data directory.")] = None,
@@ -34,6 +36,8 @@ def backup(
     """Copy a queue to a folder while it runs, or from its files when it does not, and check the copy."""
     if data is not None and url is not None:
         raise ConfigError("say what to back up once: --data or --url")
+    if url is not None:
+        parse_address("--url", url)
     directory = data or DEFAULT_DATA
     if url is None and folder.resolve().is_relative_to(directory.resolve()) and directory.is_dir():
         raise ConfigError(f"{folder} is inside {directory}, and would be lost with it: name a folder elsewhere")

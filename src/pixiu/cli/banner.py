@@ -76,13 +76,8 @@ def print_banner(
     if url and leads and not doors.is_dev:
         lines += ["", *_first_steps(running.data, url, command, doors)]
     else:
-        lines += [
-            "",
-            "Try, in another terminal:",
-            f"  {command} queue create hello{at}",
-            f"  {command} queue pub hello 'good morning'{at}",
-            f"  {command} queue sub hello{at}",
-        ]
+        tries = ("create hello", "pub hello 'good morning'", "sub hello") if leads else ("status", "topics")
+        lines += ["", "Try, in another terminal:", *(f"  {command} queue {words}{at}" for words in tries)]
         if url:
             lines.append(f"  curl {url}/metrics")
         if url and leads:

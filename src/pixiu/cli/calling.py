@@ -176,7 +176,8 @@ def _own_token(data: Path) -> str:
         return tokens.issue(Identity(OPERATOR, is_admin=True), lifetime_ms=OWN_TOKEN_MS)
     except NotFound:
         raise Unauthenticated(
-            f"there is no token, and no key in {data} to make one with; give --token, or name its data directory"
+            f"there is no token, and no key in {data} to make one with; give --token, or name the server's --data; "
+            "or start a server: pixiu serve --dev"
         ) from None
 
 
@@ -204,7 +205,7 @@ def make_token(
         except NotFound:
             raise Unauthenticated(
                 f"there is no token, and no key in {root} to make one with; give --token, or name the server's --data; "
-                "or start a server: make serve"
+                "or start a server: pixiu serve --dev"
             ) from None
 
     fresh()  # what is wrong is said before anything is tried

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import DEFAULT_DATA as NODE_DATA
 from pixiu.cli.queue.asking import Json, Where, ask
 from pixiu.cli.queue.output import print_json, print_rows
@@ -52,7 +53,7 @@ Data = Annotated[
 Name = Annotated[str, typer.Argument(metavar="NAME", help="As pixiu cluster status names it.")]
 
 
-@app.command()
+@app.command(epilog=examples("pixiu cluster join --registry zk://127.0.0.1:2181/pixiu --data pixiu-data"))
 def join(
     registry: Annotated[str, typer.Option("--registry", metavar="zk://HOST:PORT[,…]/PATH", help="The registry.")],
     data: Annotated[
@@ -79,7 +80,9 @@ def join(
     print(f"  pixiu role queue --registry {place} --data DIR")
 
 
-@app.command()
+@app.command(
+    epilog=examples("pixiu cluster up examples/cluster-3.toml", "pixiu cluster up examples/cluster-3.toml --detach")
+)
 def up(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Description of the cluster, such as cluster-3.toml.")],
     data: Data = None,
@@ -195,7 +198,7 @@ def _try_status(folder: Path) -> dict[str, Any] | None:
         return None
 
 
-@app.command()
+@app.command(epilog=examples("pixiu cluster status", "pixiu cluster status --json"))
 def status(data: Data = None, json: Json = False) -> None:
     """Every process: role, partition, replica, state, pid, address."""
     folder = data or DEFAULT_DATA
@@ -224,25 +227,25 @@ def _act(action: str, name: str, data: Path | None, json: bool, **more: object) 
         print(done["done"])
 
 
-@app.command()
+@app.command(epilog=examples("pixiu cluster kill carrier-0-0"))
 def kill(name: Name, data: Data = None, json: Json = False) -> None:
     """End a process at once (SIGKILL). It is started again, and heals."""
     _act("kill", name, data, json)
 
 
-@app.command()
+@app.command(epilog=examples("pixiu cluster freeze carrier-0-0"))
 def freeze(name: Name, data: Data = None, json: Json = False) -> None:
     """Let a process stand still (SIGSTOP): it is there, and does nothing."""
     _act("freeze", name, data, json)
 
 
-@app.command()
+@app.command(epilog=examples("pixiu cluster thaw carrier-0-0"))
 def thaw(name: Name, data: Data = None, json: Json = False) -> None:
     """Let a frozen process go on."""
     _act("thaw", name, data, json)
 
 
-@app.command()
+@app.command(epilog=examples("pixiu cluster drain carrier-0-0"))
 def drain(
     name: Name,
     force: Annotated[bool, typer.Option("--force", help="Also the last one of its role and partition.")] = False,
@@ -253,13 +256,13 @@ def drain(
     _act("drain", name, data, json, force=force)
 
 
-@app.command()
+@app.command(epilog=examples("pixiu cluster start carrier-0-0"))
 def start(name: Name, data: Data = None, json: Json = False) -> None:
     """Start a process that was drained."""
     _act("start", name, data, json)
 
 
-@app.command()
+@app.command(epilog=examples("pixiu cluster split broker", "pixiu cluster split --plan plan.json --wait"))
 def split(
     role: Annotated[str, typer.Argument(metavar="[ROLE]", help="One of: broker, router, relay, carrier.")] = "",
     plan: Annotated[
@@ -299,7 +302,7 @@ def split(
         print(done["done"])
 
 
-@app.command()
+@app.command(epilog=examples("pixiu cluster down"))
 def down(data: Data = None, json: Json = False) -> None:
     """Stop everything, in order."""
     folder = data or DEFAULT_DATA

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from pixiu.cli.calling import Caller, Token, Url
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import moment_text, print_json, print_rows
 from pixiu.cli.serve import Config, read_settings
@@ -24,7 +25,7 @@ app = typer.Typer(
 Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="A data directory, served or not.")]
 
 
-@app.command("list")
+@app.command("list", epilog=examples("pixiu dead-letters list", "pixiu dead-letters list --json"))
 def list_letters(url: Url = None, token: Token = None, data: Data = None, json: Json = False) -> None:
     """Every task that was given up on and not given back, oldest first."""
     letters = _stopped_letters(data) if _is_stopped(url, data) else _all_letters(Caller(url, token, data))
@@ -39,7 +40,7 @@ def list_letters(url: Url = None, token: Token = None, data: Data = None, json: 
     print_rows(("id", "when", "what", "user", "why"), rows, empty="no dead letters")
 
 
-@app.command()
+@app.command(epilog=examples("pixiu dead-letters replay 42", "pixiu dead-letters replay --all"))
 def replay(
     ids: Annotated[list[int] | None, typer.Argument(metavar="ID…", help="Which ones.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,

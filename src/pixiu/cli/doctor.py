@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from pixiu.cli.checks import Check, all_checks
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import DEFAULT_DATA
 from pixiu.cli.queue.output import print_json
 from pixiu.cli.serve import Assignments, Config, read_settings
@@ -18,7 +19,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 _MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red")}
 
 
-@app.command()
+@app.command(epilog=examples("pixiu doctor", "pixiu doctor --config pixiu.toml --json"))
 def doctor(
     data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The data directory to look at.")] = DEFAULT_DATA,
     config: Config = None,

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from pixiu.cli.calling import Caller, Token, Url
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import Json
 from pixiu.cli.queue.output import moment_text, print_json, progress
 from pixiu.cli.served import ServedData, find_node
@@ -22,7 +23,7 @@ BAR_WIDTH = 40
 _PARTS = " ▏▎▍▌▋▊▉█"
 
 
-@app.command()
+@app.command(epilog=examples("pixiu explain 909694454728753152"))
 def explain(
     message: Annotated[str, typer.Argument(metavar="MESSAGE_ID", help="As send answered it.")],
     data: ServedData = None,

@@ -8,6 +8,7 @@ use.
 import importlib
 import os
 import sys
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
@@ -43,6 +44,13 @@ class Verbs(TyperGroup):
         command = typer.main.get_command(importlib.import_module(f"pixiu.cli.{cmd_name.replace('-', '')}").app)
         command.name = cmd_name
         return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the verb; where there is none, say which one is spelled alike."""
+        alike = get_close_matches(args[0], VERBS) if args and args[0] not in VERBS + HIDDEN else []
+        if alike:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {' or '.join(map(repr, alike))}?")
+        return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(

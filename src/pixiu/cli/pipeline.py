@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pixiu.cli.erase import erase
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json, hours_of, parse_duration_ms
 from pixiu.cli.queue.output import bytes_text, print_json, print_rows, progress
 from pixiu.cli.rebuilding import rebuild, rebuild_to
@@ -59,7 +60,7 @@ Memory = Annotated[
 ]
 
 
-@app.command()
+@app.command(epilog=examples("pixiu pipeline run --once", "pixiu pipeline run archive usage --every 1m"))
 def run(
     jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB]…", help="Only these.  [default: all]")] = None,
     once: Annotated[bool, typer.Option("--once", help="Take in what is there now, and end.")] = False,
@@ -228,7 +229,7 @@ def _books(found: dict[str, Any]) -> str:
     return f"audit: {counts.format_map(found)}; {verdict}"
 
 
-@app.command()
+@app.command(epilog=examples("pixiu pipeline status"))
 def status(data: DataOption = DEFAULT_DATA, json: Json = False) -> None:
     """How far each table is behind the log, how large it is, and who writes to it now."""
     _require_log(data)
@@ -254,7 +255,7 @@ def status(data: DataOption = DEFAULT_DATA, json: Json = False) -> None:
     print(f"the log is at event {found['log']}; {running}")
 
 
-@app.command()
+@app.command(epilog=examples("pixiu pipeline report", "pixiu pipeline report --html report.html"))
 def report(
     data: DataOption = DEFAULT_DATA,
     html: Annotated[
@@ -288,7 +289,7 @@ def report(
         print(report_text(found))
 
 
-@app.command()
+@app.command(epilog=examples("pixiu pipeline compact --keep 1d"))
 def compact(
     data: DataOption = DEFAULT_DATA,
     spark_url: SparkUrl = "local[*]",
@@ -326,11 +327,13 @@ def compact(
         print_rows(("table", "files before", "files after", "rewritten"), rows)
 
 
-app.command("erase")(erase)
-app.command("rebuild")(rebuild)
+app.command("erase", epilog=examples("pixiu pipeline erase bob", "pixiu pipeline erase bob --yes --json"))(erase)
+app.command(
+    "rebuild", epilog=examples("pixiu pipeline rebuild --to rebuilt", "pixiu pipeline rebuild --to rebuilt --check")
+)(rebuild)
 
 
-@app.command()
+@app.command(epilog=examples("pixiu pipeline plan --partitions 2 --out plan.json"))
 def plan(
     data: DataOption = DEFAULT_DATA,
     partitions: Annotated[int, typer.Option("--partitions", metavar="N", help="Of each role now.")] = 1,
@@ -384,7 +387,7 @@ def plan(
         print(f"written to {out}")
 
 
-@app.command()
+@app.command(epilog=examples("pixiu pipeline backfill usage --from 2026-11-15"))
 def backfill(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[MART]…", help="usage, heat or latency.  [default: all]")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import Json
 from pixiu.cli.queue.output import print_json, print_rows
 from pixiu.config.registry import RegistryAddress
@@ -22,7 +23,7 @@ SLA = 0.99
 WARM_SECONDS = 5.0
 
 
-@app.command()
+@app.command(epilog=examples("pixiu probe --registry zk://127.0.0.1:2181/pixiu --seconds 5"))
 def probe(
     registry: Annotated[
         str, typer.Option("--registry", metavar="zk://HOST:PORT[,…]/PATH", help="Where the cluster's registry is.")

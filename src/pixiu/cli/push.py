@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from pixiu.cli.calling import Caller, Token, Url
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import Json
 from pixiu.cli.queue.output import print_json
 from pixiu.model.errors import ConfigError
@@ -17,7 +18,12 @@ __all__ = ["app"]
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "pixiu push alice bob --text 'the shop is open'",
+        "pixiu push alice --text 'it is on its way' --platforms ios,android --send-id order-17",
+    )
+)
 def push(
     users: Annotated[list[str] | None, typer.Argument(metavar="USER…", help="Public ids.")] = None,
     text: Annotated[list[str] | None, typer.Option("--text", help="What to push; repeatable.")] = None,

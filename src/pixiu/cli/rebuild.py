@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import print_json, progress
 from pixiu.cli.serve import Assignments, Config, read_settings
@@ -18,7 +19,7 @@ __all__ = ["app"]
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(epilog=examples("pixiu rebuild --data pixiu-data"))
 def rebuild(
     data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Of this data directory.")] = DEFAULT_DATA,
     config: Config = None,

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from pixiu.cli.backup import print_backup
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import progress
 from pixiu.model.errors import CorruptData
@@ -20,7 +21,7 @@ __all__ = ["app"]
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(epilog=examples("pixiu restore monday --data restored"))
 def restore(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What `pixiu backup` wrote.")],
     data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The new data directory.")] = DEFAULT_DATA,

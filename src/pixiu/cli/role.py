@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pixiu.cli.examples import examples
 from pixiu.cli.streams import announce
 from pixiu.config.engines import EMBEDDED
 from pixiu.config.registry import RegistryAddress
@@ -125,7 +126,12 @@ ROLES: Mapping[str, Callable[[RoleOrders], int]] = {
 """A role's name, and what runs it until it is told to stop. Returns the exit code."""
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "pixiu role queue --registry zk://127.0.0.1:2181/pixiu --data log-1",
+        "pixiu role gateway --registry zk://127.0.0.1:2181/pixiu --port 8401",
+    )
+)
 def role(
     name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of: {', '.join(ROLES)}.")],
     registry: Annotated[

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from pixiu.cli.calling import Caller, Url, make_token
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import print_json
 from pixiu.cli.shown import shown
@@ -29,7 +30,7 @@ class Order(StrEnum):
     RELEVANCE = "relevance"
 
 
-@app.command()
+@app.command(epilog=examples("pixiu search 'lunch from:alice'", "pixiu search '\"good morning\"' --user bob --limit 5"))
 def search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help='Words, "phrases", from: in: before: after:.')],
     user: Annotated[

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from pixiu.cli.banner import Doors, print_addresses, print_banner
+from pixiu.cli.examples import examples
 from pixiu.config import Settings, load_settings, parse_assignment
 from pixiu.model.errors import ConfigError
 from pixiu.model.hosts import is_loopback
@@ -41,7 +42,7 @@ NoPipeline = Annotated[
 ]
 
 
-@app.command()
+@app.command(epilog=examples("pixiu serve --dev", "pixiu serve --config pixiu.toml --data /var/lib/pixiu"))
 def serve(
     data: Data = Path("pixiu-data"),
     port: Annotated[int | None, typer.Option("--port", help="HTTP port; 0 picks a free one.  [default: 8400]")] = None,
@@ -63,7 +64,7 @@ def serve(
 ) -> None:
     """Start Pixiu: the queue, messaging over WebSocket and HTTP, health and metrics.
 
-    On this machine alone: pixiu serve --dev. With what your machines need: pixiu serve --config pixiu.toml
+    With --dev users are made when they are first named, and there is a key for tokens; without it you make both.
     """
     options = {
         "http.port": port, "queue.port": queue_port, "journal.flush": flush, "gateway.processes": gateways,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import Json
 from pixiu.cli.queue.output import print_json, print_rows, progress
 
@@ -19,7 +20,7 @@ STOPPED = 130
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(epilog=examples("pixiu sim --seeds 20", "pixiu sim --world log --seeds 1 --first 7 --trace"))
 def sim(
     seeds: Annotated[int, typer.Option("--seeds", metavar="N", min=1, help="How many worlds to run.")] = 100,
     first: Annotated[int, typer.Option("--first", metavar="S", min=0, help="The first seed.")] = 0,

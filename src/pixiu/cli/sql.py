@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import print_json, print_rows
 
@@ -25,7 +26,12 @@ class Engine(StrEnum):
     SPARK = "spark"
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "pixiu sql 'SELECT count(*) FROM messages'",
+        "pixiu sql 'SELECT sender, count(*) AS sent FROM messages GROUP BY sender' --json",
+    )
+)
 def sql(
     query: Annotated[str, typer.Argument(metavar="SELECT", help='Such as "SELECT count(*) FROM messages".')],
     data: Annotated[Path, typer.Option("--data", metavar="DIR", help="Of this data directory.")] = DEFAULT_DATA,

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from pixiu.cli.calling import require_keys_of_its_own
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json, parse_duration_ms
 from pixiu.cli.queue.output import moment_text, print_json, print_rows
 from pixiu.cli.serve import Config, read_settings
@@ -21,7 +22,7 @@ __all__ = ["app"]
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.command(epilog=examples("TOKEN=$(pixiu token alice)", "pixiu token backend --admin --expires 30d"))
 def token(
     user: Annotated[str | None, typer.Argument(metavar="USER", help="The user's public id.")] = None,
     platform: Annotated[str, typer.Option("--platform", help="The kind of client: web, ios, …")] = "web",
@@ -40,8 +41,6 @@ def token(
     json: Json = False,
 ) -> None:
     """Print a token for USER, signed with the newest key of a data directory.
-
-    Such as: TOKEN=$(pixiu token alice). For a back end of yours: pixiu token backend --admin --expires 30d
 
     To rotate: --new-key, wait until the older tokens have expired, then --retire the older key. A running server
     follows by itself.

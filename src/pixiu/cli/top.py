@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from pixiu.cli.calling import Caller, Token, Url
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import parse_duration_ms
 from pixiu.cli.queue.output import bytes_text, print_json
 from pixiu.cli.samples import HOPS, Reading, sample_of
@@ -22,7 +23,7 @@ INTERVAL_MS_MIN = 200
 INTERVAL_MS_MAX = 3_600_000
 
 
-@app.command()
+@app.command(epilog=examples("pixiu top", "pixiu top --once --json"))
 def top(
     url: Url = None,
     data: Annotated[

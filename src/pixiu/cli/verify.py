@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import Json
 from pixiu.cli.queue.output import print_json, print_rows, progress
 from pixiu.model.counted import counted
@@ -16,7 +17,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 SHOWN_MAX = 20
 
 
-@app.command()
+@app.command(epilog=examples("pixiu verify pixiu-data restored", "pixiu verify pixiu-data 127.0.0.1:12302"))
 def verify(
     here: Annotated[str, typer.Argument(metavar="DIR|HOST:PORT", help="One copy: a data directory, or a leader.")],
     there: Annotated[str, typer.Argument(metavar="DIR|HOST:PORT", help="The other.")],

@@ -78,8 +78,16 @@ def query_duckdb(data: Path, text: str) -> Answer:
             _check_reads(connection.extract_statements(text))
             found = connection.execute(text)
             return [column[0] for column in found.description or []], found.fetchall()
+        except duckdb.CatalogException as error:
+            raise RequestError(_unknown_table(str(error)) or str(error)) from error
         except duckdb.Error as error:
             raise RequestError(str(error)) from error
+
+
+def _unknown_table(problem: str) -> str:
+    """In our words: DuckDB would name tables of its own that are spelled alike."""
+    found = re.match(r"Catalog Error: Table with name (.+) does not exist", problem)
+    return f"there is no table {found[1]}; there are: {', '.join(VIEWS)}" if found else ""
 
 
 def _check_reads(statements: list[duckdb.Statement]) -> None:

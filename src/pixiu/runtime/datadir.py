@@ -216,7 +216,9 @@ def _take_lock(path: Path) -> int:
     os.close(lock)
     addresses = " and ".join(filter(None, (holder.address, holder.http)))
     where = f" ({addresses})" if addresses else ""
-    raise DataDirectoryInUse(f"data directory {path} is in use by pid {holder.pid}{where}")
+    raise DataDirectoryInUse(
+        f"data directory {path} is in use by pid {holder.pid}{where}; stop it, or name another with --data"
+    )
 
 
 def _write_holder(lock: int, holder: Holder) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from pixiu.cli.calling import Url, find_url, make_token, own_server_tls
+from pixiu.cli.examples import examples
 from pixiu.model.errors import Unavailable
 
 __all__ = ["app"]
@@ -28,7 +29,7 @@ Token = Annotated[
 ]  # fmt: skip
 
 
-@app.command()
+@app.command(epilog=examples("pixiu chat alice", "echo 'bob: hello' | pixiu chat alice"))
 def chat(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Who you are.")],
     url: Url = None,
@@ -40,7 +41,7 @@ def chat(
 ) -> None:
     """Talk as NAME: conversations, groups, rooms. /help inside lists what you can do.
 
-    Without a terminal it reads lines and prints messages: echo "bob: hello" | pixiu chat alice
+    Without a terminal it reads lines and prints messages.
     """
     address = find_url(url, data)
     given = token or make_token(address, url, data, name, platform=PLATFORM, device=f"chat-{os.getpid()}")

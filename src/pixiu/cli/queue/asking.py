@@ -98,7 +98,9 @@ def explained(error: PixiuError, where: Where, topic: str) -> PixiuError:
     if isinstance(error, NotLeader):
         return NotLeader(f"{where.address} is a follower; ask the leader (pixiu queue status names it)")
     if isinstance(error, NotFound) and text.endswith("topic not exist"):
-        return NotFound(f"there is no topic {topic}; create it with: pixiu queue create {topic}")
+        return NotFound(
+            f"there is no topic {topic}; create it with: pixiu queue create {topic} (pixiu queue topics lists all)"
+        )
     if isinstance(error, Conflict) and text.endswith("topic exist"):
         return Conflict(f"topic {topic} exists already")
     if isinstance(error, NotAllowed) and "reserved" in text:

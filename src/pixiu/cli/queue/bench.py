@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import Data, Json, Port, Url, Where, ask
 from pixiu.cli.queue.output import Progress, bytes_text, print_json, print_rows, progress
 from pixiu.machines.queue_wire import Message
@@ -125,4 +126,7 @@ async def _read(client: Client, topic: str, *, after: int, count: int, bar: Prog
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("bench")(bench)
+    app.command(
+        "bench",
+        epilog=examples("pixiu queue bench", "pixiu queue bench --connections 4 --size 1000 --count 5000 --json"),
+    )(bench)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import (
     Data,
     Json,
@@ -97,6 +98,6 @@ def cancel(
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("delay")(delay)
-    app.command("delays")(delays)
-    app.command("cancel")(cancel)
+    app.command("delay", epilog=examples("pixiu queue delay letters 'good night' --after 10m"))(delay)
+    app.command("delays", epilog=examples("pixiu queue delays"))(delays)
+    app.command("cancel", epilog=examples("pixiu queue cancel 42"))(cancel)

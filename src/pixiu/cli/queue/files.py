@@ -1,7 +1,9 @@
 """``pixiu queue dump | tail | verify``: the files of a queue, without a server."""
 
 import base64
+import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import bytes_text, moment_text, print_json, print_rows, progress
 from pixiu.cli.shown import shown
@@ -61,15 +64,16 @@ def tail(
     json: Json = False,
 ) -> None:
     """Print the journal's newest records, and with -f those to come."""
-    newest: list[tuple[Record, Frame]] = []
-    for each in _records(data, 0):
-        if topic is None or each[0].topic.decode(errors="replace") == topic:
-            newest = [*newest[-count + 1 :], each] if count else []
+    newest: deque[tuple[Record, Frame]] = deque(maxlen=count)
     last = 0
+    for record, frame in _records(data, 0):
+        last = frame.last_event_id
+        if topic is None or record.topic.decode(errors="replace") == topic:
+            newest.append((record, frame))
     for record, frame in newest:
         _print_record(record, frame, as_json=json)
-    last = _last_event_id(data)
     while follow:
+        sys.stdout.flush()
         time.sleep(POLL_SECONDS)
         for record, frame in _records(data, last):
             last = frame.last_event_id
@@ -212,13 +216,6 @@ def _finish_redaction(data: Path) -> None:
             finish_redaction(SystemFiles(data))
 
 
-def _last_event_id(data: Path) -> int:
-    last = 0
-    for _, frame in _records(data, 0):
-        last = frame.last_event_id
-    return last
-
-
 def _print_record(record: Record, frame: Frame, *, as_json: bool) -> None:
     kind = Kind(record.kind).name.lower() if record.kind in Kind._value2member_map_ else str(record.kind)
     topic = record.topic.decode(errors="replace")
@@ -259,6 +256,8 @@ def _text(data: bytes) -> str:
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("dump")(dump)
-    app.command("tail")(tail)
-    app.command("verify")(verify)
+    app.command(
+        "dump", epilog=examples("pixiu queue dump --topic letters", "pixiu queue dump --after 100 --limit 10 --json")
+    )(dump)
+    app.command("tail", epilog=examples("pixiu queue tail", "pixiu queue tail --follow --topic letters"))(tail)
+    app.command("verify", epilog=examples("pixiu queue verify", "pixiu queue verify --repair"))(verify)

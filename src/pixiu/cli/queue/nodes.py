@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import Data, Json, Port, TopicName, Url, Where, ask
 from pixiu.cli.queue.output import print_facts, print_json, print_rows
 from pixiu.queue.client import Client, Position
@@ -97,6 +98,10 @@ def promote(
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("positions")(positions)
-    app.command("status")(status)
-    app.command("promote")(promote)
+    app.command(
+        "positions", epilog=examples("pixiu queue positions letters", "pixiu queue positions letters --forget reader")
+    )(positions)
+    app.command("status", epilog=examples("pixiu queue status", "pixiu queue status --url 127.0.0.1:12302 --json"))(
+        status
+    )
+    app.command("promote", epilog=examples("pixiu queue promote --data copy"))(promote)

@@ -9,6 +9,7 @@ from typing import Annotated, BinaryIO
 
 import typer
 
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import Data, Json, Port, TopicName, Url, Where, ask, parse_headers
 from pixiu.cli.queue.output import Progress, print_json, progress
 from pixiu.machines.queue_wire import Message
@@ -184,4 +185,9 @@ def _groups(messages: Iterator[Message]) -> Iterator[list[Message]]:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("pub")(pub)
+    app.command(
+        "pub",
+        epilog=examples(
+            "pixiu queue pub letters 'good morning'", "seq 1 1000 | pixiu queue pub letters --header lang=en"
+        ),
+    )(pub)

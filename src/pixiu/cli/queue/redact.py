@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from pixiu.cli.examples import examples
 from pixiu.cli.options import Token, Url
 from pixiu.cli.queue.asking import DEFAULT_DATA, Json
 from pixiu.cli.queue.output import bytes_text, print_json, print_rows, progress
@@ -77,4 +78,4 @@ def redaction_of(data: Path | None, url: str | None, token: str | None) -> dict[
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("redact")(redact)
+    app.command("redact", epilog=examples("pixiu queue redact --data pixiu-data"))(redact)

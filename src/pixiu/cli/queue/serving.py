@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from pixiu.cli.examples import examples
 from pixiu.cli.serve import Assignments, Config, Event, Flush, Follow, ReadyJson, read_settings, run_server
 from pixiu.cli.serve import Data as DataDirectory
 
@@ -35,4 +36,7 @@ def serve(
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("serve")(serve)
+    app.command(
+        "serve",
+        epilog=examples("pixiu queue serve", "pixiu queue serve --follow 127.0.0.1:12301 --data copy --port 12302"),
+    )(serve)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import Data, Json, Port, TopicName, Url, Where, ask, parse_duration_ms
 from pixiu.cli.queue.output import moment_text, print_json
 from pixiu.cli.shown import shown
@@ -158,4 +159,11 @@ def _say(text: str) -> None:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("sub")(sub)
+    app.command(
+        "sub",
+        epilog=examples(
+            "pixiu queue sub letters",
+            "pixiu queue sub letters --name reader --stored --follow",
+            "pixiu queue sub letters --since 10m --json",
+        ),
+    )(sub)

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import Data, Json, Port, TopicName, Url, Where, ask, parse_duration_ms
 from pixiu.cli.queue.output import bytes_text, moment_text, print_facts, print_json, print_rows, until_text
 from pixiu.cli.shown import shown
@@ -111,8 +112,10 @@ def _as_json(topic: Topic) -> dict[str, Any]:
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command("topics")(list_topics)
+    app.command("topics", epilog=examples("pixiu queue topics", "pixiu queue topics --json"))(list_topics)
     app.command("list", hidden=True)(list_topics)
-    app.command("create")(create)
-    app.command("delete")(delete)
-    app.command("info")(info)
+    app.command("create", epilog=examples("pixiu queue create letters", "pixiu queue create today --lifetime 1d"))(
+        create
+    )
+    app.command("delete", epilog=examples("pixiu queue delete letters"))(delete)
+    app.command("info", epilog=examples("pixiu queue info letters"))(info)
