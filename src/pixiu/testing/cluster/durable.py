@@ -113,7 +113,10 @@ class Durable:
         return self.log.first
 
     def double(self) -> None:
-        """The new half starts; the tool flips as soon as it may."""
+        """The new half starts; the tool flips as soon as it may. What has doubled may double again."""
+        if self._operator is not None:
+            self._operator.loop.abandon()
+            self.partitions = self._operator.count
         for partition in range(self.partitions, 2 * self.partitions):
             self.start_partition(partition)
         self._operator = Operator(self._cluster, self.log, replicas=self._replicas)

@@ -19,6 +19,7 @@ from pixiu.machines.serving import Serving, ServingState
 from pixiu.machines.snapshots import Pairs
 from pixiu.machines.split import Counts, Flip
 from pixiu.model.errors import PixiuError
+from pixiu.model.partitions import Share
 from pixiu.node.processes.carrier.host import CarrierHost
 from pixiu.node.processes.carrier.snapshots import Giving, _Take
 from pixiu.node.processes.carrier.stores import seal
@@ -28,7 +29,7 @@ from pixiu.roles.carrier.consume import Carrier
 from pixiu.roles.proxy.rooms import RoomProxy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
     from pixiu.machines.room_link import Ack, Frame
@@ -180,6 +181,13 @@ def _cleaned_unwritten() -> AbstractContextManager[object]:
     return patch.object(Carrier, "commit", without_more)
 
 
+def _first_flip_counts() -> AbstractContextManager[object]:
+    def by_its_count(users: Iterable[int], share: Share, count: int, *, is_wide: bool = False) -> list[int]:
+        return [user for user in users if (is_wide or share(user)) and not Share(share.partition, count)(user)]
+
+    return patch("pixiu.node.processes.carrier.host.moved_away", by_its_count)
+
+
 def _snapshot_without_inboxes() -> AbstractContextManager[object]:
     begin = Giving._begin
 
@@ -221,6 +229,7 @@ MUTANTS: dict[str, tuple[str, Mutate]] = {
     "flip-before-running": ("carriers flip before the new half has caught up (E33)", _flip_before_running),
     "kept-by-the-old": ("an old carrier keeps what has moved", _kept_by_the_old),
     "cleaned-unwritten": ("what has moved is forgotten in memory, and noted as gone on the disk", _cleaned_unwritten),
+    "first-flip-counts": ("who is born by a second doubling goes by the count of the first one", _first_flip_counts),
     "snapshot-without-inboxes": ("a snapshot leaves the inboxes out", _snapshot_without_inboxes),
     "snapshot-torn": ("a snapshot counts as soon as a part of it is there", _snapshot_torn),
     "acked-on-receipt": ("a relay confirms what gateways do not have yet", _acked_on_receipt),
@@ -229,7 +238,7 @@ MUTANTS: dict[str, tuple[str, Mutate]] = {
 
 MUTANTS_OF_CARRIERS = frozenset({
     "lease-for-ever", "swap-without-compare", "serve-unapplied", "flip-before-running", "kept-by-the-old",
-    "cleaned-unwritten", "snapshot-without-inboxes", "snapshot-torn",
+    "cleaned-unwritten", "first-flip-counts", "snapshot-without-inboxes", "snapshot-torn",
 })  # fmt: skip
 """Those that need no rooms to be caught."""
 
