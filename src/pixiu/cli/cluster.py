@@ -53,7 +53,7 @@ Data = Annotated[
 Name = Annotated[str, typer.Argument(metavar="NAME", help="As pixiu cluster status names it.")]
 
 
-@app.command(epilog=examples("pixiu cluster join --registry zk://127.0.0.1:2181/pixiu --data pixiu-data"))
+@app.command(epilog=examples("pixiu cluster join --registry zk://127.0.0.1:2181/pubsub --data pixiu-data"))
 def join(
     registry: Annotated[str, typer.Option("--registry", metavar="zk://HOST:PORT[,…]/PATH", help="The registry.")],
     data: Annotated[

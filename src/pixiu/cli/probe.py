@@ -23,7 +23,7 @@ SLA = 0.99
 WARM_SECONDS = 5.0
 
 
-@app.command(epilog=examples("pixiu probe --registry zk://127.0.0.1:2181/pixiu --seconds 5"))
+@app.command(epilog=examples("pixiu probe --registry zk://127.0.0.1:2181/pubsub --secret-file pixiu-cluster/secret"))
 def probe(
     registry: Annotated[
         str, typer.Option("--registry", metavar="zk://HOST:PORT[,…]/PATH", help="Where the cluster's registry is.")
@@ -61,7 +61,8 @@ def probe(
         for text in found["alarms"]:
             print(f"broken: {text}")
     if not found["paths"]:
-        raise ConfigError("there is no path: no proxy and broker answer there; do they have this secret?")
+        ask = "do they have this secret?" if secret_file else "if they have a secret, name it with --secret-file FILE"
+        raise ConfigError(f"there is no path: no proxy and broker answer there; {ask}")
     if any(row["success"] is None or row["success"] < SLA for row in found["paths"]):
         raise typer.Exit(1)
 

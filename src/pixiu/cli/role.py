@@ -128,8 +128,8 @@ ROLES: Mapping[str, Callable[[RoleOrders], int]] = {
 
 @app.command(
     epilog=examples(
-        "pixiu role queue --registry zk://127.0.0.1:2181/pixiu --data log-1",
-        "pixiu role gateway --registry zk://127.0.0.1:2181/pixiu --port 8401",
+        "pixiu role queue --registry zk://127.0.0.1:2181/pubsub --data log-1",
+        "pixiu role gateway --registry zk://127.0.0.1:2181/pubsub --port 8401",
     )
 )
 def role(
