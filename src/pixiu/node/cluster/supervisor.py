@@ -65,7 +65,10 @@ class Supervisor:
         self.wants_down = asyncio.Event()
 
     async def up(self) -> None:
-        """Start everything, what others need first. Raises ``Unavailable`` naming what does not start."""
+        """Start everything, what others need first. Raises ``Unavailable`` naming what does not start.
+
+        Returns early, with the rest not started, when it is told meanwhile to take all of it down.
+        """
         await self._door.open()
         self._write_state()
         self._tasks.add(asyncio.create_task(self._turn_logs()))
@@ -74,6 +77,8 @@ class Supervisor:
             for child in group:
                 child.start()
             await self._wait_for(group)
+            if self.wants_down.is_set():
+                return
             if role == "zookeeper":
                 await self._meet()
         if self._registry is None:
