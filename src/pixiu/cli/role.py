@@ -69,8 +69,9 @@ def _queue(orders: RoleOrders) -> int:
         from pixiu.node.processes.kafka_queue import run_kafka_queue
 
         return run_kafka_queue(
-            settings, orders.registry, partition=orders.partition, data=orders.data, secrets=secrets, on_ready=ready
-        )
+            settings, orders.registry, partition=orders.partition, data=orders.data, secrets=secrets,
+            secret_file=orders.secret_file, on_ready=ready,
+        )  # fmt: skip
     if noted := noted_log(orders.data):
         raise ConfigError(
             f"the log of this cluster is in Kafka ({orders.data} has served it): carriers have applied it, and a log "
@@ -78,7 +79,7 @@ def _queue(orders: RoleOrders) -> int:
         )
     return run_queue_role(
         settings, orders.registry, partition=orders.partition, data=orders.data,
-        secrets=secrets, http=True, on_ready=ready,
+        secrets=secrets, secret_file=orders.secret_file, http=True, on_ready=ready,
     )  # fmt: skip
 
 

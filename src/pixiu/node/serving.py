@@ -153,8 +153,9 @@ class Node:
         store = open_store(directory.path)
         self._scheduler = scheduler = LoopScheduler(loop)
         self._engine = engine = Engine(settings, files, store, clock, scheduler, key=directory.key)
-        engine.follower_keys = self._follower_keys()
-        engine.node_keys += engine.follower_keys
+        engine.take_keys(self._follower_keys())
+        if self._elected is not None:
+            self._elected.keys_changed[:] = [engine.take_keys]  # of this engine: a restart makes another
         engine.key_refusals.peer_of = peer_of
         engine.recover(is_follower=not self._leads_alone)
         queue_max, self._gateway_max = connections_max(settings, with_http=self._with_http and self._leads_alone)

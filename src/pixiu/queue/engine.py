@@ -360,6 +360,11 @@ class Engine:
 
     # What requests need.
 
+    def take_keys(self, keys: tuple[str, ...]) -> None:
+        """The cluster's secrets are these from now on; the node's own key stays."""
+        self.node_keys = (*(each for each in self.node_keys if each not in self.follower_keys), *keys)
+        self.follower_keys = keys
+
     @property
     def leader_key(self) -> bytes:
         """What this node shows to a leader; empty without a secret."""

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 from typing import TYPE_CHECKING
@@ -25,9 +24,14 @@ from pixiu.links.wire import WireWay
 from pixiu.machines.links.handshake import CHALLENGE_BYTES
 from pixiu.machines.links.sealing import Secrets
 from pixiu.machines.view import ViewRules
-from pixiu.model.errors import ConfigError
 from pixiu.model.ids import NODE_BITS, SEQUENCE_BITS, SNOWFLAKE_EPOCH_MS
-from pixiu.node.processes.cluster_secrets import needed_queue_keys, queue_key, read_secrets, secrets_of
+from pixiu.node.processes.cluster_secrets import (
+    SecretsFile,
+    needed_queue_keys,
+    queue_key,
+    read_secrets,
+    secrets_of,
+)
 from pixiu.runtime.binding import cannot_listen
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datagrams import UdpSocket
@@ -49,8 +53,6 @@ log = logging.getLogger(__name__)
 
 PORT_TRIES = 16
 LIFE_BITS = NODE_BITS + SEQUENCE_BITS
-SECRETS_MS = 5_000
-"""The file of secrets is looked at this often."""
 QUEUE_SESSION_MS = 4_000
 """Of the queue. Longer than a lease: the session's end only tidies up. A server that stands still is left after two
 thirds of it."""
@@ -106,7 +108,7 @@ class ClusterEnd:
         self.directory = Directory(self.registry, self.endpoint, self.clock, self.scheduler, self.root, rules)
         self.bigs = BigRooms(self.registry, self.clock, self.scheduler, self.root, settings.poll_ms)
         self._tcp: asyncio.Server | None = None
-        self._secrets_timer: asyncio.TimerHandle | None = None
+        self._secrets_file: SecretsFile | None = None
 
     @classmethod
     async def open(
@@ -140,31 +142,19 @@ class ClusterEnd:
         self._lives += 1
         return self.boot + self._lives
 
-    def watch_secrets(self, path: Path) -> None:
-        """Take over what is in the file whenever it changes."""
-        seen = [path.stat().st_mtime_ns]
-
-        def look() -> None:
-            with contextlib.suppress(OSError):
-                now = path.stat().st_mtime_ns
-                if now != seen[0]:
-                    seen[0] = now
-                    try:
-                        self.way.change_secrets(Secrets.from_text(path.read_text(encoding="utf-8")))
-                        log.info("the cluster's secrets have changed", extra={"path": str(path)})
-                    except (ConfigError, UnicodeDecodeError) as error:
-                        log.error("the new secrets are no good; the old ones stay", extra={"reason": str(error)})
-            self._secrets_timer = self._loop.call_later(SECRETS_MS / 1000, look)
-
-        look()
+    def watch_secrets(self, path: Path, text: str) -> None:
+        """Take over what is in the file whenever it is something else than this."""
+        self._secrets_file = SecretsFile(
+            path, text, self._loop, lambda new: self.way.change_secrets(Secrets.from_text(new))
+        )
 
     async def close(self) -> None:
         """Leave: the registry forgets this process at once."""
         self.directory.stop()
         self.bigs.stop()
         self.endpoint.stop()
-        if self._secrets_timer is not None:
-            self._secrets_timer.cancel()
+        if self._secrets_file is not None:
+            self._secrets_file.close()
         await self._loop.run_in_executor(None, self.registry.close)
         self._bulk.close()
         self._links.close()

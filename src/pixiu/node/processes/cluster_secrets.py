@@ -10,12 +10,16 @@ from pixiu.model.errors import ConfigError
 from pixiu.model.hosts import is_loopback
 
 if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["needed_queue_keys", "queue_key", "queue_keys", "read_secrets", "secrets_of"]
+__all__ = ["SecretsFile", "needed_queue_keys", "queue_key", "queue_keys", "read_secrets", "secrets_of"]
 
 log = logging.getLogger(__name__)
 
+LOOK_SECONDS = 5.0
+"""A file of secrets is looked at this often."""
 DEVELOPMENT = b"pixiu on one machine, no secret"
 """Used on loopback where no secret is given: it keeps other programs' noise out, and nobody who tries."""
 
@@ -64,3 +68,42 @@ def read_secrets(path: Path | None) -> str:
         raise ConfigError(f"cannot read the secret in {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"cannot read the secret in {path}: {error}") from None
+
+
+class SecretsFile:
+    """A file of secrets, looked at now and then: a secret can be changed while everything runs."""
+
+    def __init__(
+        self, path: Path, text: str, loop: asyncio.AbstractEventLoop, changed: Callable[[str], object]
+    ) -> None:
+        """``text`` is what was read of it and is in use; ``changed`` is told the text of what is to be used then."""
+        self._path = path
+        self._text = text
+        self._loop = loop
+        self._changed = changed
+        self._timer = loop.call_later(LOOK_SECONDS, self._again)
+
+    def look(self) -> None:
+        """Has it changed? What cannot be read or is no good changes nothing."""
+        try:
+            text = self._path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return
+        if text == self._text:
+            return
+        self._text = text
+        try:
+            Secrets.from_text(text)
+        except ConfigError as error:
+            log.error("the new secrets are no good; the old ones stay", extra={"reason": str(error)})
+        else:
+            self._changed(text)
+            log.info("the cluster's secrets have changed", extra={"path": str(self._path)})
+
+    def close(self) -> None:
+        """Look no more."""
+        self._timer.cancel()
+
+    def _again(self) -> None:
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._again)
+        self.look()

@@ -27,6 +27,7 @@ from pixiu.model.errors import ConfigError, Conflict, PixiuError
 from pixiu.node.listening import why_not_listening
 from pixiu.node.logs import kafka_log, look_at_kafka, note_log
 from pixiu.node.processes.cluster_end import needed_queue_keys, open_session
+from pixiu.node.processes.cluster_secrets import SecretsFile, queue_keys
 from pixiu.node.processes.lease import HeldLease
 from pixiu.node.processes.running import run_with_signals
 from pixiu.node.serving import Running, connections_max
@@ -150,6 +151,10 @@ class KafkaQueue:
         self._tick(lease, control)
         self._directory.announce(address=address, http=f"{host}:{port}")
         return Running(address, f"{host}:{port}", None, self._directory.path)
+
+    def change_secrets(self, text: str) -> None:
+        """For whoever connects from now on."""
+        self.served.node_keys = (self._directory.key, *queue_keys(text, self._settings.queue.host))
 
     async def _check_folder(self) -> None:
         """Refuse a registry whose log is a queue's own: its events have other numbers than Kafka's. Or which is it?"""
@@ -390,6 +395,7 @@ def run_kafka_queue(
     partition: int,
     data: Path,
     secrets: str,
+    secret_file: Path | None = None,
     on_ready: Callable[[Running], None],
 ) -> int:
     """Run one process of the role until SIGTERM or SIGINT. Returns the exit code."""
@@ -400,12 +406,17 @@ def run_kafka_queue(
         session = await open_session(registry)
         try:
             queue = KafkaQueue(settings, directory, session, partition_folder(registry.root, partition), keys)
+            file = None
+            if secret_file is not None:
+                file = SecretsFile(secret_file, secrets, asyncio.get_running_loop(), queue.change_secrets)
             try:
                 on_ready(await queue.start())
                 await stop.wait()
             except OSError as error:
                 raise PixiuError(f"cannot start: {why_not_listening(error, settings, http=True)}") from error
             finally:
+                if file is not None:
+                    file.close()
                 await queue.stop()
         finally:
             await asyncio.get_running_loop().run_in_executor(None, session.close)

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from pixiu.node.processes.cluster_end import needed_queue_keys, open_session
+from pixiu.node.processes.cluster_secrets import SecretsFile, queue_keys
 from pixiu.node.processes.elected import Elected
 from pixiu.node.serving import run_node
 from pixiu.queue.replication.control import partition_folder
@@ -41,18 +42,31 @@ def run_queue_role(
     partition: int,
     data: Path,
     secrets: str,
+    secret_file: Path | None = None,
     http: bool,
     on_ready: Callable[[Running], None],
 ) -> int:
-    """Run one replica until SIGTERM or SIGINT. Returns the exit code. ``secrets`` is the text of their file."""
+    """Run one replica until SIGTERM or SIGINT. Returns the exit code. ``secrets`` is the text of ``secret_file``."""
     keys = needed_queue_keys(secrets, settings.queue.host)
 
     @asynccontextmanager
     async def meet() -> AsyncIterator[Elected]:
         session = await open_session(registry)
+        elected = Elected(session, partition_folder(registry.root, partition), keys, place=str(registry))
+
+        def changed(text: str) -> None:
+            elected.keys = queue_keys(text, settings.queue.host)
+            for call in elected.keys_changed:
+                call(elected.keys)
+
+        file = None
+        if secret_file is not None:
+            file = SecretsFile(secret_file, secrets, asyncio.get_running_loop(), changed)
         try:
-            yield Elected(session, partition_folder(registry.root, partition), keys, str(registry))
+            yield elected
         finally:
+            if file is not None:
+                file.close()
             await asyncio.get_running_loop().run_in_executor(None, session.close)
 
     return run_node(

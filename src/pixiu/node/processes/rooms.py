@@ -302,11 +302,12 @@ def run_role(options: RoleOptions) -> int:
 
 
 async def _run(options: RoleOptions, stop: asyncio.Event) -> None:
-    secrets = secrets_of(read_secrets(options.secret_file), options.bind)
+    text = read_secrets(options.secret_file)
+    secrets = secrets_of(text, options.bind)
     links_port = 0 if options.role == "gateway" else options.port
     end = await ClusterEnd.open(options.registry, secrets, options.settings.links, bind=options.bind, port=links_port)
     if options.secret_file is not None:
-        end.watch_secrets(options.secret_file)
+        end.watch_secrets(options.secret_file, text)
     try:
         process = RoleProcess(options, end)
         address, more = await process.start()

@@ -261,9 +261,13 @@ class Client:
     ) -> Feed:
         """Follow the whole committed journal, wherever its leader is: for Pixiu's own roles, with the node's key."""
         return Feed(
-            connect=self._pool.connect_feed, leave=self._pool.leave, key=self._pool.key,
+            connect=self._pool.connect_feed, leave=self._pool.leave, key=lambda: self._pool.key,
             backoff=self._pool.new_backoff(), position=position, receive=receive, fail=fail,
         )  # fmt: skip
+
+    def change_key(self, key: str) -> None:
+        """Show this key from now on, wherever a connection is made: the cluster's secret has changed."""
+        self._pool.change_key(key.strip().encode() or None)
 
     async def ask(self, topic: str, request: bytes, about: str) -> bytes:
         """A request that changes nothing and is answered with bytes."""

@@ -115,7 +115,7 @@ class Feed:
         *,
         connect: Callable[[Callable[[Address], FeedConnection]], Awaitable[FeedConnection]],
         leave: Callable[[Address | None], object],
-        key: bytes | None,
+        key: Callable[[], bytes | None],
         backoff: Backoff,
         position: Callable[[], int],
         receive: Callable[[int, bytes], object],
@@ -197,4 +197,4 @@ class Feed:
                 self._fail(None)
             self._receive(commit_event_id, frames)
 
-        return FeedConnection(address, self._key, self._position(), receive)
+        return FeedConnection(address, self._key(), self._position(), receive)

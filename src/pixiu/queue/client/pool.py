@@ -3,7 +3,7 @@
 import asyncio
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
@@ -301,6 +301,10 @@ class Pool:
     def key(self) -> bytes | None:
         """The node's key."""
         return self._options.key
+
+    def change_key(self, key: bytes | None) -> None:
+        """Show this one from now on, wherever a connection is made."""
+        self._options = replace(self._options, key=key)
 
 
 class _Retry:

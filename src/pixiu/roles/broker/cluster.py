@@ -127,10 +127,9 @@ class ClusterBroker:
         self._routers = directory.follow("router")
         self._gateways = directory.follow("gateway")
         self._relays = directory.follow("relay") if by_relay else None
-        self._relay_count = 0
+        self._relay_count = self._look_ms = 0
         if self._relays is not None:
             directory.when_changed.append(self._regroup)
-        self._look_ms = 0
         self._was_gone: set[int] = set()
         self.keeper: BigRoomKeeper | None = None
         if bigs is not None:

@@ -22,6 +22,7 @@ from pixiu.backends.queue_log import RemoteLog
 from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
 from pixiu.config.engines import EMBEDDED
 from pixiu.links.member import COUNT_KEY, Slot, count_path, ensure_count, folder_of
+from pixiu.machines.links.sealing import Secrets
 from pixiu.machines.serving import ServingRules
 from pixiu.model.errors import ConfigError, PixiuError, Unavailable
 from pixiu.model.hosts import is_loopback
@@ -33,6 +34,7 @@ from pixiu.node.processes.carrier.life import CarrierLife
 from pixiu.node.processes.carrier.snapshots import BULK, givers_in, take_snapshot
 from pixiu.node.processes.carrier.stores import DiskHome
 from pixiu.node.processes.cluster_end import new_boot, queue_key, read_secrets, secrets_of
+from pixiu.node.processes.cluster_secrets import SecretsFile
 from pixiu.node.processes.running import run_until_stopped
 from pixiu.queue.client import Client
 from pixiu.queue.replication.control import RegistryControl
@@ -94,6 +96,8 @@ class CarrierProcess:
         self._life: CarrierLife | None = None
         self._listener = HubListener(self._secrets, self.boot, lambda: None if self._life is None else self._life.hub())
         self._bulk: hub_streams.HubStreams | None = None
+        self._secrets_text = text
+        self._secrets_file: SecretsFile | None = None
         self._client = Client(
             str(options.registry), key=queue_key(text, options.bind), pool=2, patience_s=PATIENCE_SECONDS
         )
@@ -121,6 +125,9 @@ class CarrierProcess:
     async def start(self) -> tuple[str, dict[str, object]]:
         """Listen, find the others, begin to follow. Returns what to tell whoever started the process."""
         options, root = self.options, self.options.registry.root
+        if options.secret_file is not None:
+            loop = asyncio.get_running_loop()
+            self._secrets_file = SecretsFile(options.secret_file, self._secrets_text, loop, self._change_secrets)
         count = await self._count(root)
         self.partitions = count
         if options.partition >= 2 * count:
@@ -154,6 +161,8 @@ class CarrierProcess:
         """Hand over, then leave."""
         if self._watch is not None:
             self._watch.cancel()
+        if self._secrets_file is not None:
+            self._secrets_file.close()
         if self._life is not None:
             await self._life.stop()
         if self._control is not None:
@@ -164,6 +173,12 @@ class CarrierProcess:
             self._bulk.close()
         await self._admin.close()
         await self._client.close()
+
+    def _change_secrets(self, text: str) -> None:
+        """For streams of gateways and replicas, and for the queue: whoever connects from now on."""
+        self._secrets = Secrets.from_text(text)
+        self._listener.change_secrets(self._secrets)
+        self._client.change_key(queue_key(text, self.options.bind))
 
     async def _begin(self, may_serve: Callable[[], bool]) -> CarrierHost:
         queue = RemoteLog(self._client)
