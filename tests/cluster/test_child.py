@@ -162,22 +162,3 @@ def test_leftovers_end_as_a_cluster_does_the_registry_last(tmp_path: Path) -> No
         for process in processes:
             process.kill()
             process.communicate()
-
-
-async def test_whoever_is_told_to_go_down_while_it_starts_starts_no_more(tmp_path: Path) -> None:
-    path = tmp_path / "c.toml"
-    path.write_text('zookeeper = "zk://127.0.0.1:1/x"\n[roles.router]\n[roles.broker]\n', encoding="utf-8")
-    supervisor = Supervisor(tmp_path / "c", read_cluster_file(path), say=lambda _line: None)
-    for child in supervisor.children.values():
-        child.plan = replace(child.plan, command=(sys.executable, "-c", "import time; time.sleep(60)"))
-    rising = asyncio.create_task(supervisor.up())
-    try:
-        async with asyncio.timeout(20):
-            while supervisor.children["router-0-0"].pid is None:
-                await asyncio.sleep(0.01)
-            supervisor.wants_down.set()
-            await rising
-        assert not supervisor.is_up
-        assert supervisor.children["broker-0-0"].state is ChildState.STOPPED, "it was never started"
-    finally:
-        await supervisor.down()

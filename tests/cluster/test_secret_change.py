@@ -37,15 +37,19 @@ async def test_only_what_is_good_and_new_is_taken_over(tmp_path: Path, monkeypat
     path.write_text(f"{OLD}\n", encoding="utf-8")
     taken: list[str] = []
     file = SecretsFile(path, f"{OLD}\n", asyncio.get_running_loop(), taken.append)
-    for text in (f"{OLD}\n", "short\n", f"{OLD}\n{NEW}\n", "# nothing\n", f"{OLD}\n{NEW}\n{OLD}{NEW}\n", f"{NEW}\n"):
+    good = [f"{OLD}\n{NEW}\n", f"{NEW}\n"]
+    for text in (f"{OLD}\n", "short\n", good[0], "# nothing\n", f"{OLD}\n{NEW}\n{OLD}{NEW}\n", good[1]):
         path.write_text(text, encoding="utf-8")
+        async with asyncio.timeout(20):
+            while text in good and text not in taken:
+                await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
     path.unlink()
     await asyncio.sleep(0.1)
     file.close()
     path.write_text(f"{OLD}\n", encoding="utf-8")
     await asyncio.sleep(0.1)
-    assert taken == [f"{OLD}\n{NEW}\n", f"{NEW}\n"]
+    assert taken == good
 
 
 @pytest.mark.long

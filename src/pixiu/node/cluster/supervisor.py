@@ -67,11 +67,7 @@ class Supervisor:
     async def up(self) -> None:
         """Start everything, what others need first. Raises ``Unavailable`` naming what does not start.
 
-<<<<<<< HEAD
         Whoever wants it down meanwhile gets it so: nothing more is started.
-=======
-        Returns early, with the rest not started, when it is told meanwhile to take all of it down.
->>>>>>> faults
         """
         await self._door.open()
         self._write_state()
