@@ -27,7 +27,7 @@ LOG, SEARCHED = "/var/lib/pixiu-log", "search.data="
 DATA = "/var/lib/pixiu"
 SECRET = "/run/secrets/cluster"
 PYTHON = "/opt/pixiu/bin/python"
-LINKS_PORT, ADMIN_PORT, QUEUE_PORT, CLIENT_PORT = 7400, 8409, 12301, 8400
+LINKS_PORT, ADMIN_PORT, QUEUE_PORT, CLIENT_PORT, MAP_PORT = 7400, 8409, 12301, 8400, 8410
 ZOOKEEPER_IMAGE = "zookeeper:3.9"
 SHARED = {"gateway": "gateway-keys"}
 """Roles whose processes read one folder: gateways read the keys that sign tokens."""
@@ -96,6 +96,12 @@ def _keys() -> Service:
     return {**made, "restart": "no", "entrypoint": ["/bin/sh", "-c"], "networks": ["cluster"]}
 
 
+def _without_admin_port(command: list[str]) -> list[str]:
+    """The file's port is that of one machine; here each process has an address of its own."""
+    given = {at for at, each in enumerate(command) if each.startswith("links.admin_port=")}
+    return [each for at, each in enumerate(command) if at not in given and at + 1 not in given]
+
+
 def _role(plan: ChildPlan, address: str, hosts: list[str]) -> Service:
     """One process of a role. It waits for the registry alone: who else is there it learns from that."""
     port = {"queue": QUEUE_PORT, "gateway": CLIENT_PORT}.get(plan.role, LINKS_PORT)
@@ -105,7 +111,7 @@ def _role(plan: ChildPlan, address: str, hosts: list[str]) -> Service:
     command = [f"{SEARCHED}{LOG}" if each in searched else each for each in command]
     probe = f"import socket; socket.create_connection(('{address}', {port}), 3)"
     if plan.role != "queue":
-        command += ["--set", f"links.admin_port={ADMIN_PORT}"]
+        command = [*_without_admin_port(command), "--set", f"links.admin_port={ADMIN_PORT}"]
         probe = f"from urllib.request import urlopen; urlopen('http://{address}:{ADMIN_PORT}/readyz', timeout=3)"
     waits: dict[str, dict[str, str]] = {host: {"condition": "service_healthy"} for host in hosts}
     if plan.role in SHARED:
@@ -123,6 +129,8 @@ def _role(plan: ChildPlan, address: str, hosts: list[str]) -> Service:
     if plan.role == "gateway":
         service["ports"] = [f"{8401 + plan.replica}:{CLIENT_PORT}"]
         service["ulimits"] = {"nofile": 1048576}
+    elif plan.role == "meta":
+        service["ports"] = [f"127.0.0.1:{MAP_PORT}:{ADMIN_PORT}"]  # the map has no login
     return service
 
 
