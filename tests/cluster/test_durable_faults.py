@@ -10,6 +10,7 @@ import contextlib
 import json
 import subprocess
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -28,7 +29,7 @@ from tests.cluster.talkers import Talkers
 from tests.servers import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
 
 pytestmark = [pytest.mark.serial, pytest.mark.long]
@@ -127,7 +128,8 @@ class Extra:
 
     def __init__(self, cluster: Cluster, role: str, *more: str) -> None:
         secret = str(cluster.folder / "secret")
-        home = "gateway" if role == "gateway" else "extra"
+        before = len(list((cluster.folder / "nodes").glob("extra-*")))
+        home = "gateway" if role == "gateway" else f"extra-{before}"
         command = [sys.executable, "-m", "pixiu", "role", role, "--registry", cluster.registry, "--json"]
         command += ["--data", str(cluster.folder / "nodes" / home), "--secret-file", secret, *more]
         self.start(command, cluster.folder / "logs" / f"extra-{role}.log")
@@ -152,7 +154,7 @@ class Extra:
 
 @pytest.mark.timeout(400)
 @pytest.mark.feature("X61")
-async def test_carriers_double_and_clients_stay_connected(tmp_path: Path) -> None:
+async def test_carriers_double_twice_and_clients_stay_connected(tmp_path: Path) -> None:
     text = DURABLE.format(queues=1, min_isr=1, partitions=1, replicas=1, gateways=2)
     with Cluster(tmp_path, text) as cluster:
         doors = await asyncio.to_thread(doors_of, cluster)
@@ -162,25 +164,36 @@ async def test_carriers_double_and_clients_stay_connected(tmp_path: Path) -> Non
         key = (cluster.folder / "secret").read_text(encoding="utf-8").strip()
         async with Talkers(doors) as talkers, Client(cluster.registry, key=key) as client:
             await talkers.more()
-            second = await asyncio.to_thread(Extra, cluster, "carrier", "--partition", "1")
+            extra: list[Extra] = []
             try:
-                async with asyncio.timeout(90):
-                    while True:
-                        try:
-                            assert await double_carriers(registry, address.root, client, replicas=1) == 2
-                            break
-                        except Conflict:  # it has not caught up yet
-                            await asyncio.sleep(0.2)
-                await talkers.more(20)
+                for count in (2, 4):  # the last ones meet the first flip in the log
+                    for partition in range(count // 2, count):
+                        carrier = await asyncio.to_thread(Extra, cluster, "carrier", "--partition", str(partition))
+                        extra.append(carrier)
+                    await flips(partial(double_carriers, registry, address.root, client, replicas=1), to=count)
+                    await talkers.more(20)
                 metrics = httpx.get(f"{doors.urls[0]}/metrics", timeout=5).text
-                assert 'pixiu_gateway_carrier_up{partition="1"} 1.0' in metrics
+                assert 'pixiu_gateway_carrier_up{partition="3"} 1.0' in metrics
                 await talkers.check()
                 print(f"accepted {len(talkers.times)}, longest pause {talkers.longest_gap_s():.1f} s")
                 report = await asyncio.to_thread(audit, cluster)
                 assert report["balanced"], report
+                assert [row["partition"] for row in report["partitions"]] == [0, 1, 2, 3]
             finally:
-                assert await asyncio.to_thread(second.stop) == 0
+                codes = [await asyncio.to_thread(carrier.stop) for carrier in extra]
                 await asyncio.to_thread(registry.close)
+            assert codes == [0, 0, 0]
+
+
+async def flips(double: Callable[[], Awaitable[int]], *, to: int) -> None:
+    """As soon as the new half has caught up."""
+    async with asyncio.timeout(90):
+        while True:
+            try:
+                assert await double() == to
+                return
+            except Conflict:
+                await asyncio.sleep(0.2)
 
 
 PEOPLE = 100
