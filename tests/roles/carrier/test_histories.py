@@ -22,7 +22,21 @@ from pixiu.roles.carrier.cut import take_cut
 from pixiu.roles.carrier.flips import forget_users, moved_away
 from tests.roles.carrier.test_partitions import BEGINNING, flipped
 from tests.roles.carrier.test_replay import USERS, numbers, randoms, records, trims
-from tests.roles.carrier.world import ANNA, AT, BERT, CARL, Applied, group_made, push, recall, say, send, user
+from tests.roles.carrier.world import (
+    ANNA,
+    AT,
+    BERT,
+    CARL,
+    Applied,
+    group_made,
+    ledger,
+    push,
+    recall,
+    rows,
+    say,
+    send,
+    user,
+)
 
 if TYPE_CHECKING:
     import random
@@ -302,6 +316,27 @@ def check_meanwhile(world: Applied, behind: list[Record], dice: random.Random, s
     ):
         report = audited(world, owns=share, meanwhile=go_on)
     assert report.balanced, report.as_json()
+
+
+def test_a_second_doubling_that_loses_histories_is_seen() -> None:
+    """A fault that was: a partition met the flip of an earlier doubling, and let go of its own. All had been acked."""
+    share = Share(3, 4)
+    mine, other = [number for number in range(1, 100) if share(number)][:2]
+    world = Applied()
+    world.appliers = Appliers(world.stores, owns=share)
+    world.apply(user(mine))
+    world.apply(user(other))
+    sent = world.apply(send(mine, other))
+    world.apply(ledger(["first"], acked=rows((mine, 0, 1, 1), (other, 0, 1, 1))))
+    for count in (2, 4):
+        world.apply(flipped(count))
+    assert audited(world, owns=share).balanced
+    forget_users(world.stores, [each for each in (mine, other) if not Share(3, 2)(each)])
+    assert found(audited(world, owns=share)) == [
+        ("lost", mine, sent, "not in the history"),
+        ("lost", other, sent, "not in the history"),
+        ("lost", None, sent, "its body is missing"),
+    ]
 
 
 @given(scripts, randoms)
