@@ -226,7 +226,7 @@ class Audit:
     def histories(self, stores: Stores) -> Histories:
         """What is left to compare behind ``closing``: timelines and bodies."""
         reference = Reference(self._reference, self._timelines, self._appliers, self._owns)
-        return Histories(reference, stores, self.report)
+        return Histories(reference, stores, self.report, is_whole=self._is_within(0))
 
     def _compare(self, state: InboxState, cut: Cut) -> int:
         """Returns how many entries there were."""

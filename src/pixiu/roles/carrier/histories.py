@@ -159,14 +159,17 @@ class Reference:
 class Histories:
     """Timelines and bodies of stores, against those of an audit's reference."""
 
-    def __init__(self, reference: Reference, stores: Stores, report: AuditReport) -> None:
-        """``report`` has the event of the cut, and gets what is found."""
+    def __init__(self, reference: Reference, stores: Stores, report: AuditReport, *, is_whole: bool = True) -> None:
+        """``report`` has the event of the cut, and gets what is found.
+
+        ``is_whole``: what was said first is within the time, so histories are read from their beginning.
+        """
         self._reference = reference
         self._stores = stores
         self._report = report
         self._doubts: list[Doubt] = []
         said = reference.kept.said
-        self._after = max(min(said, default=0) - 1, 0)
+        self._after = 0 if is_whole else min(said, default=1) - 1
         self._newest = max(said, default=0)
         self.through = report.cut
         """The event that the reference has come to. Whoever has replayed more of the log says so here."""
