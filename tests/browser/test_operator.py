@@ -250,17 +250,19 @@ def test_the_audit_shows_the_books_as_an_equation(world: BrowserWorld) -> None:
 def test_books_that_do_not_balance_are_told_in_red_with_what_is_lost(world: BrowserWorld) -> None:
     page = world.log_in("ops")
     lost = {"message_id": "77", "user": "5", "platform": "web", "useq": 3, "reason": "not in the inbox"}
+    row = {"message_id": "78", "group": "6", "reason": "not in the history"}
     report = {
         "accepted": 2, "intended": 4, "acked": 1, "waiting": 2, "expired": 0, "dead": 0, "resent": 0, "stored": 0,
-        "cut": 9, "undecodable": 0, "lost": [lost], "lost_count": 1, "duplicates": [], "duplicate_count": 0,
-        "balanced": False,
+        "cut": 9, "undecodable": 0, "histories": 8, "lost": [lost, row], "lost_count": 2, "duplicates": [],
+        "duplicate_count": 0, "balanced": False,
     }  # fmt: skip
     page.route("**/v1/admin/audit*", lambda route: route.fulfill(json=report))
     show(page, world.url, "audit")
     page.get_by_role("button", name="Take the books").click()
-    expect(page.locator(".verdict.bad")).to_contain_text("1 lost")
+    expect(page.locator(".verdict.bad")).to_contain_text("2 lost")
     expect(page.locator(".equation .sign").first).to_have_text("≠")
     expect(page.get_by_role("row").filter(has_text="77")).to_contain_text("not in the inbox")
+    expect(page.get_by_role("row").filter(has_text="78")).to_contain_text("history of group 6")
 
 
 def test_every_page_speaks_both_languages_and_says_what_is_not_there_yet(world: BrowserWorld) -> None:

@@ -15,6 +15,8 @@ from pixiu.config.registry import RegistryAddress
 from pixiu.model.errors import Conflict, NotOwner, PixiuError, Unavailable
 from pixiu.model.pixiu_pb2 import MsgChat
 from pixiu.node.processes.carrier.doubling import double_carriers
+from pixiu.node.stores import open_stores
+from pixiu.ports.stores import Lane
 from pixiu.queue.client import Client
 from tests.cluster.hub_client import Partitions
 from tests.cluster.processes import Cluster
@@ -45,10 +47,10 @@ settings = {{ "messaging.sends_per_second" = 100000, "messaging.send_burst" = 10
 RESUMES_S = 4.0
 
 
-def audit(cluster: Cluster) -> dict[str, Any]:
+def audit(cluster: Cluster, *, returncode: int = 0) -> dict[str, Any]:
     command = [sys.executable, "-m", "pixiu", "audit", "--registry", cluster.registry, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == returncode, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -138,6 +140,28 @@ async def test_users_in_two_partitions_talk_and_a_killed_carrier_is_replaced_wit
         assert report["accepted"] == 24, "two private ones, the group's notice and message, twenty that were missed"
         assert report["intended"] == 2 * 22 + 2 * 4
         assert report["acked"] >= 22
+
+
+@pytest.mark.timeout(150)
+async def test_a_partition_names_what_its_histories_lack(tmp_path: Path) -> None:
+    """All was acked, so no inbox lacks anything. Whoever serves settles its doubts by the log of the cluster."""
+    text = CARRIERS.format(queues=1, min_isr=1, partitions=2, replicas=1)
+    with Cluster(tmp_path, text) as cluster:
+        async with partitions(cluster) as found:
+            even, odd, bob, alice = await conversation(found)
+            for client, session in ((even, bob), (odd, alice)):
+                client.ack(session, client.cursor(session))
+        report = await asyncio.to_thread(audit, cluster)
+        assert report["histories"] == 2 * 2 + 2 * 2, "two sides of two messages, two rows of a group in two partitions"
+    _, stores = open_stores(cluster.folder / "nodes" / "carrier-1-0")
+    lost = stores.timelines.drop_private(1, through=2**62)
+    stores.commit({lane: stores.applied(lane) for lane in Lane})
+    stores.close()
+    assert len(lost) == 2
+    with Cluster(tmp_path, text) as cluster:
+        report = await asyncio.to_thread(audit, cluster, returncode=1)
+    assert report["lost"] == [{"user": 1, "message_id": str(each), "reason": "not in the history"} for each in lost]
+    assert [row["balanced"] for row in report["partitions"]] == [True, False]
 
 
 @pytest.mark.long

@@ -171,6 +171,32 @@ class TimelinesContract(StoresCase):
         expected = PrivateRow(10, 5, False, State.READ, 100, 300)
         assert self.timelines.private_forward(1) == self.timelines.private_backward(1, peer=5) == [expected]
 
+    def test_a_long_page_has_what_became_of_every_row(self) -> None:
+        rng = random.Random(9)
+        wanted = {user: [PrivateRow(BIG + 3 * number, number % 2, True) for number in range(80)] for user in (1, 2)}
+        for user, rows in wanted.items():
+            for row in rows:
+                self.timelines.put_private(user, row)
+        for turn in range(3):
+            for user, rows in wanted.items():
+                for place in rng.sample(range(len(rows)), 20):
+                    row = rows[place]
+                    if turn == 1:
+                        self.timelines.recall_private(user, row.message_id)
+                        rows[place] = row._replace(state=State.RECALLED)
+                    elif row.state == State.NORMAL:
+                        self.timelines.mark(user, row.message_id, read_at=user + turn)
+                        rows[place] = row._replace(state=State.READ, read_at=user + turn)
+                for first, last in ((0, 80), (7, 60), (40, 45)):
+                    assert (
+                        self.timelines.private_forward(
+                            user, after=BIG + 3 * first - 1, through=BIG + 3 * last - 1, limit=100
+                        )
+                        == rows[first:last]
+                    )
+                assert self.timelines.private_forward(user, peer=1, limit=100) == [row for row in rows if row.peer]
+            self.settle()
+
     def test_a_recall_is_for_good(self) -> None:
         self.timelines.put_private(1, PrivateRow(10, 5, is_incoming=False))
         self.timelines.put_group(1, GroupRow(10, 5, 0))

@@ -366,7 +366,9 @@ COMPONENTS: dict[str, Schema] = {
     },
     "Audit": {
         "type": "object",
-        "properties": dict.fromkeys(("accepted", "intended", "acked", "waiting", "expired", "dead", "resent"), COUNT)
+        "properties": dict.fromkeys(
+            ("accepted", "intended", "acked", "waiting", "expired", "dead", "resent", "histories"), COUNT
+        )
         | {"lost": list_of({"type": "object"}), "duplicates": list_of({"type": "object"}), "balanced": FLAG},
         "required": ["accepted", "intended", "acked", "waiting", "expired", "dead", "lost", "duplicates", "balanced"],
     },

@@ -21,7 +21,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 AUDIT_SECONDS = 610.0
 """A server gives up a little earlier, and says so."""
 
-_COUNTS = ("accepted", "intended", "acked", "waiting", "expired", "dead", "resent")
+_COUNTS = ("accepted", "intended", "acked", "waiting", "expired", "dead", "resent", "histories")
 
 
 @app.command(epilog=examples("pixiu audit", "pixiu audit --from 2026-11-15T08:00 --json"))
@@ -50,7 +50,7 @@ def audit(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Recompute from the log who should have got what, compare with the stores, and name what does not balance.
+    """Recompute from the log who should have got what, compare with inboxes and histories, and name what differs.
 
     A server that runs on --data, or at --url, is asked for it. T is a time like 2026-11-15T08:00 (of this machine's
     zone, or with its own), or milliseconds since the epoch. Exit code 1: the books do not balance.
@@ -142,7 +142,9 @@ def _print(report: dict[str, Any]) -> None:
 
 
 def _place(row: dict[str, object]) -> str:
-    return f"user {row['user']} on {row['platform']}, {row['useq']}" if "user" in row else ""
+    if "platform" in row:
+        return f"user {row['user']} on {row['platform']}, {row['useq']}"
+    return next((f"{kind} {row[kind]}" for kind in ("user", "group") if kind in row), "")
 
 
 def _milliseconds(option: str, text: str | None) -> int | None:

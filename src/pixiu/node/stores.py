@@ -264,7 +264,10 @@ def audit_stopped(
                 audit.take(record)
             if progress is not None and records:
                 progress(records[-1].event_id, cut.event_id)
-        return audit.close(cut)
+        audit.close(cut)
+        for _ in audit.histories(stores).comparing():
+            pass  # nothing lies behind the cut, and nobody else has a turn
+        return audit.report
 
 
 def cut_stopped(root: Path, progress: Callable[[int, int], object] | None = None) -> Cut:

@@ -59,9 +59,10 @@ class Blocks:
         if after >= through:
             return
         start = prefix
-        for key, _ in self._overlay.scan_back(prefix, prefix + _bound(after + 2)):
-            start = key
-            break
+        if after > 0:  # else it is all from the first one on
+            for key, _ in self._overlay.scan_back(prefix, prefix + _bound(after + 2)):
+                start = key
+                break
         for _, value in self._overlay.scan(start, prefix + _bound(through + 1)):
             for entry in self._unpack(value):
                 if entry[0] > through:

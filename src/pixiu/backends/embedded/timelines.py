@@ -37,6 +37,8 @@ _private = Struct(">QQ?")
 _talk = Struct(">Q?")
 _mark = Struct(">Bqq")
 _group_row = Struct(">QQB")
+_SCANNED = 32
+"""From so many rows on, what has become of them is found by one scan rather than by a look for each."""
 _UNMARKED = (0, 0, 0)
 """State and receipts of a row of which nothing was heard yet."""
 
@@ -148,7 +150,8 @@ class EmbeddedTimelines:
         self._encode_private(user)
         last = NUMBER_MAX if through is None else through
         if peer is None:
-            return self._marked(user, islice(self._users.forward(key1(PRIVATE, user), after, last), max(limit, 0)))
+            rows = islice(self._users.forward(key1(PRIVATE, user), after, last), max(limit, 0))
+            return self._marked(user, rows, is_whole=True)
         talk = islice(self._talks.forward(key2(TALK, user, peer), after, last), max(limit, 0))
         return self._marked(user, ((message_id, peer, is_incoming) for message_id, is_incoming in talk))
 
@@ -163,9 +166,18 @@ class EmbeddedTimelines:
         talk = islice(self._talks.backward(key2(TALK, user, peer), down_to, last), max(limit, 0))
         return self._marked(user, ((message_id, peer, is_incoming) for message_id, is_incoming in talk))
 
-    def _marked(self, user: int, entries: Iterable[tuple[int, int, bool]]) -> list[PrivateRow]:
-        """Entries with what has become of them."""
+    def _marked(
+        self, user: int, entries: Iterable[tuple[int, int, bool]], *, is_whole: bool = False
+    ) -> list[PrivateRow]:
+        """Entries with what has become of them. ``is_whole``: they rise, and lack none of the user's between them."""
         found = list(entries)
+        if is_whole and len(found) >= _SCANNED:
+            first, last = key2(MARK, user, found[0][0]), key2(MARK, user, found[-1][0] + 1)
+            by_id = {int.from_bytes(key[-8:], "big"): mark for key, mark in self._overlay.scan(first, last)}
+            return [
+                PrivateRow(*entry, *_mark.unpack(by_id[entry[0]])) if entry[0] in by_id else PrivateRow(*entry)
+                for entry in found
+            ]
         marks = self._overlay.get_many([key2(MARK, user, entry[0]) for entry in found])
         return [
             PrivateRow(*entry) if mark is None else PrivateRow(*entry, *_mark.unpack(mark))

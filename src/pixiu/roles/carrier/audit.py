@@ -6,7 +6,8 @@ subtraction. The books balance when::
 
     intended = acked + waiting + expired + dead
 
-and when, entry by entry, what the reference says is waiting is there, with its body. Anything else is named.
+and when, entry by entry, what the reference says is waiting is there, with its body; and row by row, what it says was
+said is in the history of whom it was said to (``Histories``). Anything else is named.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from google.protobuf.message import DecodeError
 
 from pixiu.ports.log import MAIN
 from pixiu.roles.carrier.appliers import LANES, Appliers, parse
+from pixiu.roles.carrier.histories import Histories, KeptTimelines, Reference
 from pixiu.roles.carrier.ledgers import check_ledger, ledger_rows
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ _PAGE = 1000
 
 @dataclass(slots=True)
 class AuditReport:
-    """The books. ``lost`` and ``duplicates`` name messages and inboxes."""
+    """The books. ``lost`` and ``duplicates`` name messages, and inboxes or histories."""
 
     cut: int = 0
     accepted: int = 0
@@ -62,6 +64,8 @@ class AuditReport:
     dead: int = 0
     resent: int = 0
     undecodable: int = 0
+    histories: int = 0
+    """Rows of timelines that were compared: a private message has one at each side, a group's message one."""
     lost: list[dict[str, object]] = field(default_factory=list)
     duplicates: list[dict[str, object]] = field(default_factory=list)
     lost_count: int = 0
@@ -73,9 +77,24 @@ class AuditReport:
         adds_up = self.intended == self.acked + self.waiting + self.expired + self.dead
         return adds_up and not self.lost_count and not self.duplicate_count
 
+    def lose(self, **row: object) -> None:
+        """Count a message that is not in its place, and name it."""
+        self.lost_count += 1
+        _name(self.lost, row)
+
+    def double(self, **row: object) -> None:
+        """Count a message that is where it should not be, and name it."""
+        self.duplicate_count += 1
+        _name(self.duplicates, row)
+
     def as_json(self) -> dict[str, object]:
         """The report as the command prints it."""
         return {**asdict(self), "balanced": self.balanced}
+
+
+def _name(rows: list[dict[str, object]], row: dict[str, object]) -> None:
+    if len(rows) < NAMED_MAX:
+        rows.append({key: str(value) if key == "message_id" else value for key, value in row.items()})
 
 
 class Audit:
@@ -90,6 +109,7 @@ class Audit:
         self._is_within: Callable[[int], bool] = lambda at: at_least <= at and (before is None or at < before)
         self._reference = reference
         self._inboxes = reference.inboxes = CountedInboxes(reference.inboxes, self._is_within)
+        self._timelines = reference.timelines = KeptTimelines(reference.timelines)
         self._appliers = Appliers(reference, owns=owns)
         self._keys: set[bytes] = set()
 
@@ -107,6 +127,8 @@ class Audit:
         report = self.report
         try:
             parsed = parse(record)
+            is_within = self._is_within(parsed.at)
+            self._timelines.is_counted = is_within
             dead = self._count_ledger(parsed)
             self._appliers.apply(record, parsed)
             report.dead += dead
@@ -119,9 +141,11 @@ class Audit:
         self._keys.difference_update(parsed.trimmed.keys)
         if record.key and self._is_ours(parsed.actor):
             if record.key in self._keys:
-                self._name(report.duplicates, "duplicate_count", message_id=record.message_id, reason="accepted twice")
+                report.double(message_id=record.message_id, reason="accepted twice")
             self._keys.add(record.key)
-        if parsed.chat and self._is_ours(parsed.actor) and self._is_within(parsed.at):
+        if is_within and record.message_id:
+            self._timelines.said.append(record.message_id)
+        if parsed.chat and self._is_ours(parsed.actor) and is_within:
             report.accepted += 1
             if parsed.group and self._is_only_stored(parsed.group, record.event_id):
                 report.stored += 1
@@ -199,6 +223,11 @@ class Audit:
                 for entry in entries:
                     self._ghost(user, platform, entry, "the log knows no such inbox")
 
+    def histories(self, stores: Stores) -> Histories:
+        """What is left to compare behind ``closing``: timelines and bodies."""
+        reference = Reference(self._reference, self._timelines, self._appliers, self._owns)
+        return Histories(reference, stores, self.report, is_whole=self._is_within(0))
+
     def _compare(self, state: InboxState, cut: Cut) -> int:
         """Returns how many entries there were."""
         user, platform = state.user, state.platform
@@ -222,21 +251,10 @@ class Audit:
         return len(entries)
 
     def _lose(self, user: int, platform: str, entry: Entry, reason: str) -> None:
-        self._name(
-            self.report.lost, "lost_count",
-            user=user, platform=platform, useq=entry.useq, message_id=entry.message_id, reason=reason,
-        )  # fmt: skip
+        self.report.lose(user=user, platform=platform, useq=entry.useq, message_id=entry.message_id, reason=reason)
 
     def _ghost(self, user: int, platform: str, entry: Entry, reason: str) -> None:
-        self._name(
-            self.report.duplicates, "duplicate_count",
-            user=user, platform=platform, useq=entry.useq, message_id=entry.message_id, reason=reason,
-        )  # fmt: skip
-
-    def _name(self, rows: list[dict[str, object]], counter: str, **row: object) -> None:
-        setattr(self.report, counter, getattr(self.report, counter) + 1)
-        if len(rows) < NAMED_MAX:
-            rows.append({key: str(value) if key == "message_id" else value for key, value in row.items()})
+        self.report.double(user=user, platform=platform, useq=entry.useq, message_id=entry.message_id, reason=reason)
 
 
 class CountedInboxes:

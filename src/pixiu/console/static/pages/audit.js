@@ -5,18 +5,18 @@ import { Button, Card, Empty, ErrorBox, Icon, PageFrame, Table, html, useState }
 
 addWords({
   en: {
-    'audit.text': 'Replays the whole log, recomputes who should have got what, and compares that with what the stores hold.', 'audit.run': 'Take the books', 'audit.again': 'Take the books again', 'audit.running': 'Reading the log …', 'audit.first': 'Is everything where it should be?', 'audit.first.how': 'An audit counts every accepted message and every inbox it was meant for. It runs beside the traffic.',
+    'audit.text': 'Replays the whole log, recomputes who should have got what, and compares that with what the stores hold.', 'audit.run': 'Take the books', 'audit.again': 'Take the books again', 'audit.running': 'Reading the log …', 'audit.first': 'Is everything where it should be?', 'audit.first.how': 'An audit counts every accepted message and every inbox and history it was meant for. It runs beside the traffic.',
     'audit.good': 'The books balance', 'audit.good.text': 'Nothing lost, nothing doubled. {n} message, each in its place.|Nothing lost, nothing doubled. {n} messages, each in its place.', 'audit.bad': 'The books do not balance', 'audit.bad.text': '{lost} lost, {twice} doubled.', 'audit.none': 'There is nothing to balance yet: no message was accepted.',
-    'audit.intended': 'Intended', 'audit.acked': 'Acked', 'audit.waiting': 'Waiting', 'audit.expired': 'Expired', 'audit.dead': 'Dead', 'audit.accepted': 'Messages accepted', 'audit.resent': 'Sent again', 'audit.stored': 'Stored only (large groups)', 'audit.undecodable': 'Records that made no sense', 'audit.cut': 'Log through event', 'audit.at': 'Taken',
+    'audit.intended': 'Intended', 'audit.acked': 'Acked', 'audit.waiting': 'Waiting', 'audit.expired': 'Expired', 'audit.dead': 'Dead', 'audit.accepted': 'Messages accepted', 'audit.resent': 'Sent again', 'audit.histories': 'Rows of histories', 'audit.stored': 'Stored only (large groups)', 'audit.undecodable': 'Records that made no sense', 'audit.cut': 'Log through event', 'audit.at': 'Taken',
     'audit.intended.text': 'inboxes that should get it', 'audit.acked.text': 'devices hold it', 'audit.waiting.text': 'kept for those away', 'audit.expired.text': 'waited too long', 'audit.dead.text': 'not to be kept',
-    'audit.equals': 'equals', 'audit.differs': 'differs from', 'audit.plus': 'plus', 'audit.lost': 'Lost', 'audit.twice': 'Doubled', 'audit.message': 'Message', 'audit.where': 'Where', 'audit.why': 'Why', 'audit.place': 'user {user}, {platform}', 'audit.counts': 'Counts', 'audit.from': 'Accepted from', 'audit.to': 'Accepted before', 'audit.window': 'Only a part of the time',
+    'audit.equals': 'equals', 'audit.differs': 'differs from', 'audit.plus': 'plus', 'audit.lost': 'Lost', 'audit.twice': 'Doubled', 'audit.message': 'Message', 'audit.where': 'Where', 'audit.why': 'Why', 'audit.place': 'user {user}, {platform}', 'audit.place.user': 'history of user {user}', 'audit.place.group': 'history of group {group}', 'audit.counts': 'Counts', 'audit.from': 'Accepted from', 'audit.to': 'Accepted before', 'audit.window': 'Only a part of the time',
   },
   zh: {
-    'audit.text': '重放整个日志，重新计算谁应收到什么，并与存储中的内容核对。', 'audit.run': '开始对账', 'audit.again': '再次对账', 'audit.running': '正在读取日志……', 'audit.first': '一切都在该在的地方吗？', 'audit.first.how': '审计清点每一条已接收的消息，以及它应到达的每一个收件箱。可与业务同时运行。',
+    'audit.text': '重放整个日志，重新计算谁应收到什么，并与存储中的内容核对。', 'audit.run': '开始对账', 'audit.again': '再次对账', 'audit.running': '正在读取日志……', 'audit.first': '一切都在该在的地方吗？', 'audit.first.how': '审计清点每一条已接收的消息，以及它应到达的每一个收件箱与历史记录。可与业务同时运行。',
     'audit.good': '账目平衡', 'audit.good.text': '不丢一条，不重一条。{n} 条消息，各在其位。', 'audit.bad': '账目不平', 'audit.bad.text': '丢失 {lost}，重复 {twice}。', 'audit.none': '还没有可对的账：尚未接收任何消息。',
-    'audit.intended': '应达', 'audit.acked': '已确认', 'audit.waiting': '等待中', 'audit.expired': '已过期', 'audit.dead': '已作废', 'audit.accepted': '已接收消息', 'audit.resent': '重发', 'audit.stored': '仅存储（大群）', 'audit.undecodable': '无法理解的记录', 'audit.cut': '日志至事件', 'audit.at': '对账时间',
+    'audit.intended': '应达', 'audit.acked': '已确认', 'audit.waiting': '等待中', 'audit.expired': '已过期', 'audit.dead': '已作废', 'audit.accepted': '已接收消息', 'audit.resent': '重发', 'audit.histories': '历史记录行', 'audit.stored': '仅存储（大群）', 'audit.undecodable': '无法理解的记录', 'audit.cut': '日志至事件', 'audit.at': '对账时间',
     'audit.intended.text': '应收到的收件箱', 'audit.acked.text': '设备已持有', 'audit.waiting.text': '为离线者保留', 'audit.expired.text': '等待过久', 'audit.dead.text': '无需保留',
-    'audit.equals': '等于', 'audit.differs': '不等于', 'audit.plus': '加', 'audit.lost': '丢失', 'audit.twice': '重复', 'audit.message': '消息', 'audit.where': '位置', 'audit.why': '原因', 'audit.place': '用户 {user}，{platform}', 'audit.counts': '计数', 'audit.from': '接收时间不早于', 'audit.to': '接收时间早于', 'audit.window': '只对一段时间',
+    'audit.equals': '等于', 'audit.differs': '不等于', 'audit.plus': '加', 'audit.lost': '丢失', 'audit.twice': '重复', 'audit.message': '消息', 'audit.where': '位置', 'audit.why': '原因', 'audit.place': '用户 {user}，{platform}', 'audit.place.user': '用户 {user} 的历史', 'audit.place.group': '群组 {group} 的历史', 'audit.counts': '计数', 'audit.from': '接收时间不早于', 'audit.to': '接收时间早于', 'audit.window': '只对一段时间',
   },
 });
 
@@ -36,10 +36,16 @@ function Equation({ report, t }) {
   ${sum > 0 && html`<div class="share" aria-hidden="true">${PARTS.filter((name) => report[name] > 0).map((name) => html`<i key=${name} style=${{ flexGrow: report[name], background: `var(${COLOURS[name]})` }} />`)}</div>`}`;
 }
 
+function place(row, t) {
+  if (row.platform !== undefined) return t('audit.place', row);
+  if (row.group !== undefined) return t('audit.place.group', row);
+  return row.user === undefined ? '–' : t('audit.place.user', row);
+}
+
 function Named({ title, rows, t }) {
   const columns = [
     { key: 'message_id', title: t('audit.message'), show: (row) => html`<span class="mono">${row.message_id}</span>` },
-    { key: 'where', title: t('audit.where'), show: (row) => (row.user === undefined ? '–' : t('audit.place', row)) },
+    { key: 'where', title: t('audit.where'), show: (row) => place(row, t) },
     { key: 'reason', title: t('audit.why') },
   ];
   return html`<${Card} flush title=${title}><${Table} label=${title} columns=${columns} rows=${rows} /><//>`;
@@ -48,7 +54,7 @@ function Named({ title, rows, t }) {
 function Report({ report, at, t }) {
   const state = report.balanced ? 'good' : 'bad';
   const text = report.balanced ? (report.accepted ? t('audit.good.text', { n: number(report.accepted) }) : t('audit.none')) : t('audit.bad.text', { lost: number(report.lost_count ?? report.lost.length), twice: number(report.duplicate_count ?? report.duplicates.length) });
-  const facts = { accepted: number(report.accepted), resent: number(report.resent), stored: report.stored && number(report.stored), undecodable: report.undecodable && number(report.undecodable), cut: number(report.cut), at: moment(at) };
+  const facts = { accepted: number(report.accepted), resent: number(report.resent), histories: report.histories && number(report.histories), stored: report.stored && number(report.stored), undecodable: report.undecodable && number(report.undecodable), cut: number(report.cut), at: moment(at) };
   return html`<section class="verdict ${state}" role="status"><${Icon} name=${report.balanced ? 'audit' : 'alert'} size=${44} /><div><h2>${t(`audit.${state}`)}</h2><p>${text}</p></div></section>
     <${Card}><${Equation} report=${report} t=${t} /><//>
     ${report.lost.length > 0 && html`<${Named} title=${t('audit.lost')} rows=${report.lost} t=${t} />`}

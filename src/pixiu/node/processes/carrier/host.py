@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from pixiu.ports.sessions import Sessions
     from pixiu.queue.client import Client
     from pixiu.roles.carrier.audit import AuditReport
+    from pixiu.roles.carrier.histories import Histories
 
 __all__ = ["CarrierHost"]
 
@@ -380,7 +381,7 @@ class CarrierHost:
     # Proof.
 
     async def audit(self, *, at_least: int = 0, before: int | None = None) -> AuditReport:
-        """The books of this partition: what waits in its stores, against the log."""
+        """The books of this partition: what waits and what was said, in its stores, against the log."""
         self.messaging.relay.write_rows()
         await self.applied()
         share = Share(self._share.partition, self.messaging.partitions)
@@ -394,7 +395,21 @@ class CarrierHost:
                 await asyncio.sleep(0)
         for _ in audit.closing(cut):
             await asyncio.sleep(0)
+        histories = audit.histories(self.stores)
+        for has_doubts in histories.comparing():
+            if has_doubts:
+                await self._replay(histories)
+            await asyncio.sleep(0)
         return audit.report
+
+    async def _replay(self, histories: Histories) -> None:
+        """Bring an audit's reference to where the stores are."""
+        await self.applied()
+        end = self.messaging.carrier.applied_all
+        async for records in self._log.scan(end, histories.through):
+            for _ in histories.replaying(records):
+                await asyncio.sleep(0)
+        histories.through = end
 
 
 def _searches(settings: SearchSettings) -> ThreadedSearches | None:

@@ -29,7 +29,7 @@ __all__ = ["audit_cluster", "sum_reports"]
 
 COUNTS = (
     "accepted", "stored", "intended", "acked", "waiting", "expired", "dead", "resent", "undecodable",
-    "lost_count", "duplicate_count",
+    "histories", "lost_count", "duplicate_count",
 )  # fmt: skip
 POLL_SECONDS = 0.2
 ASK_SECONDS = 5.0
