@@ -2,16 +2,19 @@
 
 I1 what was accepted was shown to its receiver; I2 once, under one id; I3 in the order of the log; I4 ids of the log
 rise; I6 of the replicas of a partition one serves, at every moment; I7 every user is in one partition, and every
-replica holds exactly what the log says of its own; I8 a healed world comes to rest.
+replica holds exactly what the log says of its own; I8 a healed world comes to rest. Audits that are taken meanwhile,
+and at the end, find nothing amiss.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.links.member import ensure_count
+from pixiu.model.errors import PixiuError
 from pixiu.model.partitions import Share, user_partition
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.rebuild import rebuild
@@ -23,6 +26,7 @@ from pixiu.testing.messaging.model import Model
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
 
     from pixiu.node.processes.carrier.host import CarrierHost
     from pixiu.testing.cluster.world import Cluster
@@ -31,6 +35,7 @@ __all__ = ["Durable"]
 
 PEOPLE = 6
 QUIET_MS = 1_000
+BOOKS_TRIES = 6
 
 
 class Durable:
@@ -160,6 +165,29 @@ class Durable:
             self._said += 1
             sender.send(to.user, f"{sender.user} says {self._said}")
 
+    def audit(self, node: CarrierNode, when_done: Callable[[], object] = lambda: None) -> None:
+        """Have one that serves take its books, while everything goes on; whatever it names is a violation."""
+
+        async def take() -> None:
+            host = node.host
+            if host is None:
+                return
+            try:
+                report = await host.audit()
+            except (PixiuError, TimeoutError):
+                return  # the log is out of reach
+            when_done()
+            if not report.balanced and not self.violation:
+                named = [*report.lost, *report.duplicates, "the sums differ"][0]
+                self.violation = (
+                    f"books: {node.name} lacks {report.lost_count}, has {report.duplicate_count} more: {named}"
+                )
+
+        def begin() -> None:
+            node.loop.create_task(take())
+
+        node.hear(begin)
+
     # What must be so.
 
     def _asked(self, node: CarrierNode) -> None:
@@ -222,8 +250,18 @@ class Durable:
         errors = [error for node in [*self.nodes.values(), *self._dead] for error in node.loop.errors]
         if errors:
             return f"a bug: {errors[0]}"
-        found = self._judge_people() or self._judge_log()
-        return found or self._judge_stores()
+        return self._judge_people() or self._judge_log() or self._judge_stores() or self._judge_books()
+
+    def _judge_books(self) -> str:
+        """Whoever serves takes its books a last time: they balance. Whose turn ends meanwhile says nothing more."""
+        left = set(range(self.count))
+        for _ in range(BOOKS_TRIES):
+            for node in self.nodes.values():
+                if node.life.is_serving and node.partition in left:
+                    self.audit(node, when_done=partial(left.discard, node.partition))
+            if self._cluster.run_until(lambda: bool(self.violation) or not left, within_ms=10_000):
+                return self.violation
+        return f"books: the audits of {sorted(left)} never end"
 
     def _wanted(self, person: Person) -> list[tuple[str, str]]:
         """What was accepted for someone, in the order of the log."""

@@ -193,6 +193,8 @@ class _World:
             if step in self._kept:
                 self._strike(blow)
             self.durable.talk(3)
+            if step % 3 == 2 and (auditor := self._carrier(rng, serves=True)) is not None:
+                self.durable.audit(auditor)
             if self.has_rooms:
                 churn(cluster, rng, 8)
             if step == 2 and self.grows:
