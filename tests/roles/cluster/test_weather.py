@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from pixiu.testing.cluster.durable import Durable
 from pixiu.testing.cluster.mutants import MUTANTS_OF_CARRIERS
 from pixiu.testing.cluster.runs import CARRIERS, CLUSTERS, explain, run_seeds
 from pixiu.testing.cluster.weather import run
@@ -49,6 +50,30 @@ def test_turns_of_a_process_leave_nothing_for_the_collector_to_look_for() -> Non
         assert gc.collect() < 1_000
     finally:
         gc.enable()
+
+
+def test_an_audit_ends_with_the_turn_of_its_carrier() -> None:
+    # It would wait for ever for what nobody applies any more, and the next one for it.
+    cluster = Cluster(random.Random(5), heartbeat_ms=1_000)
+    cluster.add_gateway()
+    durable = Durable(cluster, random.Random(6), partitions=1, replicas=2)
+    try:
+        durable.talk(4)
+        assert cluster.run_until(durable.rests, within_ms=60_000), durable.unsettled()
+        auditor = next(node for node in durable.nodes.values() if node.life.is_serving)
+        durable.log.is_out = True
+        durable.audit(auditor)
+        cluster.run(100)
+        auditor.freeze()
+        cluster.run(5_000)
+        durable.log.is_out = False
+        auditor.thaw()
+        cluster.run(5_000)
+        assert not auditor.life.is_serving
+        assert cluster.run_until(durable.rests, within_ms=60_000), durable.unsettled()
+        assert durable.judge() == ""
+    finally:
+        durable.end()
 
 
 def test_an_error_that_is_put_back_is_caught_and_told() -> None:

@@ -25,6 +25,7 @@ from pixiu.testing.messaging.compare import describe_stores, difference
 from pixiu.testing.messaging.model import Model
 
 if TYPE_CHECKING:
+    import asyncio
     import random
     from collections.abc import Callable
 
@@ -52,6 +53,7 @@ class Durable:
         self.violation = ""
         self.snapshots = 0
         self.failovers = 0
+        self._auditing: list[tuple[CarrierNode, asyncio.Task[None]]] = []
         self._cluster = cluster
         self._rng = rng
         self._replicas = replicas
@@ -183,10 +185,7 @@ class Durable:
                     f"books: {node.name} lacks {report.lost_count}, has {report.duplicate_count} more: {named}"
                 )
 
-        def begin() -> None:
-            node.loop.create_task(take())
-
-        node.hear(begin)
+        node.hear(lambda: self._auditing.append((node, node.loop.create_task(take()))))
 
     # What must be so.
 
@@ -260,8 +259,11 @@ class Durable:
                 if node.life.is_serving and node.partition in left:
                     self.audit(node, when_done=partial(left.discard, node.partition))
             if self._cluster.run_until(lambda: bool(self.violation) or not left, within_ms=10_000):
-                return self.violation
-        return f"books: the audits of {sorted(left)} never end"
+                break
+        hanging = [node.name for node, task in self._auditing if not task.done() and not node.is_dead]
+        if self.violation or not (left or hanging):
+            return self.violation
+        return f"books: the audits of {sorted(left) or hanging} never end"
 
     def _wanted(self, person: Person) -> list[tuple[str, str]]:
         """What was accepted for someone, in the order of the log."""

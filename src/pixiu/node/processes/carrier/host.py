@@ -129,6 +129,7 @@ class CarrierHost:
         )
         self._unsure: list[Callable[[], object]] = []
         self._catching_up: asyncio.Task[None] | None = None
+        self._audits: set[asyncio.Task[AuditReport]] = set()
         self.hub.catch_up = self._catch_up
         self.giving = Giving(self._store, scheduler, commit=self.messaging.carrier.commit, head=self._head)
         """For replicas that are left behind."""
@@ -297,8 +298,9 @@ class CarrierHost:
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._catching_up is not None:
-            self._catching_up.cancel()
+        for task in (self._catching_up, *self._audits):
+            if task is not None:
+                task.cancel()
         self._administration.stop()
         self.hub.stop()
         self.giving.stop()
@@ -381,7 +383,24 @@ class CarrierHost:
     # Proof.
 
     async def audit(self, *, at_least: int = 0, before: int | None = None) -> AuditReport:
-        """The books of this partition: what waits and what was said, in its stores, against the log."""
+        """The books of this partition: what waits and what was said, in its stores, against the log.
+
+        Raises ``Unavailable`` when this life of the carrier ends meanwhile: nothing is applied any more, and whoever
+        waited for it would wait for ever.
+        """
+        auditing = asyncio.ensure_future(self._take_books(at_least, before))
+        self._audits.add(auditing)
+        try:
+            return await auditing
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise Unavailable("this carrier's turn ended while it took its books; ask again") from None
+        finally:
+            self._audits.discard(auditing)
+
+    async def _take_books(self, at_least: int, before: int | None) -> AuditReport:
         self.messaging.relay.write_rows()
         await self.applied()
         share = Share(self._share.partition, self.messaging.partitions)
