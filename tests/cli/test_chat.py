@@ -285,7 +285,7 @@ async def test_what_is_wrong_is_said_in_a_line(tmp_path: Path) -> None:
         code, _, err = await chat(world, "alice", "--token", "nonsense")
         assert code == 1 and err.startswith("pixiu: ") and "token" in err and "Traceback" not in err
         code, _, err = await chat(world, "alice", "--data", str(tmp_path / "elsewhere"))
-        assert code == 1 and "give --token" in err and "make serve" in err
+        assert code == 1 and "give --token" in err and "start a server: pixiu serve --dev" in err
     done = subprocess.run(
         [sys.executable, "-m", "pixiu", "chat", "alice", "--url", f"http://127.0.0.1:{free_port()}", "--token", "x"],
         capture_output=True, text=True, timeout=30, check=False, stdin=subprocess.DEVNULL,

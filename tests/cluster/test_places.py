@@ -132,7 +132,9 @@ def test_the_only_gateway_is_known_by_both_of_its_addresses() -> None:
 def test_a_supervisor_that_was_killed_is_told_from_a_cluster_that_is_down(tmp_path: Path) -> None:
     folder = tmp_path / "c"
     folder.mkdir()
-    with subprocess.Popen([sys.executable, "-c", "input()", str(folder)], stdin=subprocess.PIPE) as left:
+    command = [sys.executable, "-c", "print(flush=True); input()", str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as left:
+        assert left.stdout is not None and left.stdout.readline(), "before that its command line may not be told yet"
         rows = [{"name": "queue-0-0", "pid": left.pid}, {"name": "broker-0-0", "pid": None}]
         (folder / STATE).write_text(json.dumps({"socket": str(folder / "gone"), "nodes": rows}), encoding="utf-8")
         with pytest.raises(Unavailable, match="1 of its processes run on") as told:

@@ -17,7 +17,7 @@ from pixiu.roles.carrier import histories
 from pixiu.runtime.datadir import DataDirectory
 
 SHORT = Settings(
-    messaging=MessagingSettings(history_ms=300, history_sweep_ms=20),
+    messaging=MessagingSettings(history_ms=300, history_sweep_ms=20, sends_per_second=0),
     inbox=InboxSettings(expire_ms=200, sweep_interval_ms=20),
 )
 
