@@ -260,10 +260,13 @@ class Durable:
                     self.audit(node, when_done=partial(left.discard, node.partition))
             if self._cluster.run_until(lambda: bool(self.violation) or not left, within_ms=10_000):
                 break
-        hanging = [node.name for node, task in self._auditing if not task.done() and not node.is_dead]
-        if self.violation or not (left or hanging):
+        self._cluster.run_until(lambda: not self._hanging(), within_ms=20_000)  # what is late may be seconds late
+        if self.violation or not (left or self._hanging()):
             return self.violation
-        return f"books: the audits of {sorted(left) or hanging} never end"
+        return f"books: the audits of {sorted(left) or self._hanging()} never end"
+
+    def _hanging(self) -> list[str]:
+        return [node.name for node, task in self._auditing if not task.done() and not node.is_dead]
 
     def _wanted(self, person: Person) -> list[tuple[str, str]]:
         """What was accepted for someone, in the order of the log."""
