@@ -166,14 +166,18 @@ def require_keys_of_its_own(data: Path) -> None:
 
 def _own_token(data: Path) -> str:
     """Whoever may read the node's key may be its admin, for a minute."""
+    return _issue(data, Identity(OPERATOR, is_admin=True), lifetime_ms=OWN_TOKEN_MS)
+
+
+def _issue(data: Path, identity: Identity, *, lifetime_ms: int | None = None) -> str:
+    """A token, by the key of a data directory. Raises with what to do where there is none."""
     from pixiu.runtime.keys import Keyring
     from pixiu.runtime.tokens import Tokens
 
     require_keys_of_its_own(data)
     clock = SystemClock()
     try:
-        tokens = Tokens(Keyring(data, clock), clock, SecuritySettings())
-        return tokens.issue(Identity(OPERATOR, is_admin=True), lifetime_ms=OWN_TOKEN_MS)
+        return Tokens(Keyring(data, clock), clock, SecuritySettings()).issue(identity, lifetime_ms=lifetime_ms)
     except NotFound:
         raise Unauthenticated(
             f"there is no token, and no key in {data} to make one with; give --token, or name the server's --data; "
@@ -190,23 +194,12 @@ def make_token(
     address: str, url: str | None, data: Path | None, user: str, *, platform: str, device: str
 ) -> Callable[[], str]:
     """Makes tokens of a user with the key of a data directory, a fresh one for each connection."""
-    from pixiu.runtime.keys import Keyring
-    from pixiu.runtime.tokens import Tokens
-
     if data is None and url is not None and not _is_here(address):
         raise ConfigError(f"give --token: a token of this machine's node is not for {address}")
-    clock, root = SystemClock(), data or DEFAULT_DATA
-    require_keys_of_its_own(root)
+    root = data or DEFAULT_DATA
 
     def fresh() -> str:
-        try:
-            tokens = Tokens(Keyring(root, clock), clock, SecuritySettings())
-            return tokens.issue(Identity(user, platform, device))
-        except NotFound:
-            raise Unauthenticated(
-                f"there is no token, and no key in {root} to make one with; give --token, or name the server's --data; "
-                "or start a server: pixiu serve --dev"
-            ) from None
+        return _issue(root, Identity(user, platform, device))
 
     fresh()  # what is wrong is said before anything is tried
     return fresh

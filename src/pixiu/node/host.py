@@ -16,6 +16,7 @@ from pixiu.backends.tantivy.searches import ThreadedSearches
 from pixiu.config.engines import EMBEDDED
 from pixiu.config.extras import how_to_install
 from pixiu.model.errors import ConfigError, CorruptData, PixiuError
+from pixiu.node.auditing import take_books
 from pixiu.node.engines import ready_engines
 from pixiu.node.logs import check_log, is_kafka, make_log, note_log
 from pixiu.node.messaging import Messaging
@@ -26,13 +27,14 @@ from pixiu.roles.horn.providers import LoggedNotifications, NoNotifications
 from pixiu.runtime.webhook import WebhookNotifications
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
 
     from pixiu.backends.redis.routes import RedisRoutes
     from pixiu.backends.redis.sessions import RedisSessions
     from pixiu.config import Settings
     from pixiu.node.door import Door
     from pixiu.node.logs import NodeLog
+    from pixiu.ports.log import LogRecord
     from pixiu.ports.notifications import Notifications
     from pixiu.ports.routes import Routes
     from pixiu.ports.scheduler import Scheduler
@@ -40,9 +42,8 @@ if TYPE_CHECKING:
     from pixiu.queue.engine import Engine
     from pixiu.roles.carrier.audit import AuditReport
     from pixiu.roles.carrier.cut import Cut
-    from pixiu.roles.carrier.histories import Histories
 
-__all__ = ["MessagingHost", "replay_audit"]
+__all__ = ["MessagingHost"]
 
 DRAIN_SECONDS = 5.0
 REDIS_BEAT_SECONDS = 0.1
@@ -307,24 +308,19 @@ class MessagingHost:
     async def audit(self, *, at_least: int = 0, before: int | None = None) -> AuditReport:
         """Take a cut now, replay the log up to it, a batch at a time, between other work, and compare."""
         audit = Audit(MemoryStores(), at_least=at_least, before=before)
-        for _ in replay_audit(self.log, await self.cut(), audit):
-            await asyncio.sleep(0)
-        histories = audit.histories(self.stores)
-        for has_doubts in histories.comparing():
-            if has_doubts:
-                await self._replay(histories)
-            await asyncio.sleep(0)
-        return audit.report
+        return await take_books(audit, await self.cut(), self.stores, scan=self._scan, reach=self._reach)
 
-    async def _replay(self, histories: Histories) -> None:
-        """Bring an audit's reference to where the stores are."""
-        await self.applied()
-        end = self.messaging.carrier.applied_all
-        for records in self.log.scan_after(histories.through, end, AUDIT_BATCH):
-            for _ in histories.replaying(records):
-                await asyncio.sleep(0)
+    async def _scan(self, after: int, through: int) -> AsyncIterator[list[LogRecord]]:
+        # From the beginning by ``scan``, which says what retention has removed of it.
+        log = self.log
+        batches = log.scan_after(after, through, AUDIT_BATCH) if after else log.scan(through, AUDIT_BATCH)
+        for records in batches:
+            yield records
             await asyncio.sleep(0)
-        histories.through = end
+
+    async def _reach(self) -> int:
+        await self.applied()
+        return self.messaging.carrier.applied_all
 
 
 def _remaking() -> Callable[[int, int], None]:
@@ -338,10 +334,3 @@ def _remaking() -> Callable[[int, int], None]:
             log.info("making the stores again from the log", extra={"event_id": event_id, "last": last})
 
     return progress
-
-
-def replay_audit(log: NodeLog, cut: Cut, audit: Audit) -> Iterator[None]:
-    """Replay the log up to a cut, and compare what waits, a little before each yield."""
-    for records in log.scan(cut.event_id, AUDIT_BATCH):
-        yield from audit.taking(records)
-    yield from audit.closing(cut)

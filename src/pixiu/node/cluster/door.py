@@ -102,7 +102,8 @@ def _why_silent(folder: Path) -> str:
     left = [row["name"] for row in rows if row.get("pid") and is_ours(row["pid"], str(folder.absolute()))]
     if not left:
         return f"no cluster runs in {folder}; start it with: pixiu cluster up FILE"
+    named = ", ".join(left[:3]) + (", …" if len(left) > 3 else "")
     return (
         f"the supervisor of {folder} is gone, and {len(left)} of its processes run on with nobody to look after them "
-        f"({left[0]}, …): pixiu cluster up FILE ends them and starts all anew, pixiu cluster down ends them"
+        f"({named}): pixiu cluster up FILE ends them and starts all anew, pixiu cluster down ends them"
     )

@@ -21,6 +21,7 @@ from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.model.ids import SNOWFLAKE_EPOCH_MS
 from pixiu.model.partitions import Share
 from pixiu.model.pixiu_pb2 import Record, Traces
+from pixiu.node.auditing import take_books
 from pixiu.node.gateways.hub import GatewayHub
 from pixiu.node.messaging import Messaging, Place
 from pixiu.node.processes.carrier.administration import CarrierAdministration
@@ -36,7 +37,7 @@ from pixiu.roles.horn.providers import LoggedNotifications, NoNotifications
 from pixiu.runtime.webhook import WebhookNotifications
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from pixiu.backends.queue_log import RemoteLog
     from pixiu.backends.redis.sessions import RedisSessions
@@ -44,12 +45,12 @@ if TYPE_CHECKING:
     from pixiu.config.search import SearchSettings
     from pixiu.node.processes.carrier.engines import ReplicaStores
     from pixiu.ports.clock import Clock
+    from pixiu.ports.log import LogRecord
     from pixiu.ports.notifications import Notifications
     from pixiu.ports.scheduler import Scheduler, Timer
     from pixiu.ports.sessions import Sessions
     from pixiu.queue.client import Client
     from pixiu.roles.carrier.audit import AuditReport
-    from pixiu.roles.carrier.histories import Histories
 
 __all__ = ["CarrierHost"]
 
@@ -388,7 +389,7 @@ class CarrierHost:
         Raises ``Unavailable`` when this life of the carrier ends meanwhile: nothing is applied any more, and whoever
         waited for it would wait for ever.
         """
-        auditing = asyncio.ensure_future(self._take_books(at_least, before))
+        auditing = asyncio.ensure_future(self._audit(at_least, before))
         self._audits.add(auditing)
         try:
             return await auditing
@@ -400,35 +401,22 @@ class CarrierHost:
         finally:
             self._audits.discard(auditing)
 
-    async def _take_books(self, at_least: int, before: int | None) -> AuditReport:
+    async def _audit(self, at_least: int, before: int | None) -> AuditReport:
         self.messaging.relay.write_rows()
         await self.applied()
         share = Share(self._share.partition, self.messaging.partitions)
         with self.messaging.carrier.cutting(share) as cutting:
             for _ in cutting.slices():
                 await asyncio.sleep(0)
-        cut = cutting.cut
         audit = Audit(MemoryStores(), at_least=at_least, before=before, owns=share)
-        async for records in self._log.scan(cut.event_id):
-            for _ in audit.taking(records):
-                await asyncio.sleep(0)
-        for _ in audit.closing(cut):
-            await asyncio.sleep(0)
-        histories = audit.histories(self.stores)
-        for has_doubts in histories.comparing():
-            if has_doubts:
-                await self._replay(histories)
-            await asyncio.sleep(0)
-        return audit.report
+        return await take_books(audit, cutting.cut, self.stores, scan=self._scan, reach=self._reach)
 
-    async def _replay(self, histories: Histories) -> None:
-        """Bring an audit's reference to where the stores are."""
+    def _scan(self, after: int, through: int) -> AsyncIterator[list[LogRecord]]:
+        return self._log.scan(through, after)
+
+    async def _reach(self) -> int:
         await self.applied()
-        end = self.messaging.carrier.applied_all
-        async for records in self._log.scan(end, histories.through):
-            for _ in histories.replaying(records):
-                await asyncio.sleep(0)
-        histories.through = end
+        return self.messaging.carrier.applied_all
 
 
 def _searches(settings: SearchSettings) -> ThreadedSearches | None:
