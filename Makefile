@@ -10,6 +10,10 @@ MAKEFLAGS += --no-print-directory
 # The tests start hundreds of processes: compiled once, each is there in a third of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
+# A machine may have no locale, or one that was never generated. This one is part of the C library.
+export LC_ALL := C.UTF-8
+unexport LANGUAGE
+
 # A stamp is named after the content it was made from, so a changed lock file, or a checkout that was moved,
 # sets the environment up again, and anything else starts at once.
 hash = $(shell { echo '$(CURDIR)'; cat $(1) 2>/dev/null; } | sha256sum | cut -c1-16)
@@ -22,10 +26,11 @@ FUZZ := $(VENV)/.fuzz-$(call hash,$(BASE_FILES) requirements/fuzz.txt)
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
 PYTEST := $(BIN)/python -m pytest
 
-INSTALL_PIPELINE = $(MAKE) $(PIPELINE)
+INSTALL_PIPELINE = $(MAKE) setup-pipeline
+PACKAGES := java browser curl openssl
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test check format test-long test-engines fuzz bench bench-queue bench-core bench-gateway bench-pipeline bench-cluster bench-engines demo lock docs proto clean
+.PHONY: help setup setup-pipeline serve test check format test-long test-fresh test-engines fuzz bench bench-queue bench-core bench-gateway bench-pipeline bench-cluster bench-engines bench-ab demo lock docs proto clean
 
 help: ## list the targets
 	@echo "Pixiu: make TARGET [ARGS='…']"
@@ -33,19 +38,25 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(DEV) $(PIPELINE) ## set up .venv with everything that the other targets need
+	@tools/get_packages.sh $(PACKAGES)
 	@echo "ready: $(BIN)/pixiu --help"
 
-# The server is there at once; it has the pipeline's packages installed meanwhile, where they are missing.
+# Java first: without it the other 1 GB is of no use.
+setup-pipeline: $(BASE) ## install what charts and search need: Java and Spark
+	@tools/get_packages.sh --required java
+	@$(MAKE) $(PIPELINE)
+
+# The server starts at once and runs setup-pipeline in the background.
 serve: $(BASE) ## set up, then start Pixiu on this machine (ARGS='--port 8400 --data DIR', --no-pipeline)
 	@exec $(BIN)/pixiu serve --dev --set pipeline.install='$(INSTALL_PIPELINE)' $(ARGS)
 
 test: $(DEV) $(PIPELINE) ## lint, types, layer rules and all tests but the long ones (what CI runs)
 	@$(MAKE) check
-	@tools/get_browser.sh
+	@tools/get_packages.sh $(PACKAGES)
 	@echo "== tests, three at a time: they wait as often as they work"
-	@$(PYTEST) -q -n 3 --dist loadfile -m "not long and not engines and not crash and not serial" $(ARGS)
+	@$(PYTEST) -q -rs -n 3 --dist loadfile -m "not long and not engines and not crash and not serial" $(ARGS)
 	@echo "== tests that need the machine to themselves"
-	@$(PYTEST) -q -m "(crash or serial) and not long and not engines" $(ARGS)
+	@$(PYTEST) -q -rs -m "(crash or serial) and not long and not engines" $(ARGS)
 	@echo "== all green: lint, types, layers, tests"
 
 check: $(DEV) $(PIPELINE) ## lint, format, types and layer rules, without tests
@@ -62,10 +73,15 @@ format: $(DEV) ## format the source and fix what the linter can
 	@$(BIN)/ruff format --quiet .
 
 test-long: $(DEV) $(PIPELINE) ## the long tests: a thousand kills, thousands of seeds, fuzzing, a soak, 25.6 million messages
+	@tools/get_packages.sh $(PACKAGES) ip
 	@$(PYTEST) -m long --timeout 14400 $(ARGS)
 	@$(MAKE) fuzz ARGS=-max_total_time=600
 	@$(BIN)/python -m benchmarks.queue.soak
 	@$(BIN)/python -m benchmarks.queue --only seed --seed-messages 25600000
+	@if [ "$$(id -u)" = 0 ]; then $(MAKE) test-fresh ARGS=; else echo "skipped: make test-fresh needs root"; fi
+
+test-fresh: $(DEV) ## make serve, the production guide and make test in a bare Debian root (needs root; ARGS='--only serve')
+	@$(BIN)/python -m tools.test_fresh $(ARGS)
 
 test-engines: $(DEV) $(PIPELINE) ## the tests with Kafka, Cassandra, Redis and ZooKeeper, their faults included
 	@$(BIN)/python -m tools.jars
@@ -74,7 +90,7 @@ test-engines: $(DEV) $(PIPELINE) ## the tests with Kafka, Cassandra, Redis and Z
 fuzz: $(FUZZ) ## fuzz the wire parser by coverage (ARGS='-max_total_time=600')
 	@$(BIN)/python tools/fuzz_wire.py $(or $(ARGS),-max_total_time=60)
 
-demo: $(DEV) ## a few hundred simulated people talk, then the books are balanced (ARGS='--seconds 60 --people 300')
+demo: $(DEV) $(PIPELINE) ## the promise in one minute: chat, two kill -9, three audits, a repaired copy (ARGS='--people 300')
 	@$(BIN)/python -m examples.demo $(ARGS)
 
 bench: bench-queue bench-core bench-gateway bench-pipeline bench-cluster bench-engines ## every benchmark
@@ -96,6 +112,9 @@ bench-cluster: $(DEV) $(PIPELINE) ## roles as processes, three replicas beside J
 
 bench-engines: $(DEV) ## Redis, Cassandra, Kafka and all three beside the embedded default (ARGS='--only embedded redis')
 	@$(BIN)/python -m benchmarks.engines $(ARGS)
+
+bench-ab: $(DEV) ## CPU per message beside an earlier commit, with a 95 % interval (ARGS='--base REV')
+	@$(BIN)/python -m benchmarks.ab $(ARGS)
 
 docs: $(DEV) ## write the generated files: examples/pixiu.toml, tables in docs/, features, dashboard, alerts, compose
 	@$(BIN)/python -m tools.make_reference

@@ -16,6 +16,7 @@ import pytest
 from valkey.connection import Connection
 
 from pixiu.runtime.zookeeper import what_zookeeper_needs
+from tests.needs import skip_or_fail
 from tests.servers import free_port, wait_for
 from tools.cassandra_server import CassandraServer
 from tools.jars import JarsMissing
@@ -27,12 +28,10 @@ PORTS_TRIED = 5
 
 
 def require_zookeeper() -> None:
-    """Skip without ZooKeeper; fail where only a package is missing that this machine could have."""
+    """Skip without ZooKeeper; fail in CI where this machine could have it."""
     missing = what_zookeeper_needs()
     if missing:
-        if os.environ.get("CI") == "true" and "Java" not in missing:
-            pytest.fail(missing)
-        pytest.skip(f"ZooKeeper: {missing}")
+        skip_or_fail(f"ZooKeeper: {missing}", can_be_had=None if "Java" in missing else True)
 
 
 def require_cassandra(folder: Path, **more: Any) -> CassandraServer:

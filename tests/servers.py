@@ -11,7 +11,6 @@ again on the same data and port::
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -20,6 +19,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from pixiu.runtime.datadir import read_node_key
+from pixiu.runtime.ports import free_ports
 
 __all__ = ["QueueProcess", "free_port", "wait_for"]
 
@@ -41,8 +43,8 @@ class QueueProcess:
         self.data = data
         """The data directory."""
         self.host = "127.0.0.1"
-        self.port = port
-        """0 until the first start has picked one."""
+        self.port = port or free_port()
+        """Outside the ephemeral range, so that no connection of another test can take it during a restart."""
         self.args = list(args)
         """More arguments of `pixiu queue serve`; a change counts from the next start."""
         self.env = dict(env or {})
@@ -53,7 +55,9 @@ class QueueProcess:
         self._stderr_path = data.parent / f"{data.name}.stderr"
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
-        self._listening = threading.Event()
+        self._decided = threading.Event()
+        """The latest process listens, or has ended."""
+        self._is_listening = False
 
     def __enter__(self) -> Self:
         return self.start()
@@ -67,6 +71,16 @@ class QueueProcess:
     def address(self) -> str:
         """``host:port`` as clients want it."""
         return f"{self.host}:{self.port}"
+
+    @property
+    def key(self) -> str:
+        """The node's key, for commands that need one."""
+        return read_node_key(self.data)
+
+    @property
+    def follow_args(self) -> list[str]:
+        """The arguments of a follower of this server on this machine."""
+        return ["--follow", self.address, "--secret-file", str(self.data / "node.key")]
 
     @property
     def pid(self) -> int:
@@ -91,7 +105,8 @@ class QueueProcess:
         assert not self.is_running, "already running"
         self.data.parent.mkdir(parents=True, exist_ok=True)
         self.lines = []
-        self._listening.clear()
+        self._decided.clear()
+        self._is_listening = False
         command = [sys.executable, "-m", "pixiu", "queue", "serve"]
         command += ["--data", str(self.data), "--port", str(self.port), *self.args]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("PIXIU_")}
@@ -101,7 +116,7 @@ class QueueProcess:
             )
         self._reader = threading.Thread(target=self._read_lines, args=(self._process,), daemon=True)
         self._reader.start()
-        if not self._listening.wait(self._start_timeout_s) or not self.port:
+        if not self._decided.wait(self._start_timeout_s) or not self._is_listening:
             self.kill()
             raise AssertionError(
                 f"the queue did not start within {self._start_timeout_s} s; "
@@ -115,9 +130,10 @@ class QueueProcess:
             self.lines.append(line.rstrip("\n"))
             if line.startswith(LISTENING):
                 self.port = int(line.rsplit(":", 1)[1])
-                self._listening.set()
+                self._is_listening = True
+                self._decided.set()
         process.stdout.close()
-        self._listening.set()  # It ended: let start() look at the reason instead of waiting.
+        self._decided.set()  # It ended: let start() look at the reason instead of waiting.
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal, e.g. SIGSTOP and SIGCONT to freeze and thaw the server."""
@@ -171,10 +187,8 @@ class QueueProcess:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """A free port that no outgoing connection of another test can take."""
+    return free_ports(1)[0]
 
 
 def wait_for(condition: Callable[[], bool], *, timeout_s: float = 10.0, what: str = "the condition") -> None:

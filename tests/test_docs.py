@@ -24,8 +24,9 @@ SMSS_KEYS = (
     "timeout.server.alive", "background.defaultScanSecond", "background.firstExecSecond",
 )
 TARGETS = (
-    "help", "setup", "serve", "test", "check", "format", "test-long", "test-engines", "fuzz", "demo", "bench",
-    "bench-queue", "bench-core", "bench-gateway", "bench-pipeline", "bench-cluster", "bench-engines",
+    "help", "setup", "setup-pipeline", "serve", "test", "check", "format", "test-long", "test-fresh", "test-engines",
+    "fuzz", "demo", "bench",
+    "bench-queue", "bench-core", "bench-gateway", "bench-pipeline", "bench-cluster", "bench-engines", "bench-ab",
     "docs", "proto", "lock", "clean",
 )
 # fmt: on
@@ -140,8 +141,24 @@ def test_the_features_table_has_every_id() -> None:
     expected = [f"W{number:02d}" for number in range(1, 41)]
     counts = {"QA": 8, "QB": 10, "QC": 7, "QD": 3, "QE": 6, "QF": 2}
     expected += [f"{letters}{number}" for letters, count in counts.items() for number in range(1, count + 1)]
+    for letter, count in {"E": 60, "C": 38, "T": 8}.items():
+        expected += [f"{letter}{number}" for number in range(1, count + 1)]
+    for letter, count in {"P": 29, "R": 22, "B": 23, "X": 75}.items():
+        expected += [f"{letter}{number:02d}" for number in range(1, count + 1)]
     for id_ in [*expected, "QG"]:
         assert f"\n| {id_} | " in text, id_
+
+
+def test_an_id_names_the_suite_that_runs_its_tests_and_has_a_test_or_a_reason() -> None:
+    found = make_features.collect()
+    for id_, tests in found.items():
+        run_by = make_features.status(id_, found)
+        assert run_by != "–" or make_features.note_of(id_), f"{id_} has neither a test nor a reason"
+        assert ("`make test`" in run_by) == any(
+            test.suite == "make test" for test in make_features.behind(id_, found)
+        ), (id_, tests)
+    engines = make_features.suite_of({"engines", "feature"}), make_features.suite_of({"engines", "long"})
+    assert engines == ("make test-engines", "make test-long")
 
 
 def test_a_mark_with_an_unknown_id_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,9 +178,9 @@ def test_marks_are_found_on_functions_classes_and_modules(tmp_path: Path, monkey
     )
     monkeypatch.setattr(make_features, "ROOT", tmp_path)
     found = list(make_features.tests_of(tmp_path / "test_x.py"))
-    assert [(test.name, test.ids, test.long) for test in found] == [
-        ("test_a", ("QG", "W01", "W02"), True),
-        ("TestB::test_c", ("W01", "W03"), True),
+    assert [(test.name, test.ids, test.suite) for test in found] == [
+        ("test_a", ("QG", "W01", "W02"), "make test-long"),
+        ("TestB::test_c", ("W01", "W03"), "make test-long"),
     ]
 
 

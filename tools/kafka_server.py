@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pixiu.runtime.zookeeper import free_ports
+from pixiu.runtime.ports import free_ports
 from tools.jars import JarsMissing, jars_of
 
 __all__ = ["KafkaServer"]

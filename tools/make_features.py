@@ -1,8 +1,8 @@
-"""Write ``docs/features.md``: every checklist id, the tests that stand for it, and where that leaves it.
+"""Write ``docs/features.md``: every checklist id, the tests that prove it, and which command runs them.
 
-A test says what it stands for with ``@pytest.mark.feature("W01", …)``, on itself, its class or its module
-(``pytestmark``). The marks are read from the source, so nothing has to run, and an id that is not in
-``tools/checklists.py`` is an error. ``--check`` writes nothing and fails where the file is out of date.
+A test names its ids with ``@pytest.mark.feature("W01", …)``, on itself, its class or its module (``pytestmark``). The
+marks are read from the source, so nothing has to run. An id that is not in ``tools/checklists.py`` is an error.
+``--check`` writes nothing and fails if the file is out of date.
 """
 
 import ast
@@ -11,21 +11,28 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.checklists import CLUSTER, CORRECTIONS, EXTENSIONS, HISTORY, INBOX, PUSH, WEAKNESSES, WIRE
+from tools.checklists import CLUSTER, CORRECTIONS, EXTENSIONS, HISTORY, INBOX, NOTES, PUSH, WEAKNESSES, WIRE
 from tools.generated import ROOT, write_or_check
 
 TESTS = ROOT / "tests"
 FEATURES = ROOT / "docs" / "features.md"
+SUITES = ("make test", "make test-engines", "make test-long")
+"""From the one that everybody runs to the longest. The Makefile chooses tests by the same marks."""
+TITLES = {
+    **WIRE, **WEAKNESSES, **EXTENSIONS, **PUSH, **INBOX, **HISTORY, **CLUSTER,
+    **{id_: correction.title for id_, correction in CORRECTIONS.items()},
+}  # fmt: skip
+"""What each id is, in a few words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A test and the ids it stands for."""
+    """A test, its ids, and the command that runs it."""
 
     path: str
     name: str
     ids: tuple[str, ...]
-    long: bool
+    suite: str
 
 
 def marks(nodes: Iterable[ast.expr]) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -53,6 +60,11 @@ def module_marks(tree: ast.Module) -> list[tuple[str, tuple[str, ...]]]:
     ]
 
 
+def suite_of(marks: set[str]) -> str:
+    """The command that runs a test with these marks; a test with both marks runs in both long suites."""
+    return SUITES[2] if "long" in marks else SUITES[1] if "engines" in marks else SUITES[0]
+
+
 def tests_of(path: Path) -> Iterator[Test]:
     """The tests of one file that stand for something."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -66,16 +78,14 @@ def tests_of(path: Path) -> Iterator[Test]:
                 ids = tuple(sorted({id_ for name, texts in found if name == "feature" for id_ in texts}))
                 if ids:
                     relative = path.relative_to(ROOT).as_posix()
-                    yield Test(relative, prefix + node.name, ids, any(name == "long" for name, _ in found))
+                    yield Test(relative, prefix + node.name, ids, suite_of({name for name, _ in found}))
 
     yield from walk(tree.body, module_marks(tree), "")
 
 
 def collect() -> dict[str, list[Test]]:
     """The tests behind each id. Raise for a mark with an id that is not on the list."""
-    found: dict[str, list[Test]] = {
-        id_: [] for id_ in (*WIRE, *WEAKNESSES, *EXTENSIONS, *PUSH, *INBOX, *HISTORY, *CLUSTER, *CORRECTIONS)
-    }
+    found: dict[str, list[Test]] = {id_: [] for id_ in TITLES}
     for path in sorted(TESTS.rglob("test_*.py")):
         for test in tests_of(path):
             for id_ in test.ids:
@@ -85,34 +95,59 @@ def collect() -> dict[str, list[Test]]:
     return found
 
 
-def status(tests: list[Test]) -> str:
-    """Where an id stands, judged by its tests."""
-    if not tests:
-        return "open"
-    return "long target" if all(test.long for test in tests) else "tested"
+def behind(id_: str, found: dict[str, list[Test]]) -> list[Test]:
+    """The tests of an id, with those of the features that a correction refers to."""
+    correction = CORRECTIONS.get(id_)
+    others = correction.features if correction else ()
+    return [*found[id_], *(test for other in others for test in behind(other, found))]
 
 
-def rows(titles: dict[str, str], found: dict[str, list[Test]]) -> Iterator[str]:
-    """One table of the document."""
-    yield "| id | what | status | tests |"
+def status(id_: str, found: dict[str, list[Test]]) -> str:
+    """The commands that run tests of an id; ``–`` if none does."""
+    suites = {test.suite for test in behind(id_, found)}
+    return ", ".join(f"`{suite}`" for suite in SUITES if suite in suites) or "–"
+
+
+def note_of(id_: str) -> str:
+    """How an id differs from its criterion, or why it is not built; empty if it is as the specs say."""
+    correction = CORRECTIONS.get(id_)
+    return NOTES.get(id_, correction.note if correction else "")
+
+
+def rows(ids: Iterable[str], found: dict[str, list[Test]]) -> Iterator[str]:
+    """One table of the document. A test that ``make test`` does not run says which command does."""
+    yield "| id | what | run by | tests |"
     yield "|---|---|---|---|"
-    for id_, title in titles.items():
-        names = "<br>".join(f"[`{test.name}`](../{test.path})" for test in found[id_]) or "–"
-        yield f"| {id_} | {title} | {status(found[id_])} | {names} |"
+    for id_ in ids:
+        parts = [f"*{note_of(id_)}*"] if note_of(id_) else []
+        parts += [
+            f"[`{test.name}`](../{test.path})" + ("" if test.suite == SUITES[0] else f" ({test.suite[5:]})")
+            for test in found[id_]
+        ]
+        if id_ in CORRECTIONS and CORRECTIONS[id_].features:
+            parts.append(f"the tests of {', '.join(CORRECTIONS[id_].features)}")
+        yield f"| {id_} | {TITLES[id_]} | {status(id_, found)} | {'<br>'.join(parts) or '–'} |"
 
 
 def features() -> str:
     """The text of ``docs/features.md``."""
     found = collect()
+    statuses = [status(id_, found) for id_ in found]
     counts = {
-        word: sum(status(tests) == word for tests in found.values()) for word in ("tested", "long target", "open")
+        "run by `make test`": sum("`make test`" in each for each in statuses),
+        "only by `make test-engines` or `make test-long`": sum(
+            "`make test`" not in each and each != "–" for each in statuses
+        ),
+        "without a test": statuses.count("–"),
     }
-    summary = ", ".join(f"{count} {word}" for word, count in counts.items())
+    summary = ", ".join(f"{count} {words}" for words, count in counts.items())
     lines = [
         "# Features, and the tests behind them",
         "",
-        "Made by `make docs` from the marks in the test suite; a test fails when it is out of date.",
-        "*tested*: `make test` runs it. *long target*: `make test-long` does. *open*: not yet.",
+        "Made by `make docs` from the marks in the test suite; a test fails when it is out of date. The ids are",
+        "those of the checklists that were made from the seeds. *run by*: the commands that run at least one test of",
+        "the id. A test without a suite in parentheses is run by `make test`. A note in italics says how an id",
+        "differs from its criterion, or why it is not built.",
         "",
         f"**{len(found)} ids: {summary}.**",
         "",

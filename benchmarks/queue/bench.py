@@ -24,11 +24,11 @@ class Run(Protocol):
     """What a generator has to say of one run, whatever it did."""
 
     @property
-    def cpu_share(self) -> float: ...  # noqa: D102
+    def cpu_share(self) -> float: ...
     @property
-    def faults(self) -> int: ...  # noqa: D102
+    def faults(self) -> int: ...
     @property
-    def first_error(self) -> str: ...  # noqa: D102
+    def first_error(self) -> str: ...
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,9 +1,9 @@
-"""Who talks in the demo, and what they say."""
+"""The people of the demo and their messages."""
 
 from random import Random
 from typing import NamedTuple
 
-__all__ = ["GROUPS", "ROOMS", "Cast", "line", "make_cast"]
+__all__ = ["ALL_LINES", "GROUPS", "ROOMS", "Cast", "line", "make_cast"]
 
 _GIVEN = {
     "en": ["anna", "ben", "clara", "david", "emma", "frank", "grace", "henry", "iris", "jack", "kate", "leo", "mia",
@@ -57,9 +57,11 @@ _LINES = {
 GROUPS = ["Lunch", "读书会", "Release", "羽毛球", "Band", "摄影", "Night shift", "家人", "Climbing", "周末爬山"]
 ROOMS = ["lobby", "match-day", "大厅"]
 
+ALL_LINES = [text for texts in _LINES.values() for text in texts]
+
 
 class Cast(NamedTuple):
-    """One of the people."""
+    """One simulated person."""
 
     user: str
     """The public id."""
@@ -68,7 +70,7 @@ class Cast(NamedTuple):
 
 
 def make_cast(count: int, random: Random) -> list[Cast]:
-    """So many people with names that differ."""
+    """People with distinct names, half of them Chinese."""
     people: dict[str, Cast] = {}
     number = 0
     while len(people) < count:
@@ -84,5 +86,5 @@ def make_cast(count: int, random: Random) -> list[Cast]:
 
 
 def line(language: str, random: Random) -> str:
-    """Something to say."""
+    """A random message text."""
     return random.choice(_LINES[language])

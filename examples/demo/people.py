@@ -18,42 +18,42 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-    from examples.demo.books import Books
     from examples.demo.lines import Cast
+    from examples.demo.tally import Tally
     from pixiu.sdk import Client, Message
     from pixiu.sdk.actions import Content
 
 __all__ = ["Person", "World"]
 
 TAG = "demo"
-"""The field of a message that has its number in the books."""
+"""The field of a message that carries its number in the tally."""
 CONNECTS_AT_ONCE = 16
 RECENT = 8
 
 
 @dataclass(slots=True)
 class World:
-    """What all people share."""
+    """State that all people share."""
 
     url: str
     token_of: Callable[[str], str]
     random: Random
-    books: Books
+    tally: Tally
     pace_seconds: float
-    """Between two things that one person does."""
+    """Mean time between two actions of one person."""
     ends_at: float
     people: list[str]
     stores: Path
-    """Where the devices keep their messages."""
+    """The folder of the devices' local stores."""
     groups: dict[str, set[str]] = field(default_factory=dict)
     rooms: list[str] = field(default_factory=list)
     online: int = 0
     is_over: asyncio.Event = field(default_factory=asyncio.Event)
-    """Nobody says anything any more; everyone comes and listens."""
+    """People stop sending; everyone comes online and receives."""
     is_drained: asyncio.Event = field(default_factory=asyncio.Event)
-    """Everyone may go."""
+    """Every delivery has happened; everyone may disconnect."""
     clock: SystemClock = field(default_factory=SystemClock)
-    door: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONNECTS_AT_ONCE))
+    connecting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONNECTS_AT_ONCE))
 
     def now(self) -> float:
         """Seconds on the loop's clock."""
@@ -61,39 +61,38 @@ class World:
 
 
 class Person:
-    """Somebody."""
+    """One client. A restless one goes offline now and then."""
 
     def __init__(self, world: World, cast: Cast, *, is_restless: bool) -> None:
-        """``is_restless`` people go offline now and then."""
         self._world = world
         self._cast = cast
         self._is_restless = is_restless
         self._is_new = True
         self._unanswered: deque[Message] = deque(maxlen=RECENT)
-        self._said: deque[tuple[int, int]] = deque(maxlen=RECENT)  # message ids, with their numbers in the books
+        self._said: deque[tuple[int, int]] = deque(maxlen=RECENT)  # message ids, with their numbers in the tally
 
     @property
     def _groups(self) -> list[str]:
         return [group for group, members in self._world.groups.items() if self._cast.user in members]
 
     async def live(self) -> None:
-        """Come and go until it is over; then stay until everyone has everything."""
+        """Connect and disconnect until time is up; then stay connected until every delivery has happened."""
         world = self._world
         while not world.is_drained.is_set():
             await self._session()
             if not world.is_over.is_set():
-                world.books.counts["times offline"] += 1
+                world.tally.counts["times offline"] += 1
                 await _wait(world.is_over, world.random.uniform(1, 6))
 
     async def _session(self) -> None:
         world = self._world
-        await world.door.acquire()
-        store = world.stores / f"{world.people.index(self._cast.user)}.db"  # a device remembers what it has shown
+        await world.connecting.acquire()
+        store = world.stores / f"{world.people.index(self._cast.user)}.db"  # a device remembers what it has received
         client = pixiu.connect(world.url, self._token, store=store, patience_seconds=60)
         try:
             await client.__aenter__()
         finally:
-            world.door.release()
+            world.connecting.release()
         world.online += 1
         listening = asyncio.create_task(self._listen(client))
         try:
@@ -112,27 +111,23 @@ class Person:
         return self._world.token_of(self._cast.user)
 
     async def _settle_in(self, me: Client) -> None:
-        with _trouble(self._world.books):
+        with _refusals_counted(self._world.tally):
             if self._is_new:
                 self._is_new = False
                 await me.create_user(name=self._cast.name)
             for room in self._world.rooms:
                 await me.enter(room)
 
-    # Listening.
-
     async def _listen(self, me: Client) -> None:
-        books = self._world.books
+        tally = self._world.tally
         async for message in me.messages():
             if message.room:
-                books.heard(self._cast.user, message.room, message.message_id)
+                tally.received_in_room(self._cast.user, message.room, message.message_id)
                 continue
             tag = message.fields.get(TAG)
-            books.saw(self._cast.user, message.message_id, int(tag) if tag else None)
+            tally.received(self._cast.user, message.message_id, int(tag) if tag else None)
             if message.sender and message.kind == "text":
                 self._unanswered.append(message)
-
-    # Talking.
 
     async def _talk(self, me: Client) -> None:
         world, random = self._world, self._world.random
@@ -141,7 +136,7 @@ class Person:
             await _wait(world.is_over, random.expovariate(1 / world.pace_seconds))
             if world.is_over.is_set():
                 return
-            deeds = [
+            actions = [
                 self._private,
                 self._in_group,
                 self._in_room,
@@ -150,9 +145,9 @@ class Person:
                 self._recall,
                 self._schedule,
             ]
-            (deed,) = random.choices(deeds, weights=[30, 22, 18, 20, 10, 4, 3])
-            with _trouble(world.books):
-                await deed(me)
+            (action,) = random.choices(actions, weights=[30, 22, 18, 20, 10, 4, 3])
+            with _refusals_counted(world.tally):
+                await action(me)
 
     async def _private(self, me: Client) -> None:
         await self._send(me, to=self._someone())
@@ -171,8 +166,8 @@ class Person:
             await self._send(me, to=asked.sender, ref=asked.message_id)
 
     async def _send(self, me: Client, *, to: str = "", group: str = "", ref: int = 0) -> None:
-        books = self._world.books
-        number = books.begin({to} if to else self._world.groups[group] - {self._cast.user})
+        tally = self._world.tally
+        number = tally.sending({to} if to else self._world.groups[group] - {self._cast.user})
         text = line(self._cast.language, self._world.random)
         content: Content = {"fields": {TAG: str(number)}}
         if ref:
@@ -180,15 +175,15 @@ class Person:
         try:
             sent = await (me.send(to, text, **content) if to else me.gsend(group, text, **content))
         except BaseException:
-            books.give_up(number)
+            tally.withdraw(number)
             raise
         self._said.append((sent.message_id, number))
-        books.counts["private messages" if to else "group messages"] += 1
+        tally.counts["private messages" if to else "group messages"] += 1
 
     async def _in_room(self, me: Client) -> None:
         if self._world.rooms:
             await me.say(self._world.random.choice(self._world.rooms), line(self._cast.language, self._world.random))
-            self._world.books.counts["said in rooms"] += 1
+            self._world.tally.counts["room messages"] += 1
 
     async def _read(self, me: Client) -> None:
         if self._unanswered:
@@ -198,14 +193,14 @@ class Person:
             elif message.sender != self._cast.user:
                 await me.read(message.sender)
                 await me.receipt([message.message_id])
-            self._world.books.counts["receipts"] += 1
+            self._world.tally.counts["receipts"] += 1
 
     async def _recall(self, me: Client) -> None:
         if self._said:
             message_id, number = self._said.pop()
-            self._world.books.give_up(number)  # whoever was away finds that it is gone
+            self._world.tally.withdraw(number)  # a reader who was offline will not receive it
             await me.recall(message_id)
-            self._world.books.counts["recalls"] += 1
+            self._world.tally.counts["recalls"] += 1
 
     async def _schedule(self, me: Client) -> None:
         world = self._world
@@ -213,17 +208,17 @@ class Person:
         if left < 1:
             return
         to = self._someone()
-        number = world.books.begin({to})
+        number = world.tally.sending({to})
         at = world.clock.now_ms() + int(world.random.uniform(1, min(left, 8)) * 1000)
         try:
             await me.schedule(at, line(self._cast.language, world.random), to=to, fields={TAG: str(number)})
         except BaseException:
-            world.books.give_up(number)
+            world.tally.withdraw(number)
             raise
-        world.books.counts["scheduled"] += 1
+        world.tally.counts["scheduled"] += 1
 
     def _someone(self) -> str:
-        """Somebody else."""
+        """A random person other than this one."""
         while True:
             found = self._world.random.choice(self._world.people)
             if found != self._cast.user:
@@ -236,10 +231,10 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 
 
 @contextlib.contextmanager
-def _trouble(books: Books) -> Iterator[None]:
-    """What a server refuses is counted, and life goes on."""
+def _refusals_counted(tally: Tally) -> Iterator[None]:
+    """Count an action that the server refused, and continue."""
     try:
         yield
     except (PixiuError, TimeoutError) as error:
-        books.counts["refused"] += 1
-        books.refusals.add(str(error))
+        tally.counts["refused"] += 1
+        tally.refusals.add(str(error))

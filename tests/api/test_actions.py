@@ -11,6 +11,8 @@ from pixiu.config.security import SecuritySettings
 from pixiu.model.errors import CorruptData, PixiuError, Unavailable
 from tests.api.world import make_api, open_world
 
+EMPTY = {"contacts": [], "others": [], "has_more": False, "cursor": None}
+
 
 @pytest.mark.feature("R18")
 async def test_what_is_sent_over_http_is_what_is_read(tmp_path: Path) -> None:
@@ -120,7 +122,7 @@ async def test_reading_has_paths_of_its_own(tmp_path: Path) -> None:
         assert (await world.get("/v1/groups/g")).json()["member_count"] == 2
         assert [row["group"] for row in (await world.get("/v1/contacts")).json()["contacts"]] == ["g"]
         assert len((await world.get("/v1/history?with=bob&limit=1")).json()["messages"]) == 1
-        assert (await world.get("/v1/scheduled")).json() == {"scheduled": []}
+        assert (await world.get("/v1/scheduled")).json() == {"scheduled": [], "has_more": False, "cursor": None}
         for path, status in (
             ("/v1/users/zoe", 404),
             ("/v1/history?with=bob&with=alice", 400),
@@ -192,7 +194,7 @@ async def test_params_are_a_json_object_or_nothing(tmp_path: Path) -> None:
     async with open_world(tmp_path) as world:
         headers = world.bearer("alice")
         empty = await world.client.post("/v1/actions/contacts", headers=headers)
-        assert (empty.status_code, json.loads(empty.content)) == (200, {"contacts": [], "others": []})
+        assert (empty.status_code, json.loads(empty.content)) == (200, EMPTY)
         for body in (b"[]", b"7", b'"x"', b"null", b"{", b'{"a":}', b"\xff\xfe", b"{} {}", b'{"a": NaN}', b"{'a': 1}"):
             answer = await world.client.post("/v1/actions/contacts", content=body, headers=headers)
             assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_request"), body

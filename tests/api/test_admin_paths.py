@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ PATHS = (
     ("POST", "/v1/admin/dead-letters/1/replay"),
     ("GET", "/v1/admin/scheduled"),
     ("GET", "/v1/admin/stats"),
+    ("GET", "/v1/admin/stats/history"),
     ("GET", "/v1/admin/topics"),
     ("GET", "/v1/admin/topics/pixiu.main/tail"),
     ("GET", "/v1/admin/audit"),
@@ -31,6 +33,10 @@ PATHS = (
 @pytest.mark.parametrize(("method", "path"), PATHS)
 async def test_only_an_admin_looks_after_a_node(tmp_path: Path, method: str, path: str) -> None:
     async with open_world(tmp_path) as world:
+        described = (await world.client.get("/openapi.json")).json()["paths"]
+        known = {re.sub(r"\{[^}]+\}", "*", each) for each in described if each.startswith("/v1/admin/")}
+        checked = {re.sub(r"/1/|/pixiu\.main/", "/*/", each.partition("?")[0]) for _, each in PATHS}
+        assert known == checked, "every admin path is checked here"
         content = b'{"user": "bob"}' if path.endswith("kick") else b""
         nobody = await world.client.request(method, path, content=content)
         user = await world.client.request(method, path, content=content, headers=world.bearer("alice"))

@@ -12,6 +12,7 @@ import pytest
 from pixiu.config.security import SecuritySettings
 from pixiu.model.errors import ConfigError, Overloaded, PixiuError, Unavailable
 from pixiu.ports.authentication import Identity
+from pixiu.ports.clock import Clock
 from pixiu.runtime import authentication
 from pixiu.runtime.authentication import AskedAuthentication, make_authentication
 from pixiu.runtime.clock import SystemClock
@@ -72,7 +73,7 @@ async def auth_server() -> AsyncIterator[AuthServer]:
         await listener.wait_closed()
 
 
-def asking(server: AuthServer, clock: ManualClock | None = None, **changed: Any) -> AskedAuthentication:
+def asking(server: AuthServer, clock: Clock | None = None, **changed: Any) -> AskedAuthentication:
     settings = SecuritySettings(auth_url=server.url, **changed)
     return AskedAuthentication(asyncio.get_running_loop(), clock or ManualClock(), settings)
 
@@ -80,6 +81,12 @@ def asking(server: AuthServer, clock: ManualClock | None = None, **changed: Any)
 async def ask(asked: AskedAuthentication, token: str) -> Identity | PixiuError:
     answer: asyncio.Future[Identity | PixiuError] = asyncio.get_running_loop().create_future()
     asked.authenticate(token, answer.set_result)
+    return await answer
+
+
+async def rechecked(asked: AskedAuthentication, token: str) -> Identity | PixiuError:
+    answer: asyncio.Future[Identity | PixiuError] = asyncio.get_running_loop().create_future()
+    asked.recheck(Identity("a", token=token), answer.set_result)
     return await answer
 
 
@@ -104,7 +111,7 @@ async def test_an_answer_is_good_for_a_while_and_no_longer() -> None:
     async with auth_server() as server:
         asked = asking(server, clock, auth_cache_ms=30_000)
         for _ in range(3):
-            assert await ask(asked, "t-alice") == Identity("alice", "ios", "d", is_admin=False)
+            assert (await ask(asked, "t-alice"))[:4] == ("alice", "ios", "d", False)  # type: ignore[index]
             assert isinstance(await ask(asked, "t-nobody"), TokenRefused)
         assert sorted(server.asked) == ["t-alice", "t-nobody"]
         clock.ms += 5_000  # a refusal is forgotten sooner
@@ -159,7 +166,7 @@ async def test_a_server_that_fails_refuses_nobody_for_good(status: int) -> None:
 
 @pytest.mark.parametrize(
     "said",
-    [None, [], "alice", {}, {"user": 7}, {"user": ""}, {"user": "a", "platform": "x-y"}, {"user": "a", "admin": 1},
+    [None, [], "alice", {}, {"user": 7}, {"user": ""}, {"user": "a", "admin": 1},
      {"user": "a", "device": None}, {"user": "x" * 70}],
     ids=str,
 )  # fmt: skip
@@ -198,6 +205,46 @@ async def test_a_token_of_our_own_keys_is_decided_here(tmp_path: Path) -> None:
         assert isinstance(answer, TokenRefused) and answer.reason == "expired"
         assert server.asked == []
         assert make_authentication(tokens, SystemClock(), SecuritySettings()) is tokens
+
+
+async def test_identity_expires_when_the_answer_says_and_at_the_latest_by_the_setting() -> None:
+    clock = ManualClock()
+    async with auth_server() as server:
+        asked = asking(server, clock, auth_identity_ms=60_000)
+        for named, expected in ((None, 60_000), (10_000, 10_000), (90_000, 60_000)):
+            server.known["t"] = {"user": "a"} | ({} if named is None else {"expires_at": clock.ms + named})
+            identity = await rechecked(asked, "t")
+            assert isinstance(identity, Identity) and identity.expires_at == clock.ms + expected
+        server.known["t"] = {"user": "a", "expires_at": clock.ms}
+        assert isinstance(await rechecked(asked, "t"), TokenRefused)
+        for nonsense in ("-1", '"soon"', "1.5", "true", "null", "[]"):
+            server.known["t"] = {"user": "a", "expires_at": json.loads(nonsense)}
+            assert type(await rechecked(asked, "t")) is Unavailable
+
+
+async def test_recheck_asks_the_server_even_if_logins_use_the_cached_answer() -> None:
+    async with auth_server() as server:
+        asked = asking(server)
+        assert isinstance(await ask(asked, "t-alice"), Identity)
+        server.known.clear()
+        assert isinstance(await ask(asked, "t-alice"), Identity), "from the cache"
+        assert isinstance(await rechecked(asked, "t-alice"), TokenRefused)
+        assert isinstance(await ask(asked, "t-alice"), TokenRefused), "a recheck corrects the cache"
+
+
+async def test_cached_answer_is_not_used_after_its_identity_expired() -> None:
+    clock = ManualClock()
+    async with auth_server() as server:
+        server.known["t"] = {"user": "a", "expires_at": clock.ms + 1_000}
+        asked = asking(server, clock, auth_cache_ms=30_000)
+        assert isinstance(await ask(asked, "t"), Identity)
+        clock.ms += 1_000
+        assert isinstance(await ask(asked, "t"), TokenRefused)
+
+
+async def test_token_is_not_shown_by_the_text_of_an_identity() -> None:
+    async with auth_server() as server:
+        assert "t-alice" not in repr(await ask(asking(server), "t-alice"))
 
 
 @pytest.mark.parametrize("url", ["ftp://x/", "http://", "x", "http://a:b@c/", "http://a b/", "http://[::1"])

@@ -131,7 +131,7 @@ async def test_no_bodies_is_success_without_work(tmp_path: Path) -> None:
         ({"uids": ["bob"], "msg_bodies": ["x"], "msg_options": 8}, 400),
         ({"uids": ["bob"], "msg_bodies": ["x"], "msg_options": "ALL"}, 400),
         ({"uids": ["bob"], "msg_bodies": ["x"], "platform_config": {"platform": "ios"}}, 400),
-        ({"uids": ["bob"], "msg_bodies": ["x"], "exclusive_msg_options": {"alice": 1}}, 400),
+        ({"uids": ["bob"], "msg_bodies": ["x"], "exclusive_msg_options": {"bob": 8}}, 400),
         ({"uids": ["zoe"], "msg_bodies": ["x"]}, 404),
         ({"uids": ["bob"], "msg_bodies": ["x" * 70_000]}, 413),
         ({"users": ["bob"]}, 400),

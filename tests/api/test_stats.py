@@ -3,13 +3,18 @@
 import asyncio
 from base64 import b64decode
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import httpx
 
 import pixiu
 from pixiu.machines.queue_wire.messages import Message
+from pixiu.node.admin.stats import Sample
+from pixiu.node.admin.stats_history import HOPS, SAMPLES_MAX, StatsHistory
 from pixiu.queue.log import EngineLog
 from pixiu.queue.storage.record import Kind
 from tests.api.world import World, open_world
+from tests.sdk.world import world_at
 
 
 async def stats_of(world: World) -> dict[str, Any]:
@@ -61,6 +66,53 @@ async def test_the_numbers_agree_with_what_was_done(tmp_path: Path) -> None:
         assert after["uptime_ms"] >= before["uptime_ms"]
         assert "pixiu.main" in {topic["name"] for topic in after["topics"]}
         assert (await world.get("/v1/admin/stats?x=1", admin=True)).status_code == 400
+
+
+async def test_history_is_bounded_and_has_no_rates_where_nothing_was_observed(tmp_path: Path) -> None:
+    async with world_at(tmp_path) as world, world.connect("alice") as alice, world.connect("bob"):
+        client = httpx.AsyncClient(base_url=world.url.replace("ws", "http"))
+        token = (await client.post("/v1/dev/token", json={"user": "ops", "admin": True})).json()["token"]
+        client.headers["Authorization"] = f"Bearer {token}"
+
+        async def history(after: int | str = 0) -> dict[str, Any]:
+            answer = await client.get(f"/v1/admin/stats/history?after={after}")
+            return {"status": answer.status_code, **answer.json()}
+
+        first = await history()
+        assert first["samples"]["at"] and first["samples"]["accepted"][0] is None, "of one reading there is no rate"
+        for number in range(5):
+            await alice.send("bob", str(number))
+        async with asyncio.timeout(20):
+            while not any((await history())["samples"]["accepted"][1:]):
+                await asyncio.sleep(0.2)
+        found = (await history())["samples"]
+        assert {len(column) for column in found.values()} == {len(found["at"])} and found["at"] == sorted(found["at"])
+        busy = next(index for index, rate in enumerate(found["accepted"]) if rate)
+        assert found["connections"][busy] == found["sessions"][busy] == 2 and found["accept"][busy] > 0
+        assert (await history(found["at"][-2]))["samples"]["at"][:1] == found["at"][-1:]
+        assert (await history(found["at"][-1] + 10**9))["samples"]["at"] == []
+        assert (await history("x"))["status"] == (await history(-1))["status"] == 400
+        await client.aclose()
+
+
+def test_history_keeps_the_newest_samples_and_marks_a_pause() -> None:
+    class Moments:
+        started_at = 7
+        now_us = 0
+
+        def sample(self) -> Sample:
+            counters = dict.fromkeys(("accepted", "delivered", "acked"), self.now_us // 1000)
+            counters |= {"room_deliveries": 0, "room_messages": 0}
+            return Sample(self.now_us // 1000, self.now_us, 1, 1, counters, dict.fromkeys(HOPS, [0] * 47))
+
+    moments = Moments()
+    history = StatsHistory(cast("Any", moments))
+    for number in range(SAMPLES_MAX + 50):
+        moments.now_us += 2_000_000 if number != SAMPLES_MAX else 60_000_000
+        history.sample()
+    kept = cast("dict[str, list[float | None]]", history.read(0)["samples"])
+    assert len(kept["at"]) == SAMPLES_MAX and kept["at"][-1] == moments.now_us // 1000
+    assert [rate for rate in kept["accepted"] if rate != 1000] == [None], "a process that was paused observed nothing"
 
 
 async def test_topics_come_in_pages_with_sizes_and_lags(tmp_path: Path) -> None:

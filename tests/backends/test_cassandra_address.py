@@ -76,6 +76,7 @@ def test_tls_checks_what_it_is_told_to(tmp_path: Path) -> None:
         tls_context(missing, "timelines")
 
 
+@pytest.mark.feature("C19")
 def test_pk_is_signed_and_buckets_rise() -> None:
     assert [pk_of(number) for number in (0, 1, 32767, 32768, 65535, 65536, 2**48 - 1)] == [
         0,
@@ -94,14 +95,28 @@ def test_content_that_cannot_be_read_is_none() -> None:
     nothing = content_of(5, None)
     assert content_of(5, b"\xff\xff") == nothing
     assert nothing.draf == b""
-    assert content_of(5, MsgChat(sendId="0" * 30, data=b"x").SerializeToString()).usid == 0
+
+
+@pytest.mark.feature("C17")
+def test_usid_is_the_decimal_send_id_or_a_64_bit_hash_of_it() -> None:
+    def usid(send_id: str) -> int:
+        return content_of(5, MsgChat(sendId=send_id, data=b"x").SerializeToString()).usid
+
+    decimals = ["42", "-7", "0", "0" * 30, "9223372036854775807", "-9223372036854775808"]
+    assert [usid(each) for each in decimals] == list(map(int, decimals))
+    assert usid("") == 0, "a send without a send_id"
+    others = ["s-1", "9223372036854775808", "٤٢", "1_0", "+5", "a" * 64]
+    hashes = [usid(each) for each in others]
+    assert len(set(hashes)) == len(others) and 0 not in hashes
+    assert all(-(2**63) <= each < 2**63 for each in hashes)
+    assert usid("s-1") == 226042384122961421, "stored rows hold it: it must not change"
 
 
 def test_without_the_driver_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name == "cassandra" or name.startswith("cassandra.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "cassandra", None)
-    with pytest.raises(ConfigError, match=r"make setup, or: pip install -e '\.\[cassandra\]'"):
+    with pytest.raises(ConfigError, match="install it with: make setup"):
         CassandraTimelines(Address(hosts=("127.0.0.1",), port=1), lambda _: {})
 
 

@@ -91,7 +91,7 @@ def test_without_the_driver_it_is_said_what_to_install(monkeypatch: pytest.Monke
     for name in [each for each in sys.modules if each.startswith(("confluent_kafka", "pixiu.backends.kafka.driver"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
-    with pytest.raises(ConfigError, match=r"make setup, or: pip install -e '\.\[kafka\]'"):
+    with pytest.raises(ConfigError, match="make setup"):
         importlib.import_module("pixiu.backends.kafka.driver")
 
 

@@ -1,9 +1,12 @@
 """The browser of the tests: Debian's chromium, driven by playwright."""
 
 import os
-import shutil
+import subprocess
+from pathlib import Path
 
-import pytest
+import playwright
+
+from tests.needs import skip_or_fail
 
 __all__ = ["ARGUMENTS", "CHROMIUM", "require_chromium"]
 
@@ -22,10 +25,10 @@ ARGUMENTS = [
 
 
 def require_chromium() -> None:
-    """Skip without a browser; fail where this machine could have had one (tools/get_browser.sh)."""
-    if os.access(CHROMIUM, os.X_OK):
-        return
-    can_install = os.geteuid() == 0 and shutil.which("apt-get") is not None
-    if os.environ.get("CI") == "true" and can_install:
-        pytest.fail(f"no {CHROMIUM}, though tools/get_browser.sh could have installed it")
-    pytest.skip(f"no {CHROMIUM}: run tools/get_browser.sh")
+    """Skip without a browser, or where its driver cannot run."""
+    if not os.access(CHROMIUM, os.X_OK):
+        skip_or_fail(f"no {CHROMIUM}; on Debian: apt install chromium")
+    driver = Path(playwright.__file__).parent / "driver" / "node"
+    linked = subprocess.run(["ldd", driver], capture_output=True, text=True, check=False).stdout
+    if "libatomic.so.1 => not found" in linked:
+        skip_or_fail("playwright's driver needs libatomic.so.1; on Debian: apt install libatomic1")

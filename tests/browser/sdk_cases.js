@@ -71,6 +71,39 @@
       same((await b.message(last.message_id)).text, undefined, 'text of a recalled message');
     },
 
+    async urgent_message_is_shown_before_what_waits_and_once() {
+      const [ann, ben] = [unique('ann'), unique('ben')];
+      const a = await clientOf(ann);
+      let socket;
+      const Tapped = class extends WebSocket {
+        constructor(...args) {
+          super(...args);
+          socket = this;
+        }
+      };
+      const store = new MemoryStore();
+      let open;
+      const gate = new Promise((resolve) => { open = resolve; });
+      const save = store.save.bind(store);
+      store.save = async (...args) => {
+        await gate;
+        return save(...args);
+      };
+      const b = await clientOf(ben, { store, WebSocket: Tapped });
+      for (const text of range('hi', 3)) await a.send({ to: ben, text });
+      const { message_id, at } = await a.send({ to: ben, text: 'fire', priority: 'high' });
+      const message = { message_id, from: ann, to: ben, at, kind: 'text', text: 'fire', priority: 'high' };
+      for (let n = 0; n < 2; n += 1) socket.dispatchEvent(new MessageEvent('message', { data: JSON.stringify({ push: 'urgent', message }) }));
+      await until(() => b.heard.length === 1, 'the early copy');
+      same(b.heard, ['fire'], 'heard while the backlog waits');
+      same(await texts(b, { with: ann }), [], 'kept before its turn');
+      open();
+      await until(() => b.heard.length === 4, 'the backlog');
+      await until(async () => (await b.local({ with: ann })).messages.length === 4, 'all of them to be stored');
+      same(b.heard, ['fire', ...range('hi', 3)], 'heard');
+      same(await texts(b, { with: ann }), [...range('hi', 3), 'fire'], 'kept in order');
+    },
+
     async a_restart_resumes_at_the_cursor_without_repeats() {
       const [ann, ben] = [unique('ann'), unique('ben')];
       const a = await clientOf(ann);
@@ -238,6 +271,20 @@
       same([b.heard, a.heard], [['once'], ['once']], 'heard');
       same((await a.history({ with: ben })).messages.map((each) => each.message_id), [id], 'history');
       same(await a.unsent(), [], 'unsent');
+    },
+
+    async a_signal_reaches_connected_sessions_and_is_stored_nowhere() {
+      const [ann, ben] = [unique('ann'), unique('ben')];
+      const a = await clientOf(ann);
+      const b = await clientOf(ben);
+      const signals = [];
+      b.on('signal', ({ message }) => signals.push([message.from, message.text]));
+      same((await a.signal({ to: ben, text: 'live' })).delivered, 1, 'sessions');
+      await until(() => signals.length === 1, 'the signal');
+      same(signals, [[ann, 'live']], 'the signal');
+      same((await b.history({ with: ann })).messages, [], 'history');
+      b.close();
+      await until(async () => (await a.signal({ to: ben, text: 'late' })).delivered === 0, 'the end of the session');
     },
 
     async what_was_not_sent_is_sent_by_the_next_client_on_the_store() {

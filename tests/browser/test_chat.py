@@ -1,7 +1,11 @@
 """The chat in a real browser: two windows, groups, receipts, recalls, rooms, scheduled messages, gaps."""
 
+import base64
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -67,6 +71,8 @@ def test_two_windows_of_one_browser_are_two_people_who_talk(world: BrowserWorld)
     expect(ann.locator(".status.typing")).to_be_visible()
     ben.keyboard.press("Enter")
     expect(ann.locator(".bubble", has_text="你好")).to_be_visible()
+    expect(ann.locator(".head .status")).not_to_have_text("online")  # ben has not added ann
+    begin(ben, "Person", "person", "ann")
     expect(ann.locator(".head .status")).to_have_text("online")
     ben.close()
     expect(ann.locator(".head .status")).to_have_text("offline")
@@ -88,6 +94,13 @@ def test_a_reply_and_a_recall(world: BrowserWorld) -> None:
     mine = cat.locator(".said", has=cat.locator(".words", has_text="secret"))
     mine.hover()
     mine.get_by_role("button", name="Recall").click()
+    asked = cat.get_by_role("dialog", name="Recall this message?")
+    expect(asked).to_contain_text("secret")
+    asked.get_by_role("button", name="Cancel").click()
+    expect(asked).to_have_count(0)
+    expect(mine.locator(".words")).to_be_visible()
+    mine.locator(".bubble").press("Delete")
+    asked.get_by_role("button", name="Recall").click()
     expect(cat.get_by_text("You recalled a message")).to_be_visible()
     expect(dan.locator(".messages")).to_contain_text("cat recalled a message")
     expect(dan.locator(".messages")).not_to_contain_text("secret")
@@ -119,15 +132,122 @@ def test_a_group_from_its_creation_to_its_end(world: BrowserWorld) -> None:
     expect(eve.locator(".people li", has_text="gus")).to_be_visible()
     expect(fay.locator(".messages")).to_contain_text("eve invited gus")
     eve.get_by_role("button", name="Remove gus").click()
+    eve.get_by_role("dialog", name="Remove gus from the group?").get_by_role("button", name="Remove").click()
     expect(eve.locator(".people li", has_text="gus")).to_have_count(0)
     eve.keyboard.press("Escape")
     expect(eve.locator("dialog")).to_have_count(0)
 
     fay.get_by_role("button", name="Details").last.click()
-    fay.get_by_role("button", name="Quit the group").click()
-    fay.get_by_role("button", name="Quit the group").click()
+    fay.get_by_role("button", name="Leave the group").click()
+    asked = fay.get_by_role("dialog", name="Leave the group?")
+    expect(asked.get_by_label("New owner")).to_have_count(0)
+    asked.get_by_role("button", name="Leave").click()
     expect(fay.locator("[data-key^='g:']")).to_have_count(0)
     expect(eve.locator(".messages")).to_contain_text("fay left")
+
+
+@pytest.mark.feature("R06")
+def test_owner_sees_own_changes_transfers_and_leaves(world: BrowserWorld) -> None:
+    uma, vic = world.log_in("uma"), world.log_in("vic")
+    group = world.act("uma", "create_group", name="Rowing", members=["vic"])["group"]
+    for page in (uma, vic):
+        open_row(page, f"g:{group}")
+    uma.get_by_role("button", name="Details").last.click()
+    uma.get_by_role("button", name="Mute vic").click()
+    expect(uma.locator(".messages")).to_contain_text("You muted vic")
+    expect(vic.locator(".messages")).to_contain_text("uma muted you")
+    uma.get_by_role("button", name="Unmute vic").click()
+    uma.get_by_role("button", name="Make vic the owner").click()
+    uma.get_by_role("dialog", name="Make vic the owner?").get_by_role("button", name="Transfer").click()
+    expect(uma.locator(".people li", has_text="vic")).to_contain_text("owner")
+    expect(uma.locator(".messages")).to_contain_text("You made vic the owner")
+    expect(vic.locator(".messages")).to_contain_text("uma made you the owner")
+    uma.reload()
+    for words in ("You created the group", "You muted vic", "You unmuted vic", "You made vic the owner"):
+        expect(uma.locator(".messages")).to_contain_text(words)
+
+    vic.get_by_role("button", name="Details").last.click()
+    vic.get_by_role("button", name="Leave the group").click()
+    asked = vic.get_by_role("dialog", name="Leave the group?")
+    expect(asked.get_by_label("New owner")).to_have_value("uma")
+    asked.get_by_role("button", name="Transfer and leave").click()
+    expect(vic.locator("[data-key^='g:']")).to_have_count(0)
+    expect(uma.locator(".messages")).to_contain_text("vic made you the owner")
+    expect(uma.locator(".messages")).to_contain_text("vic left")
+    uma.get_by_role("button", name="Switch to Chinese").click()
+    for words in ("你创建了群组", "你将 vic 禁言", "vic 将群主转给了你", "vic 退出了群组"):
+        expect(uma.locator(".messages")).to_contain_text(words)
+    uma.get_by_role("button", name="详情").last.click()
+    uma.get_by_role("button", name="退出群组").click()
+    uma.get_by_role("dialog", name="退出群组？").get_by_role("button", name="退出").click()
+    expect(uma.locator("[data-key^='g:']")).to_have_count(0)
+
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+@contextmanager
+def image_host() -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """Another site with an image; the headers of every request to it."""
+    asked: list[dict[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append({name.lower(): value for name, value in self.headers.items()})
+            self.send_response(200)
+            self.send_header("Content-Type", "image/png")
+            self.end_headers()
+            self.wfile.write(PIXEL)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_images_and_files_are_shown_and_unsafe_addresses_are_not(world: BrowserWorld) -> None:
+    with image_host() as (host, asked):
+        yan = world.log_in("yan")
+        world.act("xia", "send", to="yan", kind="image", text=f"{host}/cat.png")
+        open_row(yan, "u:xia")
+        yan.get_by_role("button", name="Show the image from 127.0.0.1").wait_for()
+        assert asked == [], "a sender learns nothing from a message that is read"
+        yan.get_by_role("button", name="Show the image from 127.0.0.1").click()
+        image = yan.locator(".bubble img")
+        expect(image).to_be_visible()
+        yan.wait_for_function("() => document.querySelector('.bubble img').naturalWidth === 1")
+        assert "referer" not in asked[0] and "cookie" not in asked[0]
+        world.act("xia", "send", to="yan", kind="image", body=base64.b64encode(PIXEL).decode())
+        expect(image).to_have_count(2)
+        yan.wait_for_function("() => [...document.querySelectorAll('.bubble img')].every((each) => each.naturalWidth)")
+        shown = {"text": "https://example.org/files/q3.pdf", "fields": {"name": "Q3 report.pdf", "size": "2048"}}
+        world.act("xia", "send", to="yan", kind="file", **shown)
+        link = yan.get_by_role("link", name="Q3 report.pdf")
+        expect(link).to_have_attribute("href", "https://example.org/files/q3.pdf")
+        expect(link).to_have_attribute("rel", "noopener noreferrer")
+        expect(link).to_contain_text("2 KB")
+        world.act("xia", "send", to="yan", kind="voice", text="https://example.org/a/hello%20there.ogg?x=1")
+        expect(yan.get_by_role("link", name="hello there.ogg")).to_be_visible()
+        for kind in ("image", "file", "video"):
+            world.act("xia", "send", to="yan", kind=kind, text="javascript:alert(document.domain)")
+        world.act("xia", "send", to="yan", kind="image", text="data:text/html,<script>alert(1)</script>")
+        world.act("xia", "send", to="yan", kind="file", text="that is all")
+        expect(yan.locator(".bubble")).to_have_count(9)
+        expect(yan.locator(".bubble a")).to_have_count(3)  # the first image, the file and the voice message
+        expect(yan.locator(".bubble img")).to_have_count(2)
+        expect(yan.locator(".bubble").nth(4)).to_contain_text("Image")
+        expect(yan.locator("[data-key='u:xia'] .line")).to_have_text("File")
+        assert "A message of kind" not in yan.content()
 
 
 @pytest.mark.feature("P27")

@@ -1,6 +1,7 @@
 """The pipeline's pages in a real browser, over tables that were made without Spark."""
 
 import re
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -8,10 +9,11 @@ from playwright.sync_api import Page, expect
 
 pytest.importorskip("duckdb")
 
+from pixiu.pipeline.lake.local import fill_lake
 from pixiu.pipeline.query import query_duckdb
 from pixiu.pipeline.source.journal import JournalFolder
 from tests.browser.world import BrowserWorld, open_world
-from tests.pipeline.lakes import make_lake, make_marts
+from tests.pipeline.lakes import make_marts
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def world(shared: BrowserWorld) -> Iterator[BrowserWorld]:
 
 def fill(world: BrowserWorld) -> None:
     """A lake of what was said so far, with marts and an audit that are made up."""
-    make_lake(world.data)
+    fill_lake(world.data)
     _, users = query_duckdb(world.data, "SELECT user_id FROM users ORDER BY user_id")
     _, ((group,),) = query_duckdb(world.data, "SELECT max(group_id) FROM chat_groups")
     end = JournalFolder(world.data).end().event_id
@@ -62,9 +64,13 @@ def test_charts_appear_with_the_tables_in_both_languages(world: BrowserWorld) ->
     page.get_by_role("tab", name="Heat").click()
     expect(page.locator("svg.heat .hot")).to_have_count(14)
     expect(page.get_by_role("row").filter(has_text="下午茶 <b>")).to_contain_text("55")
+    expect(page.get_by_role("row").filter(has_text="下午茶 <b>")).to_contain_text("group")
+    expect(page.get_by_role("row").filter(has_text=" ↔ ")).to_contain_text("private chat")
+    expect(page.locator(".page")).not_to_contain_text(re.compile("rooms?", re.IGNORECASE))
     page.get_by_role("tab", name="Audit").click()
-    expect(page.locator(".verdict.bad")).to_contain_text("do not balance")
-    expect(page.locator(".verdict.bad")).to_contain_text(re.compile(r"Taken .*, through event \d"))
+    expect(page.locator(".verdict.bad")).to_contain_text("Not balanced")
+    expect(page.locator(".verdict.bad")).to_contain_text(re.compile(r"through event \d"))
+    expect(page.locator(".verdict.bad")).to_contain_text(re.compile(r"Finished (just now|\d+ s ago)"))
     expect(page.get_by_role("row").filter(has_text="not in the inbox")).to_contain_text("909776103973847040")
     page.get_by_role("tab", name="Tables").click()
     expect(page.get_by_role("row").filter(has_text="messages")).to_be_visible()
@@ -73,6 +79,34 @@ def test_charts_appear_with_the_tables_in_both_languages(world: BrowserWorld) ->
     expect(page.locator(".pipeline-state")).to_contain_text("已关闭")
     untranslated = page.evaluate("import('/i18n.js').then((module) => module.untranslated())")
     assert untranslated == []
+
+
+def test_old_audit_is_not_green_and_axes_of_counts_are_whole(world: BrowserWorld) -> None:
+    fill(world)
+    page = world.log_in("ops")
+    with page.expect_response("**/v1/admin/pipeline/report") as answer:
+        show(page, world)
+    report = answer.value.json()
+    report["usage"]["days"] = [{"day": "2026-11-16", "new": 3, "returning": 247, "active": 250, "messages": 3}]
+    report["audit"] |= {"balanced": True, "findings": [], "at": time.time() * 1000 - 3 * 3_600_000, "through": "1"}
+    page.route("**/v1/admin/pipeline/report", lambda route: route.fulfill(json=report))
+    page.reload()
+    show(page, world)
+    for chart in ("Active people by day", "Messages by day", "People by platform"):
+        labels = page.get_by_label(chart).first.locator("text[text-anchor=end]").all_text_contents()
+        assert len(labels) > 1 and not any("." in label for label in labels), (chart, labels)
+        assert len(set(labels)) == len(labels), (chart, labels)
+    page.get_by_role("tab", name="Audit").click()
+    expect(page.locator(".verdict.stale")).to_contain_text("Finished 3 h ago")
+    expect(page.locator(".verdict.good")).to_have_count(0)
+    report["audit"] |= {"at": time.time() * 1000}
+    page.reload()
+    show(page, world, "audit")
+    expect(page.locator(".verdict.good")).to_contain_text("Finished just now")
+    report["audit"] |= {"at": None}
+    page.reload()
+    show(page, world, "audit")
+    expect(page.locator(".verdict.stale")).to_contain_text("at an unknown time")
 
 
 def test_it_fits_a_phone_in_the_dark(world: BrowserWorld) -> None:

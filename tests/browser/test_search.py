@@ -8,8 +8,8 @@ pytest.importorskip("tantivy")
 
 from playwright.sync_api import expect
 
+from pixiu.pipeline.lake.local import fill_lake
 from tests.browser.world import BrowserWorld, open_world
-from tests.pipeline.lakes import make_lake
 from tests.pipeline.search_child import feed
 from tests.servers import wait_for
 
@@ -29,7 +29,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserWorld]:
             world.act("bo", "gsend", group="team", text=text)
         world.act("cy", "send", to="bo", text="明天午饭 is not for al")
         world.act("al", "send", to="cy", text="我明天不来")
-        make_lake(world.data)
+        fill_lake(world.data)
         feed(world.data)
         yield world
 
@@ -45,6 +45,7 @@ def test_a_message_of_long_ago_is_found_and_opened_in_its_place(world: BrowserWo
     page.get_by_label("Search").fill("明天")
     hits = page.locator("[data-hit]")
     expect(hits).to_have_count(2)
+    expect(page.locator(".list .nothing")).to_have_count(0)
     expect(hits.first).to_contain_text("我明天不来")
     expect(hits.nth(1).locator("mark")).to_have_text("明天")
     expect(hits.nth(1)).to_contain_text("<b>吃什么</b>")
@@ -59,6 +60,8 @@ def test_a_message_of_long_ago_is_found_and_opened_in_its_place(world: BrowserWo
     expect(page.locator(".messages .gap:not(.first)").first).to_be_attached()
     page.get_by_role("button", name="Load more").first.click()
     expect(page.get_by_text("word 60", exact=True)).to_be_attached()
+    page.get_by_label("Search").fill("qqqq")
+    expect(page.locator(".list .nothing")).to_have_text("Nothing found for “qqqq”")
 
 
 def test_the_page_of_results_pages_orders_and_tells_what_is_wrong(world: BrowserWorld) -> None:

@@ -85,7 +85,10 @@ async def test_two_chats_talk(tmp_path: Path) -> None:
             await pilot_b.press("enter")
             await until(pilot_a, lambda: any("bob: half a sentence" in line for line in lines(a)))
             await type_line(pilot_b, "/recall")
-            await until(pilot_a, lambda: any("message taken back" in line for line in lines(a)))
+            await until(pilot_b, lambda: "Type /yes to confirm" in line_text(b, "status"))
+            assert "half a sentence" in line_text(b, "status")
+            await type_line(pilot_b, "/yes")
+            await until(pilot_a, lambda: any("message recalled" in line for line in lines(a)))
             assert not any("half a sentence" in line for line in lines(a) + lines(b))
             await type_line(pilot_a, "/dance")
             await until(pilot_a, lambda: "no command /dance" in line_text(a, "status"))
@@ -280,6 +283,31 @@ async def test_a_pipe_talks(tmp_path: Path) -> None:
         assert code == 1 and "/to NAME" in err
 
 
+async def test_quit_ends_the_chat_and_leaving_and_recalling_need_a_confirmation(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    async with world_at(tmp_path) as world, world.connect("bob") as bob, world.connect("alice", platform="web"):
+        await bob.create_group("team", members=["alice"])
+
+        async def members() -> list[str]:
+            return sorted(member.user for member in (await bob.group("team")).members)
+
+        code, out, err = await chat(world, "alice", "--data", data, lines="/to #team\n/quit\nnever sent\n")
+        assert (code, out, err) == (0, "", "") and await members() == ["alice", "bob"]
+        code, out, err = await chat(world, "alice", "--data", data, lines="/to #team\n/leave\nno, wait\n/yes\n")
+        assert code == 1 and "Leave #team?" in out and "nothing to confirm" in err
+        assert await members() == ["alice", "bob"], "another line cancels"
+        code, out, err = await chat(world, "alice", "--data", data, lines="/to #team\n/recall\n")
+        assert code == 1 and "nothing of yours" in err
+        code, out, err = await chat(
+            world, "alice", "--data", data, lines="/to #team\noops\n/recall\n/recall\n/yes\n/leave\n/yes\n"
+        )
+        assert (code, err) == (0, "") and out.count('Recall "oops"?') == 2 and "You have left #team" in out
+        assert await members() == ["bob"]
+        said = [message for message in (await bob.history(group="team")).messages if message.sender == "alice"]
+        texts = [(each.text, each.is_recalled) for each in said if each.kind == "text"]
+        assert texts == [("", True), ("no, wait", False)]
+
+
 async def test_what_is_wrong_is_said_in_a_line(tmp_path: Path) -> None:
     async with world_at(tmp_path) as world:
         code, _, err = await chat(world, "alice", "--token", "nonsense")
@@ -324,7 +352,7 @@ def test_conversations() -> None:
     (changed,) = chats.receipt("bob", [3], "both", 40)
     assert ticks_of(changed, "alice") == "✓✓\u00a0read" and chats.receipt("carl", [3], "read", 40) == []
     assert chats.recalled(3) is not None and chats.recalled(99) is None
-    assert described(conversation.messages[-1]) == "message taken back"
+    assert described(conversation.messages[-1]) == "message recalled"
     chats.types(Place("with", "bob"), "bob", 1_000)
     assert conversation.typists(2_000) == ["bob"] and conversation.typists(60_000) == []
     for number in range(10, 2_100):

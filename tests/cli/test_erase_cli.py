@@ -45,6 +45,7 @@ def test_a_server_that_runs_erases_goes_on_and_a_follower_is_redacted_by_its_own
     holder = find_server(node.data)
     assert holder is not None and holder.address is not None
     follow = ["queue", "serve", "--data", str(follower), "--port", "0", "--follow", str(holder.address)]
+    follow += ["--secret-file", str(node.data / "node.key")]
     process = subprocess.Popen(
         [sys.executable, "-m", "pixiu", *follow], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )

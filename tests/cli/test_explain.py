@@ -103,11 +103,11 @@ def test_the_lake_tells_the_same(tmp_path: Path) -> None:
     pytest.importorskip("duckdb")
     pytest.importorskip("deltalake")
     from pixiu.pipeline.explain import explain_from_lake
-    from tests.pipeline.lakes import make_lake
+    from pixiu.pipeline.lake.local import fill_lake
 
     data = tmp_path / "data"
     ids = asyncio.run(talked(data))
-    make_lake(data)
+    fill_lake(data)
     for number in ids.values():
         found, other = explain_from_lake(data, number), explained(data, number)
         assert found is not None

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -144,6 +146,30 @@ def test_a_damaged_store_is_named_with_what_makes_it_again(
     assert code == 0, error
     code, out, error = run("audit", "--data", str(data))
     assert (code, "balanced" in out) == (0, True), error
+
+
+@pytest.mark.parametrize("folder, command", [("queue/state", "queue verify --repair"), ("stores", "rebuild")])
+def test_a_flipped_bit_in_a_store_is_reported_with_the_command_that_repairs_it(
+    tmp_path: Path, folder: str, command: str
+) -> None:
+    data = tmp_path / "data"
+    asyncio.run(_talk(data))
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-m", "pixiu", *arguments, "--data", str(data)]
+        return subprocess.run(words, capture_output=True, text=True, check=False)
+
+    assert run("audit").returncode == 0  # opening a store moves its write-ahead log into a table
+    tables = list((data / folder).glob("*.sst"))
+    assert tables
+    for table in tables:
+        _flip(table, 20)
+    failed = run("audit")
+    assert (failed.returncode, f"pixiu {command} --data {data}" in failed.stderr) == (1, True), failed
+    repaired = run(*command.split())
+    assert repaired.returncode == 0, repaired
+    audited = run("audit")
+    assert (audited.returncode, "balanced" in audited.stdout) == (0, True), audited
 
 
 async def _talk(data: Path) -> None:

@@ -195,7 +195,7 @@ def test_doctor_finds_a_fit_machine_fit_and_prints_it(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()  # it has only looked
     plain = run("doctor", "--data", tmp_path / "data", **ports).stdout.splitlines()
     assert plain[0].startswith("ok\tpython\t")
-    assert plain[-1].endswith("0 to mend")
+    assert plain[-1].endswith("0 to fix")
 
 
 def test_doctor_names_who_holds_a_port(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_doctor_refuses_what_a_server_would_refuse(tmp_path: Path) -> None:
         check = found(free_ports(), data)["data directory"]
         assert (check.state, text in check.text, bool(check.advice)) == ("fail", True, True)
     check = found(free_ports(), keyless)["data directory"]
-    assert (check.state, "node.key is damaged" in check.text) == ("fail", True) and "remove the file" in check.advice
+    assert (check.state, "node.key is damaged" in check.text) == ("fail", True) and "remove both copies" in check.advice
 
 
 def test_doctor_sees_a_clock_that_was_set_back(tmp_path: Path) -> None:

@@ -17,11 +17,12 @@ import pyarrow.parquet as pq
 
 from pixiu.cli.main import main
 from pixiu.cli.queue.asking import hours_of
+from pixiu.pipeline.lake.local import fill_lake
 from pixiu.pipeline.lake.lock import LakeLock
 from pixiu.pipeline.lake.place import Place
 from pixiu.pipeline.lake.schema import LAKE_SCHEMAS, MART_SCHEMAS
 from pixiu.pipeline.lake.table import LakeTable
-from tests.pipeline.lakes import make_lake
+from tests.needs import require_java
 from tests.pipeline.logs import talk, with_node
 
 
@@ -41,7 +42,7 @@ def pixiu(*arguments: str, env: dict[str, str] | None = None) -> tuple[int, str,
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("sql") / "data"
     with_node(path, talk)
-    make_lake(path)
+    fill_lake(path)
     return path
 
 
@@ -64,7 +65,7 @@ def test_sql(data: Path) -> None:
         ("SELEC 1", "syntax error"),
         ("SELECT * FROM nothing", "nothing"),
         ("SELECT * FROM read_csv('/etc/passwd')", "disabled by configuration"),
-        ("COPY users TO '/tmp/pixiu-sql-test'", "COPY is not taken"),
+        ("COPY users TO '/tmp/pixiu-sql-test'", "COPY is not accepted"),
     ],
 )
 def test_sql_refuses_in_one_line_what_it_cannot_do(data: Path, query: str, words: str) -> None:
@@ -165,11 +166,13 @@ def test_report(data: Path, tmp_path: Path) -> None:
 def test_a_backfill_that_cannot_be_is_refused_before_anything_is_done(
     data: Path, arguments: list[str], words: str
 ) -> None:
+    require_java()
     code, _, error = pixiu("pipeline", "backfill", *arguments, "--data", str(data))
     assert (code, words in error) == (2, True), error
 
 
 def test_a_second_pipeline_is_refused_at_once(data: Path) -> None:
+    require_java()
     with LakeLock(Place(data).folder):
         code, _, error = pixiu("pipeline", "run", "--once", "--data", str(data))
     assert code == 1

@@ -26,6 +26,10 @@ from pixiu.runtime.log_note import NOTE
             ["role", "queue", "--set", "log=nats://a", "--data", "{}", "--registry", "zk://127.0.0.1:1/x"],
             "engines.log is 'embedded' or kafka://HOST:PORT",
         ),
+        (
+            ["role", "gateway", "--set", "gateway.processes=2", "--registry", "zk://127.0.0.1:1/x"],
+            "leave gateway.processes=2 out, and start more gateways",
+        ),
         (["role", "pi", "--registry", "zk://127.0.0.1:1/x"], "there is no role 'pi'; there are: queue, carrier"),
         (["serve", "--set", "registry=zk://127.0.0.1:1/x"], "pixiu serve is a node of its own"),
         (["serve", "--set", "store=mysql://a", "--data", "{}"], "store must be embedded, or redis://HOST:PORT"),

@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("tantivy")
 
 from pixiu.cli.main import main
+from pixiu.pipeline.lake.local import fill_lake
 from tests.pipeline.bulk_server import BulkServer
-from tests.pipeline.lakes import make_lake
 from tests.pipeline.logs import talk, with_node
 
 pytestmark = pytest.mark.feature("B03")
@@ -23,7 +23,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log, archived, and not indexed yet."""
     path = tmp_path_factory.mktemp("search") / "data"
     with_node(path, talk)
-    make_lake(path)
+    fill_lake(path)
     return path
 
 

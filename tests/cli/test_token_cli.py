@@ -16,6 +16,7 @@ import pixiu
 from pixiu.api.server import HttpServer
 from pixiu.config import CarrierSettings, HornSettings, Settings
 from pixiu.config.security import SecuritySettings
+from pixiu.model.errors import Unauthenticated
 from pixiu.ports.authentication import Identity
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datadir import DataDirectory
@@ -131,7 +132,7 @@ def test_keys_are_rotated(tmp_path: Path) -> None:
         ([], 2, "name a USER"),
         (["alice", "--expires", "soon"], 2, "is not a duration"),
         (["alice", "--expires", "10ms"], 2, "at least 1s"),
-        (["alice", "--platform", "a-b"], 1, "platform must not hold '-'"),
+        (["alice", "--platform", "first"], 1, "platform must not be 'first'"),
         (["x" * 65], 1, "user may have 64 bytes"),
     ],
 )
@@ -244,3 +245,21 @@ def test_the_folder_of_a_cluster_is_told_where_its_keys_are(tmp_path: Path) -> N
         assert told.returncode == 2 and not told.stdout
         assert str(tmp_path / "nodes" / "gateway") in told.stderr and "pixiu cluster status" in told.stderr
     assert not (tmp_path / "keys").exists()
+
+
+def test_key_of_a_clusters_gateways_can_be_rotated(tmp_path: Path) -> None:
+    """Their folder has keys, a format of no data directory, and files of other processes beside them."""
+    data = tmp_path / "gateway"
+    old = Keyring(data_with(data), SystemClock()).create("EdDSA").kid
+    token = run("token", "alice", "--data", data).stdout.strip()
+    new = run("token", "--new-key", "--retire", old, "--data", data)
+    assert new.returncode == 0, new.stderr
+    assert [path.stem for path in (data / "keys").glob("*.json")] == [new.stdout.strip()]
+    with pytest.raises(Unauthenticated):
+        verified(data, token)
+
+
+def data_with(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "run.json").write_text("{}")
+    return folder

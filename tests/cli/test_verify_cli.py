@@ -10,6 +10,7 @@ import pytest
 
 from pixiu.cli.main import main
 from pixiu.node.embedded import EmbeddedNode
+from pixiu.queue.client import BlockingClient
 from tests.servers import QueueProcess, wait_for
 
 Run = Callable[..., tuple[int, str, str]]
@@ -57,10 +58,10 @@ def test_the_conversation_that_differs_is_named_and_only_that(tmp_path: Path, ru
     code, said, _ = run("verify", str(tmp_path / "a"), str(tmp_path / "b"), "--json")
     found = json.loads(said)
     assert code == 1
-    assert [each["conversation"] for each in found["differences"]] == ["u:11-22"]
+    assert [each["conversation"] for each in found["differences"]] == ["topic pixiu.notify", "u:11-22"]
     code, said, _ = run("verify", str(tmp_path / "a"), str(tmp_path / "b"))
     assert code == 1
-    assert "NOT equal: 1 conversation differs" in said
+    assert "NOT equal: 2 differ (" in said
 
 
 def _change(segment: Path, old: bytes, new: bytes) -> None:
@@ -83,15 +84,40 @@ def test_a_follower_is_compared_with_its_leader_while_both_run(tmp_path: Path, r
     asyncio.run(talk(tmp_path / "a", "one", "two"))
     with (
         QueueProcess(tmp_path / "a") as leader,
-        QueueProcess(tmp_path / "b", args=["--follow", leader.address]) as follower,
+        QueueProcess(tmp_path / "b", args=[*leader.follow_args]) as follower,
     ):
         for here, there in ((leader.address, str(follower.data)), (str(leader.data), str(follower.data))):
 
             def are_equal(ends: tuple[str, str] = (here, there)) -> bool:
-                code, out, _ = run("verify", *ends, "--json")
+                code, out, _ = run("verify", *ends, "--secret-file", str(leader.data / "node.key"), "--json")
                 return code == 0 and json.loads(out)["records"] > 0  # those that both have: none, at first
 
             wait_for(are_equal, what=f"{here} and {there} to be equal")
+
+
+@pytest.mark.feature("X52")
+def test_topics_of_plain_queues_are_compared_by_event_id(tmp_path: Path, run: Run) -> None:
+    with QueueProcess(tmp_path / "a") as queue, BlockingClient(queue.address) as client:
+        for topic in ("orders", "letters"):
+            client.create_topic(topic)
+            client.publish_many(topic, [b"one of " + topic.encode(), b"two"])
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    code, said, _ = run("verify", str(tmp_path / "a"), str(tmp_path / "b"))
+    assert (code, said) == (0, "equal (0 conversations, 2 topics, through event 6)\n")
+    (segment,) = (tmp_path / "b" / "queue" / "journal").glob("*.log")
+    _change(segment, b"one of orders", b"six of orders")
+    code, said, _ = run("verify", str(tmp_path / "a"), str(tmp_path / "b"), "--json")
+    assert code == 1
+    assert [each["conversation"] for each in json.loads(said)["differences"]] == ["topic orders"]
+
+
+def test_logs_without_a_common_event_are_not_called_equal(tmp_path: Path, run: Run) -> None:
+    for name in ("a", "b"):
+        with QueueProcess(tmp_path / name):
+            pass
+    code, said, _ = run("verify", str(tmp_path / "a"), str(tmp_path / "b"))
+    assert code == 1
+    assert said.startswith("nothing was compared")
 
 
 def test_what_is_no_copy_is_said(tmp_path: Path, run: Run) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -12,14 +11,13 @@ import time
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
-import pytest
 from kazoo.client import KazooClient
 
 from pixiu.config.registry import RegistryAddress
 from pixiu.model.errors import PixiuError
 from pixiu.node.cluster.door import ask_supervisor
 from pixiu.queue.client import BlockingClient
-from pixiu.runtime.zookeeper import what_zookeeper_needs
+from tests.engines import require_zookeeper
 from tests.servers import wait_for
 
 if TYPE_CHECKING:
@@ -45,11 +43,7 @@ class Cluster:
     """``pixiu cluster`` on a folder."""
 
     def __init__(self, folder: Path, text: str) -> None:
-        missing = what_zookeeper_needs()
-        if missing:
-            if os.environ.get("CI") == "true" and "Java" not in missing:
-                pytest.fail(missing)
-            pytest.skip(f"ZooKeeper: {missing}")
+        require_zookeeper()
         self.folder = folder / "cluster"
         self.file = folder / "cluster.toml"
         self.file.write_text(text, encoding="utf-8")

@@ -23,7 +23,7 @@ from pixiu.ports.authentication import Identity
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.keys import Keyring
 from pixiu.runtime.tokens import Tokens
-from pixiu.sdk import PresenceEvent, RecallEvent, ReceiptEvent, TypingEvent
+from pixiu.sdk import PresenceEvent, RecallEvent, ReceiptEvent, SignalEvent, TypingEvent
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -400,6 +400,8 @@ async def typing_and_presence_are_told_to_contacts(stage: Stage) -> None:
     stage.note("present", states)
     await bob.typing("alice")
     assert (await told(alice, TypingEvent)).user == "bob"
+    assert await bob.signal("alice", "live") == 1
+    assert (await told(alice, SignalEvent)).message.text == "live"
     await bob.close()
     await told(alice, PresenceEvent, lambda event: event.user == "bob" and event.state == "offline")
     await stage.enter("bob", cursor=bob.cursor, turn=2)

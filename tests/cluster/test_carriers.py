@@ -16,11 +16,11 @@ from pixiu.model.errors import Conflict, NotOwner, PixiuError, Unavailable
 from pixiu.model.pixiu_pb2 import MsgChat
 from pixiu.node.processes.carrier.doubling import double_carriers
 from pixiu.node.stores import open_stores
+from pixiu.pipeline.lake.local import fill_lake
 from pixiu.ports.stores import Lane
 from pixiu.queue.client import Client
 from tests.cluster.hub_client import Partitions
 from tests.cluster.processes import Cluster
-from tests.pipeline.lakes import make_lake
 from tests.pipeline.search_child import feed
 from tests.servers import wait_for
 
@@ -96,7 +96,7 @@ async def find(even: HubClient, odd: HubClient, bob: int, alice: int, log: Path)
     """Both find what they may read in the index that a pipeline makes beside the log: no carrier has one of its own."""
     with pytest.raises(Unavailable, match="pixiu pipeline run archive search --once"):
         await odd.act(alice, "search", q="hello")
-    await asyncio.to_thread(make_lake, log)
+    await asyncio.to_thread(fill_lake, log)
     await asyncio.to_thread(feed, log)
     for carrier, user in ((even, bob), (odd, alice)):
         found = (await carrier.act(user, "search", q="hello"))["messages"]

@@ -143,6 +143,11 @@ class Extra:
         assert line, errors.read_text()[-2000:]
         self.said: dict[str, Any] = json.loads(line)
 
+    def kill(self) -> None:
+        """Kill -9."""
+        self.process.kill()
+        self.process.communicate()
+
     def stop(self) -> int:
         """In order."""
         self.process.terminate()

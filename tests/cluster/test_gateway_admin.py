@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import httpx
 import pytest
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.wrappers_pb2 import StringValue
 
-from pixiu.model.gomsg.msg_pb2 import ClientPayload, Ping, ServerPayload
+from pixiu.model.gomsg.msg_pb2 import ClientPayload, MessageOption, Ping, ServerPayload
+from pixiu.model.gomsg.push_pb2 import PushRequest
 from pixiu.model.gomsg.session_pb2 import KickRequest, KickResponse, ListRequest, ListResponse
 from pixiu.model.partitions import user_partition
 from pixiu.queue.client import Client
@@ -111,6 +115,16 @@ async def grpc_door(doors: Doors, port: int) -> None:
         await loop.write(ClientPayload(seq="1", ping=Ping()))
         async with asyncio.timeout(15):
             assert await loop.read() is not grpc.aio.EOF
+        push = channel.unary_unary(
+            "/pushpb.Push/Push", request_serializer=PushRequest.SerializeToString,
+            response_deserializer=Empty.FromString,
+        )  # fmt: skip
+        body = AnyMessage()
+        body.Pack(StringValue(value="from gomsg"))
+        await push(PushRequest(uids=["2000"], msg_bodies=[body], msg_options=MessageOption.NEED_ACK), metadata=root)
+        async with asyncio.timeout(15):
+            (message,) = (await loop.read()).msgs_wrapper.msgs
+        assert (message.body, message.options) == (body, MessageOption.NEED_ACK)
         listing = channel.unary_unary(
             "/sessionpb.Session/List", request_serializer=ListRequest.SerializeToString,
             response_deserializer=ListResponse.FromString,

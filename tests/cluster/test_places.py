@@ -1,5 +1,6 @@
 """A cluster that could not listen where its file says: told at once, before anything is started."""
 
+import asyncio
 import json
 import os
 import socket
@@ -12,11 +13,11 @@ import pytest
 from pixiu.config.cluster import read_cluster_file
 from pixiu.model.errors import ConfigError, PixiuError, Unavailable
 from pixiu.node.cluster.door import ask_supervisor
-from pixiu.node.cluster.layout import STATE, ChildPlan, Layout, check_places
+from pixiu.node.cluster.layout import STATE, ChildPlan, HeldPlaces, Layout
 from pixiu.node.cluster.supervisor import Supervisor, has_others
 from pixiu.ports.registry import Entry
 from pixiu.runtime.binding import cannot_listen, why_not_bind
-from pixiu.runtime.zookeeper import free_ports
+from pixiu.runtime.ports import ephemeral_ports, free_ports, is_free
 
 ELSEWHERE = "192.0.2.7"
 """An address for documents: no machine has it."""
@@ -60,6 +61,13 @@ def test_a_taken_port_of_the_map_is_named_by_its_setting(tmp_path: Path) -> None
     assert 'roles.meta.settings."links.admin_port"' in str(error)
 
 
+@pytest.mark.parametrize("key", ["gateway.tcp_port", "gateway.grpc_port"])
+def test_a_taken_port_of_a_gateway_is_named_by_its_setting(tmp_path: Path, key: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        text = f'[roles.queue]\n[roles.gateway]\nsettings = {{ "{key}" = {taken.getsockname()[1]} }}\n'
+        assert f'roles.gateway.settings."{key}"' in str(refused(tmp_path, text))
+
+
 @pytest.mark.parametrize("options", [[], ["--detach", "--json"]])
 def test_the_command_says_so_at_once(tmp_path: Path, options: list[str]) -> None:
     file = write(tmp_path, f'[roles.queue]\nbind = "{ELSEWHERE}"\n')
@@ -75,32 +83,60 @@ def test_after_a_refusal_the_folder_is_free(tmp_path: Path) -> None:
     refused(tmp_path, f'[roles.queue]\nbind = "{ELSEWHERE}"\n')
 
 
-def test_a_port_that_was_picked_once_and_is_somebody_elses_now_is_picked_again(tmp_path: Path) -> None:
-    """Nobody has asked for that one."""
-    file = write(tmp_path, "[roles.queue]\nreplicas = 2\n")
+def test_a_stored_port_that_another_process_uses_is_chosen_again(tmp_path: Path) -> None:
+    file = write(tmp_path, "[roles.queue]\nreplicas = 3\n")
     first = Layout(tmp_path / "c", read_cluster_file(file))
     first.write_state()
     places = [plan.address for plan in first.plans]
     assert [plan.address for plan in Layout(tmp_path / "c", read_cluster_file(file)).plans] == places
-    host, _, port = places[0].rpartition(":")
-    with socket.create_server((host, int(port))):
+    ports = [int(place.rpartition(":")[2]) for place in places]
+    with socket.create_server(("127.0.0.1", ports[0])), socket.socket(type=socket.SOCK_DGRAM) as datagrams:
+        datagrams.bind(("127.0.0.1", ports[1]))
         again = Layout(tmp_path / "c", read_cluster_file(file))
-        assert again.plans[0].address != places[0] and again.plans[1].address == places[1]
-        check_places(again.plans)
+        assert [plan.address == place for plan, place in zip(again.plans, places, strict=True)] == [False, False, True]
+        held = HeldPlaces()
+        for plan in again.plans:
+            held.hold(plan)
+        held.release_all()
     assert (tmp_path / "c" / STATE).exists()
 
 
-def test_no_two_processes_pick_one_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody listens while ports are picked: the system may offer the same one again."""
-    offered = [each for port in free_ports(8) for each in (port, port)]
-    monkeypatch.setattr("pixiu.node.cluster.layout.free_ports", lambda _count: [offered.pop(0)])
-    text = f"[roles.queue]\nreplicas = 3\n[roles.gateway]\nport = {offered[0]}\n"
+def test_a_stored_port_inside_the_ephemeral_range_stays_while_it_is_free(tmp_path: Path) -> None:
+    """Folders of earlier versions have such ports, and clients may know them."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        free, used = found.getsockname()[1], 0
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        used = client.getsockname()[1]  # as the source port of a connection
+        (tmp_path / "c").mkdir()
+        (tmp_path / "c" / STATE).write_text(json.dumps({"ports": {"queue-0-0": free, "queue-0-1": used}}))
+        file = read_cluster_file(write(tmp_path, "[roles.queue]\nreplicas = 2\n"))
+        supervisor = Supervisor(tmp_path / "c", file, say=print)
+        first, second = (int(plan.address.rpartition(":")[2]) for plan in supervisor.layout.plans)
+        asyncio.run(supervisor.down())
+    assert first == free
+    assert second != used and second not in ephemeral_ports()
+
+
+def test_no_outgoing_connection_can_take_a_port_of_a_cluster_that_runs(tmp_path: Path) -> None:
+    file = read_cluster_file(write(tmp_path, "[roles.queue]\nreplicas = 3\n[roles.broker]\n[roles.node]\n"))
+    supervisor = Supervisor(tmp_path / "c", file, say=print)
+    ports = [int(place.rpartition(":")[2]) for plan in supervisor.layout.plans for place in (plan.address, *plan.also)]
+    assert len(set(ports)) == 6
+    assert not set(ports) & set(ephemeral_ports())
+    assert not any(map(is_free, ports)), "held while no process listens there yet"
+    asyncio.run(supervisor.down())
+    assert all(map(is_free, ports))
+
+
+def test_no_two_processes_have_one_port(tmp_path: Path) -> None:
+    (asked,) = free_ports(1)
+    text = f"[roles.queue]\nreplicas = 32\n[roles.gateway]\nport = {asked}\n"
     layout = Layout(tmp_path / "c", read_cluster_file(write(tmp_path, text)))
     places = [plan.address for plan in layout.plans]
-    assert len(set(places)) == 4, places
+    assert len(set(places)) == 33, places
 
 
-def test_a_folder_that_has_one_port_for_two_processes_is_mended(tmp_path: Path) -> None:
+def test_a_folder_with_one_port_for_two_processes_is_repaired(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / STATE).write_text(json.dumps({"ports": {"queue-0-0": port, "queue-0-1": port}}))

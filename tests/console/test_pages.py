@@ -79,7 +79,7 @@ def test_of_inline_scripts_only_those_of_the_page_may_run(folder: Path) -> None:
         "default-src": "'self'",
         "script-src": f"'self' 'sha256-{digest}'",
         "style-src": "'self'",
-        "img-src": "'self'",
+        "img-src": "'self' data: http: https:",
         "connect-src": "'self'",
         "object-src": "'none'",
         "base-uri": "'none'",

@@ -84,3 +84,20 @@ class ContactsContract(StoresCase):
         self.settle()
         self.contacts.block(1, 3, is_blocked=False)
         assert self.contacts.blocked_by(1) == [9]
+
+    def test_one_contact_is_found_and_counted_without_reading_the_list(self) -> None:
+        contacts = self.contacts
+        assert (contacts.linked_at(1, 2), contacts.count(1), contacts.blocked_count(1)) == (None, 0, 0)
+        for peer in (2, 3, 4):
+            contacts.link(1, peer, peer * 100)
+        contacts.block(1, 3, is_blocked=True)
+        contacts.block(1, 9, is_blocked=True)
+        assert (contacts.linked_at(1, 3), contacts.count(1), contacts.blocked_count(1)) == (300, 3, 2)
+        self.settle()
+        contacts = self.contacts
+        assert (contacts.linked_at(1, 3), contacts.count(1), contacts.blocked_count(1)) == (300, 3, 2)
+        contacts.unlink(1, 3)
+        contacts.block(1, 9, is_blocked=False)
+        contacts.link(1, 2, 900)
+        assert (contacts.linked_at(1, 3), contacts.count(1), contacts.blocked_count(1)) == (None, 2, 1)
+        assert contacts.linked_at(1, 9) is None and contacts.count(2) == 0

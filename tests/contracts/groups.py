@@ -234,3 +234,81 @@ class GroupsContract(StoresCase):
         self.settle()
         assert (self.groups.past_groups_of(7), self.groups.groups_of(7)) == ([2], [1, 2])
         assert self.groups.past_groups_of(8) == []
+
+    def test_admins_are_found_without_reading_the_members(self) -> None:
+        assert self.groups.admins(1) == []
+        for user in range(1, 8):
+            self.groups.put_member(1, member(user, user, role=Role.OWNER if user == 5 else Role.MEMBER))
+        self.groups.put_member(1, member(3, 3, role=Role.ADMIN))
+        self.groups.put_member(1, member(7, 7, role=Role.ADMIN))
+        assert self.groups.admins(1) == [3, 5, 7]
+        self.settle()
+        assert self.groups.admins(1) == [3, 5, 7]
+        self.groups.put_member(1, member(7, 7))
+        self.groups.put_member(1, member(3, 3, left=9, role=Role.ADMIN))
+        assert self.groups.admins(1) == [5]
+        self.settle()
+        assert self.groups.admins(1) == [5]
+
+    def test_a_page_of_members_begins_after_a_number(self) -> None:
+        for user in (2, 4, 6, 8):
+            self.groups.put_member(1, member(user, user))
+        self.groups.put_member(1, member(6, 6, left=9))
+        for _ in range(2):
+            assert [each.user for each in self.groups.page(1, 0, 10, after=2)] == [4, 8]
+            assert [each.user for each in self.groups.page(1, 1, 10, after=3)] == [8]
+            assert self.groups.page(1, 0, 10, after=8) == []
+            self.settle()
+
+    def test_groups_of_a_user_are_counted(self) -> None:
+        assert self.groups.count_of(1) == 0
+        for group in (1, 2, 3):
+            self.groups.put_member(group, member(1, group))
+        self.groups.put_member(2, member(1, 2, left=9))
+        assert (self.groups.count_of(1), self.groups.count_of(2)) == (2, 0)
+        self.settle()
+        assert self.groups.count_of(1) == 2
+        self.groups.put_member(2, member(1, 10))
+        self.groups.put_member(2, member(1, 10))
+        assert self.groups.count_of(1) == 3
+
+    def test_one_request_is_found_and_a_page_of_them_is_bounded(self) -> None:
+        for user in (4, 2, 9):
+            self.groups.request(1, user, user * 100)
+        for _ in range(2):
+            assert (self.groups.request_of(1, 4), self.groups.request_of(1, 5)) == (400, 0)
+            assert self.groups.requests(1, limit=2) == [(2, 200), (4, 400)]
+            self.settle()
+        self.groups.request(1, 4, 0)
+        assert self.groups.request_of(1, 4) == 0
+
+    def test_members_stay_in_order_through_many_joins_and_quits(self) -> None:
+        self.groups.put_member(1, member(50, 1))
+        assert self.users_at(None) == [50]
+        event, there = 1, {50}
+        for user in (70, 10, 60, 50, 10, 20, 60, 55, 70, 10):
+            event += 1
+            if user in there:
+                joined = next(each.joined for each in self.groups.members(1) if each.user == user)
+                self.groups.put_member(1, member(user, joined, left=event))
+                there.remove(user)
+            else:
+                self.groups.put_member(1, member(user, event))
+                there.add(user)
+            assert self.users_at(None) == self.users_at(event) == sorted(there)
+            assert self.groups.count(1) == len(there)
+        assert self.users_at(3) == [10, 50, 70]
+
+    def test_invitations_are_listed_by_user(self) -> None:
+        for group in (3, 1, 2):
+            self.groups.invite(group, 7, group * 100)
+        self.groups.invite(1, 8, 500)
+        for _ in range(2):
+            assert self.groups.invitations(7) == [(1, 100), (2, 200), (3, 300)]
+            assert self.groups.invitations(7, limit=1) == [(1, 100)]
+            assert (self.groups.invited_at(3, 7), self.groups.invited_at(3, 8)) == (300, 0)
+            self.settle()
+        self.groups.invite(2, 7, 0)
+        self.groups.invite(9, 7, 0)
+        self.settle()
+        assert self.groups.invitations(7) == [(1, 100), (3, 300)]

@@ -25,6 +25,13 @@ class UsersContract(StoresCase):
         assert self.users.get(7) == profile
         assert self.users.number_of("amy") == 7
 
+    def test_a_ban_is_kept_and_lifted(self) -> None:
+        for is_banned in (True, False):
+            profile = Profile(7, "amy", "Amy", fields={"x": "y"}, is_banned=is_banned)
+            self.users.put(profile)
+            self.settle()
+            assert self.users.get(7) == profile
+
     def test_a_change_replaces_everything_but_the_ids(self) -> None:
         self.users.put(Profile(7, "amy", "Amy", "a", {"x": "y"}, 5))
         self.settle()

@@ -137,7 +137,7 @@ def verify(queue: QueueProcess, publishers: list[Publisher], readers: list[Reade
         assert seen[: len(stored)] == stored, f"{reader.ledger.topic!r}: the reader missed or repeated something"
     with Raw(queue.host, queue.port) as raw:
         last = raw.send(b"").extension(128).json()["last_event_id"]
-        blocks = raw.send(replica(0)).blocks_until(last)
+        blocks = raw.show_key(queue).send(replica(0)).blocks_until(last)
     ids = [block.event_id for block in blocks]
     assert ids == sorted(set(ids)), "the journal's event ids do not rise"
     queue.stop()

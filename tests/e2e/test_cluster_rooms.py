@@ -14,8 +14,9 @@ from pixiu.config import LinkSettings, Settings
 from pixiu.config.registry import RegistryAddress
 from pixiu.model.errors import ConfigError, Unavailable
 from pixiu.node.processes.cluster_end import read_secrets, secrets_of
-from pixiu.runtime.zookeeper import Ensemble, what_zookeeper_needs
+from pixiu.runtime.zookeeper import Ensemble
 from tests.e2e.cluster import SECRET, Listener, RoleRun, Roles
+from tests.engines import require_zookeeper
 
 pytestmark = [pytest.mark.crash]
 
@@ -24,9 +25,7 @@ LINKS = LinkSettings(heartbeat_ms=200, suspect_ms=800, dead_ms=1200, unsafe_fast
 
 @pytest.fixture(scope="module")
 def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
-    missing = what_zookeeper_needs()
-    if missing:
-        pytest.skip(f"ZooKeeper: {missing}")
+    require_zookeeper()
     with Ensemble(tmp_path_factory.mktemp("zookeeper")) as started:
         yield started
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from pixiu.runtime.zookeeper import Ensemble, what_zookeeper_needs
+from pixiu.runtime.zookeeper import Ensemble
 from tests.e2e.cluster import FAST, Roles
+from tests.engines import require_zookeeper
 from tests.servers import wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.serial]
@@ -20,9 +21,7 @@ pytestmark = [pytest.mark.long, pytest.mark.serial]
 
 @pytest.fixture
 def roles(tmp_path: Path) -> Iterator[Roles]:
-    missing = what_zookeeper_needs()
-    if missing:
-        pytest.skip(f"ZooKeeper: {missing}")
+    require_zookeeper()
     with Ensemble(tmp_path / "zookeeper") as ensemble:
         started = Roles(tmp_path, f"zk://{ensemble.hosts}/{tmp_path.name}")
         try:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import importlib
+import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -11,9 +12,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import grpc
+import httpx
 import pytest
+import websockets
 from google.protobuf.any_pb2 import Any as AnyMessage
-from google.protobuf.wrappers_pb2 import StringValue
+from google.protobuf.struct_pb2 import Struct
+from google.protobuf.wrappers_pb2 import Int64Value, StringValue
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from pixiu.config import SecuritySettings
@@ -302,3 +306,143 @@ def test_with_gateways_of_their_own_grpc_is_refused_in_one_line(tmp_path: Path) 
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert done.returncode == 2
     assert "gateway.processes = 0" in done.stderr and "Traceback" not in done.stderr
+
+
+GOMSG_EXAMPLE: dict[str, Any] = {
+    "uids": ["molon"],
+    "platform_config": {"platforms": ["desktop", "mobile"], "without_platforms": []},
+    "exclusive_platform_config": {"uid1": {"platforms": [], "without_platforms": ["desktop"]}},
+    "msg_bodies": [
+        {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": "offline"},
+        {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": "test2"},
+    ],
+    "msg_options": 7,
+    "exclusive_msg_options": {"uid2": 4},
+    "reserve": {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": "reserve content"},
+}
+"""The request of gomsg's script/dev/curl_msg.sh."""
+
+
+def post_push(served: GrpcServed, request: dict[str, Any]) -> httpx.Response:
+    admin = {"Authorization": f"Bearer {served.token('ops', '--admin')}"}
+    return httpx.post(f"{served.url}/v1/push", json=request, headers=admin)
+
+
+@pytest.mark.feature("P03", "P22", "P23")
+async def test_gomsgs_example_request_delivers_strings_with_options_on_both_platforms(
+    stubs: Any, channel: Any, served: GrpcServed
+) -> None:
+    answer = post_push(served, GOMSG_EXAMPLE)
+    assert answer.status_code == 200, answer.text
+    for platform in ("desktop", "mobile"):
+        client = Client(stubs.msg.MsgStub(channel), served.bearer("molon", platform))
+        received = [await client.hear(), await client.hear()]
+        assert [text_of(payload) for payload in received] == ["offline", "test2"]
+        assert [payload.msgs_wrapper.msgs[0].options for payload in received] == [7, 7]
+        client.call.cancel()
+
+
+@pytest.mark.feature("P22")
+async def test_message_options_and_need_ack_arrive_as_the_publisher_set_them(
+    stubs: Any, channel: Any, served: GrpcServed
+) -> None:
+    client = Client(stubs.msg.MsgStub(channel), served.bearer("opt"))
+    await client.opened()
+    push = stubs.push.PushStub(channel).Push
+    admin = served.bearer("ops", is_admin=True)
+    for options in range(8):
+        body = packed(str(options))
+        request = PushRequest(uids=["opt"], msg_bodies=[body], msg_options=cast("MessageOption", options))
+        await push(request, metadata=admin)
+        payload = await client.hear()
+        (message,) = payload.msgs_wrapper.msgs
+        assert (text_of(payload), message.options) == (str(options), options)
+        assert payload.need_ack is bool(options & MessageOption.NEED_ACK)
+        if payload.need_ack:
+            await client.say(ack=Ack(seq=payload.seq))
+    client.call.cancel()
+    await push(
+        PushRequest(
+            uids=["opt"], msg_bodies=[packed("later")], msg_options=MessageOption.NEED_OFFLINE,
+            exclusive_msg_options={"opt": cast("MessageOption", 6), "someone else": MessageOption.NEED_ACK},
+        ),
+        metadata=admin,
+    )  # fmt: skip
+    again = Client(stubs.msg.MsgStub(channel), served.bearer("opt"))
+    stored = await again.hear()
+    assert (text_of(stored), stored.msgs_wrapper.msgs[0].options) == ("later", 6)
+    assert stored.need_ack, "a stored message needs an ack to leave the inbox, whatever its options"
+    again.call.cancel()
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        ({"@type": "type.googleapis.com/google.protobuf.Int64Value", "value": "-7"}, Int64Value(value=-7)),
+        ({"@type": "type.googleapis.com/google.protobuf.Struct", "value": {"a": [1, None]}}, None),
+    ],
+)
+async def test_wellknown_types_in_a_json_push_arrive_as_the_packed_message(
+    stubs: Any, channel: Any, served: GrpcServed, body: dict[str, Any], value: Any
+) -> None:
+    if value is None:
+        value = Struct()
+        value.update({"a": [1, None]})
+    client = Client(stubs.msg.MsgStub(channel), served.bearer("wkt"))
+    await client.opened()
+    answer = post_push(served, {"uids": ["wkt"], "msg_bodies": [body], "msg_options": 1})
+    assert answer.status_code == 200, answer.text
+    payload = await client.hear()
+    found = type(value)()
+    assert payload.msgs_wrapper.msgs[0].body.Unpack(found)
+    assert found == value
+    await client.say(ack=Ack(seq=payload.seq))
+    client.call.cancel()
+
+
+@pytest.mark.parametrize("value", [7, None, {"text": "x"}, "\ud800"])
+def test_a_string_value_that_is_no_text_is_refused_with_its_position(served: GrpcServed, value: object) -> None:
+    body = {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": value}
+    request = json.dumps({"uids": ["molon"], "msg_bodies": ["fine", body], "msg_options": 1})
+    admin = {"Authorization": f"Bearer {served.token('ops', '--admin')}"}
+    answer = httpx.post(f"{served.url}/v1/push", content=request, headers=admin)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "bad_request"
+    if value != "\ud800":
+        assert "msg_bodies[1]" in answer.json()["error"]["message"]
+
+
+@pytest.mark.feature("P14", "P25", "E23")
+async def test_an_unacked_message_is_sent_again_on_the_live_connection_before_the_kick(
+    stubs: Any, tmp_path: Path
+) -> None:
+    node = GrpcServed(tmp_path / "data", "inbox.ack_timeout_ms=250", "inbox.tries_max=2")
+    node.start()
+    try:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{node.grpc_port}") as channel:
+            client = Client(stubs.msg.MsgStub(channel), node.bearer("ida"))
+            await client.opened()
+            async with node.socket(node.token("jon")) as socket:
+                assert json.loads(await socket.recv())["push"] == "contacts"
+                assert post_push(node, {"uids": ["ida", "jon"], "msg_bodies": ["x"], "msg_options": 3}).is_success
+                sent = [await client.hear() for _ in range(3)]
+                assert len({payload.seq for payload in sent}) == 1, "one cursor for all attempts"
+                assert len({payload.msgs_wrapper.msgs[0].seq for payload in sent}) == 1
+                assert await client.ends() == grpc.StatusCode.INTERNAL
+                trailers = dict(await client.call.trailing_metadata())
+                detail = Detail()
+                assert Status.FromString(trailers["grpc-status-details-bin"]).details[0].Unpack(detail)
+                assert detail.code == Code.NO_ACK
+                frames = []
+                async with asyncio.timeout(10):
+                    with contextlib.suppress(websockets.ConnectionClosed):
+                        while True:
+                            frames.append(json.loads(await socket.recv()))
+            messages = [each for each in frames if each["push"] == "message"]
+            assert len(messages) == 3 and all(each == messages[0] for each in messages)
+            assert frames[-1] == {"push": "kick", "reason": "no_ack"}
+            again = Client(stubs.msg.MsgStub(channel), node.bearer("ida"))
+            assert (await again.hear()).msgs_wrapper.msgs[0].seq == sent[0].msgs_wrapper.msgs[0].seq
+            again.call.cancel()
+    finally:
+        node.stop()

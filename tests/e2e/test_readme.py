@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.test_surfaces import Served
+from tests.needs import require_command
 from tests.servers import QueueProcess
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -56,6 +57,7 @@ def test_the_commands_work_as_they_are_shown(queue: QueueProcess) -> None:
 
 
 def test_curl_works_as_it_is_shown(tmp_path: Path) -> None:
+    require_command("curl")
     served = Served(tmp_path / "data")
     served.start()
     try:

@@ -34,6 +34,11 @@ class Served:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
+        self.launch()
+        wait_for(self.is_ready, what="the server to be ready", timeout_s=60)
+
+    def launch(self) -> None:
+        """Start it without waiting."""
         options = ["--port", str(self.port), "--queue-port", "0"]
         for setting in self.settings:
             options += ["--set", setting]
@@ -41,7 +46,6 @@ class Served:
         command += [*options, *self.more]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
-        wait_for(self.is_ready, what="the server to be ready", timeout_s=60)
 
     def is_ready(self) -> bool:
         try:
@@ -62,11 +66,11 @@ class Served:
         assert self._process is not None
         self._process.send_signal(number)
 
-    def token(self, user: str, *options: str) -> str:
+    def token(self, user: str, *options: str, platform: str = "web") -> str:
         """What ``pixiu token USER`` prints, without a process for each."""
         clock = SystemClock()
         tokens = Tokens(Keyring(self.data, clock), clock, SecuritySettings())
-        return tokens.issue(Identity(user, "web", "", is_admin="--admin" in options))
+        return tokens.issue(Identity(user, platform, "", is_admin="--admin" in options))
 
     def act(self, token: str, action: str, **params: object) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {token}"}

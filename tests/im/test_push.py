@@ -89,11 +89,19 @@ def test_a_body_may_be_an_any() -> None:
     assert shown["kind"] == "plugin"
 
 
-def test_a_choice_for_someone_who_is_not_pushed_to_is_refused() -> None:
+def test_overrides_for_users_outside_uids_are_ignored() -> None:
     world = World()
     world.number("bob")
-    with pytest.raises(RequestError, match="not among uids"):
-        world.admin("push", uids=["alice"], msg_bodies=["x"], exclusive_msg_options={"bob": 1})
+    world.admin(
+        "push", uids=["alice"], msg_bodies=["x"], exclusive_msg_options={"bob": 1, "no such user": 1},
+        exclusive_platform_config={"bob": {"platforms": ["ios"]}},
+    )  # fmt: skip
+    assert [each["text"] for each in world.inbox("alice")] == ["x"]
+    assert world.inbox("bob") == []
+
+
+def test_push_parameters_beyond_their_limits_are_refused() -> None:
+    world = World()
     with pytest.raises(RequestError, match="msg_options must be 0 to 7"):
         world.admin("push", uids=["alice"], msg_bodies=["x"], msg_options=8)
     with pytest.raises(TooLarge, match="msg_bodies may hold 100"):

@@ -3,8 +3,9 @@
 import pytest
 
 from pixiu.im.draft import Actor
-from pixiu.model.errors import Conflict, NotFound, Unauthenticated
-from tests.im.world import World, unlimited
+from pixiu.model.errors import Conflict, NotFound, PixiuError, RequestError, Unauthenticated
+from pixiu.model.names import OPERATOR
+from tests.im.world import World, messages, unlimited
 
 
 @pytest.mark.feature("R01")
@@ -32,6 +33,17 @@ def test_a_decimal_below_2_to_the_48th_is_its_own_number_and_others_get_a_snowfl
     assert world.number(str(2**48)) > 2**48
     assert world.number("042") > 2**48
     assert world.number("alice") > 2**48
+
+
+@pytest.mark.feature("C20")
+def test_a_user_and_a_group_may_have_the_same_number_and_keep_their_messages_apart() -> None:
+    world = World()
+    world.do("7", "create_group", group="42", members=["8"])
+    world.do("7", "send", to="42", text="to the user")
+    world.do("7", "gsend", group="42", text="to the group")
+    assert [each["text"] for each in messages(world.do("7", "history", {"with": "42"}))] == ["to the user"]
+    assert "to the group" in [each.get("text") for each in messages(world.do("7", "history", group="42"))]
+    assert world.unread("42") == {"7": 1}, "the user is no member of the group"
 
 
 def test_the_own_profile_is_changed_field_by_field() -> None:
@@ -81,7 +93,7 @@ def test_without_dev_mode_unknown_users_are_not_created() -> None:
 def test_in_dev_mode_whoever_is_named_exists_from_then_on() -> None:
     world = World(unlimited())
     assert world.do("alice", "send", to="bob", text="hi")["message_id"]
-    assert world.ask(Actor(77, "web"), "contacts", {}) == {"contacts": [], "others": []}
+    assert world.ask(Actor(77, "web"), "contacts", {})["contacts"] == []
     assert world.do("77", "user")["user"] == "77"
     with pytest.raises(NotFound):
         world.do("alice", "user", user="nobody")
@@ -92,3 +104,38 @@ def test_in_dev_mode_many_unknown_users_are_created_for_one_action() -> None:
     world = World()
     group = world.do("alice", "create_group", group="all", members=[f"user {each}" for each in range(30)])
     assert group["member_count"] == 31
+
+
+def test_banned_user_can_do_nothing_until_the_ban_is_lifted() -> None:
+    world = World()
+    for name in ("alice", "bob"):
+        world.number(name)
+    world.do("alice", "create_user", user="alice", name="Alice", city="Bern")
+    world.do("alice", "schedule", to="bob", text="later", at=world.clock.now_ms() + 60_000)
+    alice = world.actor("alice")
+    for _ in range(2):  # idempotent
+        assert world.admin("ban_user", user="alice") == {"user": "alice", "is_banned": True}
+    for action, params in (("send", {"to": "bob", "text": "hi"}), ("user", {}), ("contacts", {}), ("create_user", {})):
+        with pytest.raises(Unauthenticated, match="'alice' is banned"):
+            world.ask(alice, action, params)
+    found: list[int | PixiuError] = []
+    world.proxy.find_user("alice", found.append)
+    assert isinstance(found[0], Unauthenticated), "no login either"
+    world.do("bob", "send", to="alice", text="others may still write")
+    assert world.do("bob", "user", user="alice")["name"] == "Alice"
+    world.admin("create_user", user="alice", name="Alice B.")
+    with pytest.raises(Unauthenticated):
+        world.ask(alice, "contacts", {})
+    world.pass_time(120_000)
+    assert world.do("bob", "history", {"with": "alice"})["messages"][-1]["text"] == "others may still write"  # type: ignore[index]
+    assert world.admin("unban_user", user="alice") == {"user": "alice", "is_banned": False}
+    world.do("alice", "send", to="bob", text="back")
+    assert world.do("alice", "user")["fields"] == {"city": "Bern"}
+
+
+def test_admin_cannot_ban_themselves_or_the_operator() -> None:
+    world = World()
+    admin = Actor(world.number("root"), is_admin=True)
+    for user in ("root", OPERATOR):
+        with pytest.raises(RequestError):
+            world.ask(admin, "ban_user", {"user": user})

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.config.messaging import MessagingSettings
@@ -139,7 +139,7 @@ class World:
         return {row.get("user") or row.get("group"): row["unread"] for row in rows}
 
 
-def unlimited(**settings: int) -> MessagingSettings:
+def unlimited(**settings: Any) -> MessagingSettings:
     """Settings for tests that are not about rates."""
     return replace(MessagingSettings(), **{"sends_per_second": 0, **settings})
 

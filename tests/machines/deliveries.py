@@ -18,6 +18,7 @@ from pixiu.machines.delivery import (
     TimerKind,
 )
 from pixiu.model.inbox import NEED_ALL, Entry, Page
+from pixiu.model.pixiu_pb2 import HIGH, MsgChat
 from pixiu.model.session import Session
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ __all__ = [
     "online",
     "pushed",
     "sending",
+    "urgent",
     "useqs",
     "wake",
 ]
@@ -62,6 +64,11 @@ def entries(first: int, through: int) -> list[Entry]:
 
 def bodies_of(found: Sequence[Entry]) -> dict[int, bytes]:
     return {each.message_id: b"body %d" % each.useq for each in found}
+
+
+def urgent(message_id: int) -> bytes:
+    """The body of a message with the priority ``high``."""
+    return MsgChat(msgId=message_id, priority=HIGH, data=b"fire").SerializeToString()
 
 
 def useqs(pushes: Sequence[Push]) -> list[int]:

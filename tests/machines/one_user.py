@@ -23,6 +23,7 @@ from pixiu.machines.delivery import (
     FetchIds,
     Kick,
     Push,
+    PushEarly,
     PushTo,
     Resend,
     SetTimer,
@@ -123,6 +124,8 @@ class World:
                     self.pushes += len(pushes)
                     for frame in [[push] for push in pushes] if self.is_split else [pushes]:
                         self.link(lambda s=session_id, f=frame: self.show(s, f))  # type: ignore[misc]
+                case PushEarly():
+                    self.failure = f"{command} of a message that is not urgent"
                 case AckInbox(first, through):
                     self.settle(first, through)
                 case Kick(session_id, _):

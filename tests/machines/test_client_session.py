@@ -11,6 +11,7 @@ from pixiu.machines.client_session import (
     Drop,
     Ended,
     FateUnknown,
+    Hurry,
     Kicked,
     State,
 )
@@ -371,3 +372,20 @@ class TestArriving:
         made.start(0)
         (ended,) = (each for each in made.closed(4400, "bad_request", 0) if isinstance(each, Ended))
         assert isinstance(ended.error, RequestError)
+
+
+class TestUrgentMessages:
+    def test_early_copy_is_shown_at_once_and_the_message_still_arrives_with_its_cursor(self) -> None:
+        made = session()
+        live(made)
+        early = frame({"push": "urgent", "message": message(9)})
+        assert made.received(early, 0) == [Hurry(message(9))]
+        assert made.cursor == 0
+        (item,) = arrived(made.received(push(4, 9), 0))
+        assert (item.cursor, item.is_shown) == (4, True), "the shelf knows whether the copy was taken"
+        assert made.received(early, 0) == [], "a copy after the message is ignored"
+
+    def test_malformed_early_copy_is_ignored(self) -> None:
+        made = session()
+        live(made)
+        assert made.received(frame({"push": "urgent", "message": 5}), 0) == []

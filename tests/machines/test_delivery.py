@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pixiu.config import InboxSettings
 from pixiu.machines.delivery import (
     BEATS_PER_READ,
     NOTHING,
@@ -440,9 +441,17 @@ class TestSending:
             delivery.acked(FIRST.session_id, useq)
         assert isinstance(delivery.ack_timed_out()[-1], Resend)
 
-    @pytest.mark.feature("E41")
-    def test_whoever_loses_the_user_writes_nothing(self) -> None:
-        delivery = sending(3)
-        assert delivery.owner_lost() == [CANCEL]
-        assert delivery.state is State.OFFLINE
-        delivery.check()
+
+@pytest.mark.feature("E59")
+def test_default_windows_and_timers_are_the_documented_ones() -> None:
+    """E59 names T_req 500 ms, T_ack 2 s and K 3. Its N 50 and W 8 are 64 here: decision 0014."""
+    defaults = InboxSettings()
+    assert (defaults.request_timeout_ms, defaults.ack_timeout_ms, defaults.tries_max) == (500, 2_000, 3)
+    assert (defaults.read_limit, defaults.window) == (64, 64)
+    delivery = Delivery(defaults)
+    delivery.logged_in(FIRST)
+    commands = delivery.woken(100, entries(1, 100), bodies_of(entries(1, 100)))
+    assert len(pushed(commands)) == 64, "the window, and not more"
+    for attempt in range(1, 4):
+        assert delivery.ack_timed_out()[0] == SetTimer(TimerKind.ACK, attempt)
+    assert delivery.ack_timed_out()[-1] == Kick(FIRST.session_id, "no_ack")

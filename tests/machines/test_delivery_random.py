@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.sim
-@pytest.mark.feature("E20", "E22", "E23", "E24", "E43", "E59", "X63", "X66", "X67")
+@pytest.mark.feature("E20", "E22", "E23", "E24", "E43", "X63", "X66", "X67")
 @pytest.mark.parametrize("loss", [0.0, 0.1, 0.3])
 def test_every_message_arrives_once_and_in_order(loss: float) -> None:
     pushes = messages = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,11 +13,13 @@ from pixiu.machines.delivery import (
     Expire,
     FetchBodies,
     FetchIds,
+    PushEarly,
     PushTo,
     Resend,
     State,
 )
 from pixiu.model.inbox import NEED_OFFLINE, Page
+from pixiu.model.pixiu_pb2 import HIGH, NORMAL, ChatMsgType, MsgChat
 from tests.machines.deliveries import (
     CANCEL,
     FIRST,
@@ -28,12 +31,20 @@ from tests.machines.deliveries import (
     bodies_of,
     entries,
     entry,
+    fetching_bodies,
     fetching_ids,
     online,
     pushed,
+    sending,
+    urgent,
     useqs,
     wake,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pixiu.machines.delivery import Command
 
 
 class TestWhatNeedsNoAck:
@@ -173,3 +184,54 @@ class TestCursor:
         commands = delivery.ids_fetched(delivery.turn, Page([], 2, 7), NOW)
         assert commands == [SET_REQUEST, FetchIds(delivery.turn, 0, 3)]
         assert delivery.acked_through == 0
+
+
+class TestUrgentMessages:
+    """SETTINGS: a window of 4, reads of 3."""
+
+    def test_urgent_message_with_room_in_the_window_has_no_early_copy(self) -> None:
+        delivery = sending(2)
+        commands = wake(delivery, [entry(3)], {1003: urgent(1003)})
+        assert pushed(commands) == [3]
+        assert early(commands) == []
+
+    def test_urgent_message_behind_a_full_window_is_copied_early_and_keeps_its_place(self) -> None:
+        delivery = sending(4)
+        commands = wake(delivery, entries(5, 6), {1005: b"body 5", 1006: urgent(1006)})
+        assert early(commands) == [6]
+        assert pushed(commands) == []
+        assert (delivery.acked_through, delivery.sent, useqs(delivery.items)) == (0, 4, [1, 2, 3, 4, 5, 6])
+        assert pushed(delivery.acked(FIRST.session_id, 2)) == [5, 6]
+        delivery.check(range(1, 7))
+
+    @pytest.mark.parametrize("waiting", [fetching_ids, fetching_bodies])
+    def test_urgent_message_is_copied_early_while_the_backlog_is_read(self, waiting: Callable[[int], Delivery]) -> None:
+        delivery = waiting(9)
+        before = delivery.state, delivery.turn, delivery.fetched_through
+        commands = wake(delivery, [entry(10)], {1010: urgent(1010)})
+        assert commands == [PushEarly(commands[0].pushes)]  # type: ignore[union-attr]
+        assert early(commands) == [10]
+        assert (delivery.state, delivery.turn, delivery.fetched_through) == before
+        assert delivery.latest == 10
+
+    def test_urgent_message_beyond_the_bound_of_the_queue_is_copied_early(self) -> None:
+        delivery = sending(7)
+        commands = wake(delivery, [entry(8)], {1008: urgent(1008)})
+        assert early(commands) == [8]
+        assert delivery.fetched_through == 7
+
+    def test_normal_messages_and_recalls_are_never_copied_early(self) -> None:
+        recall = MsgChat(msgId=1006, priority=HIGH, msgType=ChatMsgType.DELETE).SerializeToString()
+        looks_urgent = MsgChat(msgId=1005, priority=NORMAL, data=b"P\x02").SerializeToString()
+        delivery = sending(4)
+        assert early(wake(delivery, entries(5, 7), {1005: looks_urgent, 1006: recall, 1007: b"P\x02 broken"})) == []
+
+    def test_ack_after_an_early_copy_covers_only_what_was_pushed_in_place(self) -> None:
+        delivery = sending(4)
+        wake(delivery, entries(5, 6), {1005: b"body 5", 1006: urgent(1006)})
+        assert delivery.acked(FIRST.session_id, 4)[0] == AckInbox(1, 4)
+        assert delivery.acked_through == 4
+
+
+def early(commands: Sequence[Command]) -> list[int]:
+    return [useq for command in commands if isinstance(command, PushEarly) for useq in useqs(command.pushes)]

@@ -198,6 +198,7 @@ def test_a_diverging_follower_is_told_where_to_cut() -> None:
     assert follow(leader(), 7, "b", 12, 1) == [r.SendTruncate(7, 9, 1)]
 
 
+@pytest.mark.feature("X53")
 def test_a_follower_that_needs_what_retention_removed_gets_a_snapshot() -> None:
     replica = leader()
     replica.receive(1, r.Trimmed(5))
@@ -340,9 +341,15 @@ def test_a_lone_node_leads_at_once() -> None:
     assert commands == [r.Lead(1), r.Committed(1_000), r.AcceptWrites()]
 
 
+def fence_and_claim(replica: r.Replica, outcome: r.FenceOutcome, *, force: bool = False) -> r.ChangeControl:
+    """Promote node b; its former leader answers the fencing request with ``outcome``."""
+    fence = only(replica.receive(5, r.PromoteAsked(force=force)), r.Fence)
+    return only(replica.receive(6, r.FenceAnswered(fence.attempt, outcome)), r.ChangeControl)
+
+
 def test_a_promotion_opens_the_next_thousand_of_epochs_and_a_restart_adds_one() -> None:
     replica = follower(MANUAL)
-    claim = only(replica.receive(5, r.PromoteAsked()), r.ChangeControl)
+    claim = fence_and_claim(replica, r.FenceOutcome.FENCED)
     assert (claim.control.epoch, claim.control.in_sync) == (1_000, frozenset("b"))
     again = r.Replica("b", MANUAL, JOURNAL)
     again.receive(0, r.Started())
@@ -351,7 +358,7 @@ def test_a_promotion_opens_the_next_thousand_of_epochs_and_a_restart_adds_one() 
 
 def test_a_promotion_is_answered_when_the_node_leads() -> None:
     replica = follower(MANUAL)
-    claim = only(replica.receive(5, r.PromoteAsked()), r.ChangeControl)
+    claim = fence_and_claim(replica, r.FenceOutcome.FENCED)
     replica.receive(6, r.ControlSeen(1, claim.control))
     assert only(replica.receive(7, r.EpochAppended(1_000, 10, 10)), r.Promoted).epoch == 1_000
 
@@ -359,7 +366,34 @@ def test_a_promotion_is_answered_when_the_node_leads() -> None:
 def test_a_follower_that_is_not_in_sync_refuses_promotion_unless_forced() -> None:
     replica = follower(MANUAL, in_sync=False)
     assert "not in sync" in only(replica.receive(5, r.PromoteAsked()), r.PromoteRefused).reason
-    assert has(replica.receive(6, r.PromoteAsked(force=True)), r.ChangeControl)
+    assert fence_and_claim(replica, r.FenceOutcome.UNKNOWN, force=True).control.leader == "b"
+
+
+def test_promotion_is_refused_while_the_old_leader_may_accept_writes() -> None:
+    replica = follower(MANUAL)
+    fence = only(replica.receive(5, r.PromoteAsked()), r.Fence)
+    assert (fence.leader, fence.epoch) == ("a", 1_000)
+    late = replica.receive(5 + MANUAL.silence_ms, r.Ticked())
+    assert "cannot fence the old leader a (no answer" in only(late, r.PromoteRefused).reason
+    assert not replica.receive(6_000, r.FenceAnswered(fence.attempt, r.FenceOutcome.FENCED)), "a late answer is ignored"
+    assert not replica.has_claim
+
+
+def test_leader_keeps_fencing_the_old_leader_also_after_a_restart() -> None:
+    claim = fence_and_claim(follower(MANUAL), r.FenceOutcome.ABSENT)
+    assert claim.control.unfenced == "a"
+    again = r.Replica("b", MANUAL, JOURNAL)
+    again.receive(0, r.Started())
+    claim = only(again.receive(0, r.ControlSeen(3, claim.control)), r.ChangeControl)
+    again.receive(1, r.ControlSeen(4, claim.control))
+    again.receive(2, r.EpochAppended(1_001, 10, 10))
+    first = only(again.receive(3, r.Ticked()), r.Fence)
+    assert (first.leader, first.epoch) == ("a", 1_001)
+    again.receive(4, r.FenceAnswered(first.attempt, r.FenceOutcome.ABSENT))
+    assert not has(again.receive(5, r.Ticked()), r.Fence), "the next attempt waits for reconnect_ms"
+    second = only(again.receive(4 + MANUAL.reconnect_ms, r.Ticked()), r.Fence)
+    commands = again.receive(5_000, r.FenceAnswered(second.attempt, r.FenceOutcome.FENCED))
+    assert only(commands, r.ChangeControl).control.unfenced == ""
 
 
 def test_a_follower_writes_down_who_leads_and_that_it_is_in_sync() -> None:

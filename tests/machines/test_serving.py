@@ -172,7 +172,7 @@ def stormy(seed: int, *, hand_overs: int = 0, **more: bool) -> World:
     return world
 
 
-@pytest.mark.feature("X50", "X51")
+@pytest.mark.feature("E41", "X50", "X51", "X69")
 @pytest.mark.parametrize("seed", range(60))
 def test_there_are_never_two_and_after_every_trouble_there_is_one(seed: int) -> None:
     world = stormy(seed)
@@ -181,7 +181,7 @@ def test_there_are_never_two_and_after_every_trouble_there_is_one(seed: int) -> 
     assert any(world.may_serve(each) for each in world.replicas)
 
 
-@pytest.mark.feature("X50", "X51")
+@pytest.mark.feature("E41", "X50", "X51", "X69")
 @pytest.mark.parametrize("seed", range(30))
 def test_whoever_hands_over_is_followed_by_one_and_never_beside_another(seed: int) -> None:
     world = stormy(seed, hand_overs=12)

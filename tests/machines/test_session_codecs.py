@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pixiu.machines.session import CODECS, DEPTH_MAX, Ack, BadFrame, Hello, Malformed, Pong, Request, decode_hello
 from pixiu.model.errors import NotFound, RateLimited, RequestError
-from pixiu.model.frames_pb2 import ClientFrame, ServerFrame, Value
+from pixiu.model.frames_pb2 import ClientFrame, MessagePush, ServerFrame, Value
 from pixiu.model.pixiu_pb2 import DELETE, GROUP, NORMAL, P2P, SYSTEM, MsgChat
 
 JSON, PROTO = CODECS["json"], CODECS["proto"]
@@ -173,6 +173,12 @@ class TestProto:
         assert isinstance(PROTO.decode(b""), Malformed), "a kind of frame that this server does not know"
         ack.ack.cursor = -1
         assert isinstance(PROTO.decode(ack.SerializeToString()), Malformed)
+
+    def test_early_copy_is_an_event_with_a_message_push_without_a_cursor(self) -> None:
+        body = MsgChat(fromId=1, toId=2, chatType=P2P, data=b"fire", msgId=5).SerializeToString()
+        event = ServerFrame.FromString(PROTO.early(PROTO.encode_message(body, Names()))).event
+        early = MessagePush.FromString(event.fields["message"].data)
+        assert (event.push, early.cursor, early.chat, early.to) == ("urgent", 0, body, "鲍勃")
 
     @pytest.mark.parametrize("chat_type", [P2P, GROUP, SYSTEM])
     def test_a_message_carries_the_stored_bytes(self, chat_type: Any) -> None:

@@ -67,8 +67,8 @@ fans = st.builds(Fan, numbers, numbers, bodies, st.booleans(), st.none() | sessi
 @st.composite
 def pushes(draw: st.DrawFn) -> Pushes:
     held = draw(st.lists(st.tuples(numbers, bodies), max_size=4))
-    places = st.integers(0, max(len(held) - 1, 0))
-    row = st.builds(PushRow, numbers, numbers, numbers, places, st.booleans(), st.booleans(), numbers)
+    places, options = st.integers(0, max(len(held) - 1, 0)), st.integers(0, 7)
+    row = st.builds(PushRow, numbers, numbers, numbers, places, st.booleans(), st.booleans(), numbers, options)
     return Pushes(held, draw(st.lists(row, max_size=5 if held else 0)), draw(names), draw(names))
 
 

@@ -48,8 +48,8 @@ def test_controls_are_those_of_unicodes_category_cc(text: str) -> None:
     assert has_controls(text) == any(ord(each) < 32 or 127 <= ord(each) < 160 for each in text)
 
 
-def test_platforms_fit_the_seeds_session_values() -> None:
-    assert check_platform("web") == "web"
-    for platform in ("", "a-b", "first"):
+def test_a_platform_may_hold_a_dash_but_is_not_empty_nor_the_inbox_before_the_first_login() -> None:
+    assert [check_platform(name) for name in ("web", "ios-beta")] == ["web", "ios-beta"]
+    for platform in ("", "first"):
         with pytest.raises(RequestError):
             check_platform(platform)

@@ -9,7 +9,7 @@ import pytest
 
 from pixiu.im.draft import Actor, UnknownUsers
 from pixiu.links.leaders import Leader
-from pixiu.model.errors import Unavailable
+from pixiu.model.errors import Overloaded, Unavailable
 from pixiu.model.ids import Snowflakes
 from pixiu.model.partitions import user_partition
 from pixiu.roles.gateway import carriers as carriers_module
@@ -154,15 +154,26 @@ def test_a_partition_without_a_server_is_unavailable_for_its_users_alone_and_the
     assert [each.moves for each in two.carriers.partitions.values()] == [0, 1]
 
 
-@pytest.mark.feature("B18")
-def test_a_share_of_the_clients_is_closed_when_another_replica_serves() -> None:
+def test_no_client_is_closed_when_another_replica_serves() -> None:
     world = ClusterWorld(partitions=1, gateways=1, resync_percent=25)
     clients = [world.gateways[0].connect(str(2000 + number)) for number in range(8)]
     world.carriers[0].kill()
     world.serve(0, epoch=2)
     world.run(200)
-    closed = [client for client in clients if client.transport.closed is not None]
-    assert len(closed) == 2
+    assert not any(is_gone(client) for client in clients)
+    assert sessions(world, 0) == 8
+
+
+@pytest.mark.feature("B18")
+def test_a_share_of_the_clients_is_closed_after_the_gateway_itself_was_frozen() -> None:
+    world = ClusterWorld(partitions=1, gateways=1, resync_percent=25)
+    gateway = world.gateways[0]
+    clients = [gateway.connect(str(2000 + number)) for number in range(8)]
+    gateway.is_frozen = True
+    world.run(3 * world.settings.gateway.lease_ms)
+    gateway.is_frozen = False
+    world.run(500)
+    assert sum(map(is_gone, clients)) == 2
     assert sessions(world, 0) == 6
 
 
@@ -365,17 +376,80 @@ def test_a_user_is_erased_where_the_user_is() -> None:
     assert even.ask("send", to=ODD, text="too late")["error"]["code"] == "not_found"
 
 
-def test_a_gateway_that_reaches_nobody_sends_its_clients_away() -> None:
-    world = ClusterWorld(gateways=1)
+def test_clients_stay_while_no_carrier_is_reachable_and_get_what_they_missed() -> None:
+    world = ClusterWorld(gateways=1, resync_percent=25)
     gateway = world.gateways[0]
-    even, odd = gateway.connect(EVEN), gateway.connect(ODD)
-    world.carriers[0].kill()
-    world.run(2 * world.settings.gateway.lease_ms)
-    assert not is_gone(even)
-    world.carriers[1].kill()
-    world.run(2 * world.settings.gateway.lease_ms)
-    assert is_gone(even) and is_gone(odd)
+    clients = [gateway.connect(user) for user in (EVEN, ODD, ODD_TOO)]
+    even, odd, _ = clients
+    for carrier in list(world.carriers.values()):
+        carrier.kill()
+    world.run(35_000)
+    assert not any(map(is_gone, clients)), "35 leases"
     assert not gateway.carriers.is_useful
+    refused = even.ask("send", to=ODD, text="lost?")["error"]
+    assert refused["code"] == "unavailable" and refused["retry_after_ms"] > 0
+    assert "result" in even.ask("ping"), "what needs no carrier is answered"
+    for partition in (0, 1):
+        world.serve(partition, epoch=2)
+    world.run(200)
+    assert not any(map(is_gone, clients))
+    assert "result" in even.ask("send", to=ODD, text="back")
+    world.run(20)
+    assert odd.texts == ["back"] and len(odd.pushed("resync")) == 1
+
+
+def test_a_login_without_a_carrier_is_closed_with_the_time_to_try_again() -> None:
+    world = ClusterWorld(gateways=1)
+    for carrier in list(world.carriers.values()):
+        carrier.kill()
+    world.run(100)
+    client = world.gateways[0].connect(EVEN)
+    (told,) = client.pushed("reconnect")
+    assert told["after_ms"] > 0
+    assert client.transport.closed == (1013, "unavailable")
+
+
+def test_a_client_stays_when_the_carrier_is_lost_again_while_its_session_is_asked_for() -> None:
+    world = ClusterWorld(partitions=1, gateways=1)
+    gateway = world.gateways[0]
+    clients = [gateway.connect(str(2000 + number)) for number in range(4)]
+    world.carriers[0].kill()
+    world.run(20)
+    again = world.serve(0, epoch=2)
+    again.is_frozen = True  # it takes the link and answers no login
+    world.run(30)
+    again.is_frozen = False
+    while not gateway.carriers.partitions[0].link.is_up:
+        world.run(1)
+    again.is_frozen = True
+    world.run(3 * world.settings.gateway.lease_ms)
+    assert not any(map(is_gone, clients))
+    again.is_frozen = False
+    world.run(5_000)
+    assert not any(map(is_gone, clients))
+    assert sessions(world, 0) == 4
+    assert "result" in clients[0].ask("send", to="2001", text="back")
+
+
+def test_a_rejoin_that_is_refused_for_now_is_tried_again() -> None:
+    world = ClusterWorld(partitions=1, gateways=1)
+    gateway = world.gateways[0]
+    client = gateway.connect(EVEN)
+    world.carriers[0].kill()
+    world.run(20)
+    carrier = world.serve(0, epoch=2)
+    connect, refusals = carrier.messaging.connect, [Overloaded("too many logins", retry_after_ms=10)] * 3
+
+    def refusing(*arguments: Any, **more: Any) -> Any:
+        if refusals:
+            arguments[4](refusals.pop())
+        else:
+            connect(*arguments, **more)
+
+    carrier.messaging.connect = refusing  # type: ignore[method-assign]
+    world.run(5_000)
+    assert not refusals and not is_gone(client)
+    assert sessions(world, 0) == 1
 
 
 class Person:

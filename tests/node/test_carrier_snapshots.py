@@ -131,7 +131,7 @@ def begun(root: Path, share: Share) -> DiskHome:
     return home
 
 
-@pytest.mark.feature("X50", "X60")
+@pytest.mark.feature("X50")
 async def test_a_snapshot_takes_the_place_of_what_was(tmp_path: Path) -> None:
     home, store = begun(tmp_path, Share(0, 1)), filled()
     giving = giving_of(store, Head(LAYOUT, 0, 1, 700))

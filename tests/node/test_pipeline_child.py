@@ -16,6 +16,7 @@ import pixiu
 from pixiu.config.pipeline import PipelineSettings
 from pixiu.node.pipeline_child import PipelineChild
 from pixiu.runtime.clock import SystemClock
+from tests.needs import require_java
 from tests.servers import wait_for
 
 
@@ -51,7 +52,7 @@ async def test_without_java_it_says_so_and_tries_again_later(tmp_path: Path, mon
 
 
 async def test_it_waits_while_another_pipeline_holds_the_lake(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
+    require_java()
     from pixiu.pipeline.lake.lock import LakeLock
     from pixiu.pipeline.lake.place import Place
 

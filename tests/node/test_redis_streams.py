@@ -23,7 +23,7 @@ from tests.engines import ValkeyProcess
 
 
 @asynccontextmanager
-async def opened(root: Path, url: str, **messaging: int) -> AsyncIterator[EmbeddedNode]:
+async def opened(root: Path, url: str, **messaging: Any) -> AsyncIterator[EmbeddedNode]:
     settings = Settings(
         engines=EngineSettings(store=url),
         messaging=MessagingSettings(sends_per_second=0, **messaging),

@@ -83,6 +83,8 @@ class Chaos:
             push.exclusive[users[0]].CopyFrom(
                 PushTo(platforms=dice.sample(PLATFORMS, dice.randrange(2)), has_options=True, options=3)
             )
+        if dice.random() < 0.3:
+            push.opened.extend(dice.sample(PLATFORMS, 2))
         return Record(chat=self.chat(), push=push, options=7)
 
     def ledger(self) -> Record:

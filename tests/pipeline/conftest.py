@@ -1,24 +1,19 @@
 """One Spark session for all tests that need one, started by the first of them.
 
-Tests that use it run alone (`serial`): two sessions at once would not fit the machine. Where Java or pyspark is missing
-they are skipped by name; in CI, where Java is there, that is a failure.
+Tests that use it run alone (`serial`): two sessions at once would not fit the machine. Without Java or pyspark they are
+skipped by name; with CI=true that is a failure wherever the machine can have them.
 """
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pixiu.model.errors import Unavailable
-from pixiu.pipeline.session import open_session, require_spark
+from pixiu.pipeline.session import open_session
+from tests.needs import require_java
 
 SESSION_SECONDS = 600
-
-if os.environ.get("CI") == "true" and shutil.which("java") is not None:
-    require_spark()  # CI has Java, so it must have the rest: nothing here may be skipped
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -30,10 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    try:
-        require_spark()
-    except Unavailable as error:
-        pytest.skip(str(error))
+    require_java()
     folder = tmp_path_factory.mktemp("spark")
     session = open_session(folder, spark_url="local[2]", partitions=2, memory="1g", for_short_runs=True)
     yield session

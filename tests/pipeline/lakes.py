@@ -9,29 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pixiu.pipeline.lake.intake import Target, take_in
 from pixiu.pipeline.lake.place import Place
-from pixiu.pipeline.lake.schema import AUDIT_SCHEMAS, LAKE_SCHEMAS, MART_SCHEMAS
+from pixiu.pipeline.lake.schema import AUDIT_SCHEMAS, MART_SCHEMAS
 from pixiu.pipeline.lake.table import LakeTable
-from pixiu.pipeline.source.journal import JournalFolder
 
-__all__ = ["MINUTE", "make_lake", "make_marts", "sketch_of"]
+__all__ = ["MINUTE", "make_marts", "sketch_of"]
 
 MINUTE = datetime(2026, 11, 15, 8, 0, tzinfo=UTC)
-
-
-def make_lake(data: Path, *, through: int | None = None) -> None:
-    """Every table of the archive, through an event, by what Spark's tasks do."""
-    folder = JournalFolder(data)
-    end = folder.end().event_id if through is None else through
-    tables = {name: LakeTable(Place(data).lake, name, schema) for name, schema in LAKE_SCHEMAS.items()}
-    files = {name: table.new_folder("made") for name, table in tables.items()}
-    targets = {name: Target(str(table.folder / files[name]), table.through) for name, table in tables.items()}
-    for part in folder.plan(min(target.after for target in targets.values()), end):
-        for _ in take_in(part, targets):
-            pass
-    for name, table in tables.items():
-        table.append(files[name], through=end)
 
 
 def sketch_of(values: Sequence[int]) -> bytes:

@@ -31,6 +31,7 @@ from pixiu.pipeline.books import run as books_run
 from pixiu.pipeline.books.keys import hashes_of, look_up
 from pixiu.pipeline.checker import check_audit
 from pixiu.pipeline.lake.erasure import blank_lake
+from pixiu.pipeline.lake.local import fill_lake
 from pixiu.pipeline.lake.place import Place
 from pixiu.pipeline.query import query_duckdb
 from pixiu.pipeline.runner import Pipeline
@@ -38,7 +39,6 @@ from pixiu.pipeline.status import audit_of
 from pixiu.ports.log import MAIN
 from pixiu.roles.carrier.cut import Cut
 from tests.pipeline.chaos import chaos
-from tests.pipeline.lakes import make_lake
 from tests.pipeline.logs import say, talk, with_node
 from tests.pipeline.test_audit import local_audit, named, spoil
 
@@ -127,9 +127,9 @@ def at_once(data: Path, cut: Callable[[Path], Cut]) -> tuple[list[Any], set[Any]
 def in_steps(data: Path, seed: int, steps: int, cut: Cut) -> tuple[list[Any], set[Any]]:
     """The books through random events, and through the end."""
     for event in sorted(random.Random(seed).sample(range(2, cut.event_id), steps)):
-        make_lake(data, through=event)
+        fill_lake(data, through=event)
         audit(data)
-    make_lake(data, through=cut.event_id)
+    fill_lake(data, through=cut.event_id)
     told: list[str] = []
     audit(data, lambda _: cut, told=told)
     assert told == []
@@ -194,9 +194,9 @@ def test_tasks_of_spark(spark: Any, data: Path) -> None:
     """The same books, and marts that read what is new, where Spark runs the tasks."""
     chaos(data, 3, 200)
     cut = cut_stopped(data)
-    make_lake(data, through=cut.event_id // 2)
+    fill_lake(data, through=cut.event_id // 2)
     audit(data, spark=spark)
-    make_lake(data)
+    fill_lake(data)
     audit(data, lambda _: cut, spark=spark)
     assert books(data) == at_once(data, lambda _: cut)
     balanced(data)
@@ -204,7 +204,7 @@ def test_tasks_of_spark(spark: Any, data: Path) -> None:
         pipeline.run(["usage", "heat", "latency"])
         before = pipeline.rows_read["messages"]
         with_node(data, lambda node: say(node, 10))
-        make_lake(data)
+        fill_lake(data)
         pipeline.run(["usage", "heat", "latency"])
         # By usage, presence, first_days and heat; by latency once for both of its tables.
         assert pipeline.rows_read["messages"] - before <= 10 * 6
@@ -215,11 +215,11 @@ def test_killed(data: Path, point: str) -> None:
     """Broken off before and behind the commit: the next run brings the same books."""
     chaos(data, 1, 300)
     cut = cut_stopped(data)
-    make_lake(data, through=cut.event_id // 2)
+    fill_lake(data, through=cut.event_id // 2)
     with pytest.raises(Crashed):
         audit(data, dies_at=point)
     audit(data)
-    make_lake(data)
+    fill_lake(data)
     with pytest.raises(Crashed):
         audit(data, lambda _: cut, dies_at=point)
     audit(data, lambda _: cut)
@@ -242,7 +242,7 @@ def test_killed_with_sigkill(data: Path, point: str) -> None:
     chaos(data, 2, 300)
     cut = cut_stopped(data)
     for through in (cut.event_id // 2, cut.event_id):  # books from nothing, and books that are brought up
-        make_lake(data, through=through)
+        fill_lake(data, through=through)
         command = [sys.executable, "-m", "tests.pipeline.audit_child", str(data), point]
         child = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=300, check=False)
         assert child.returncode == -signal.SIGKILL, child.stderr.decode()[-2000:]
@@ -261,11 +261,11 @@ def test_killed_with_sigkill(data: Path, point: str) -> None:
 def test_a_user_is_erased_between_two_audits(data: Path) -> None:
     """Files are written again without what was said; no row is counted twice, and what comes later is added."""
     with_node(data, talk)
-    make_lake(data)
+    fill_lake(data)
     audit(data, cut_stopped)
     before = {row[2]: row[3:] for row in books(data)[0]}
     erase_stopped(data, "bob")
-    make_lake(data)
+    fill_lake(data)
     assert sum(each.rewritten for each in blank_lake(Place(data).lake)) > 0
     told: list[str] = []
     pipeline = audit(data, cut_stopped, told=told)
@@ -276,7 +276,7 @@ def test_a_user_is_erased_between_two_audits(data: Path) -> None:
     assert stepped[1] == set()
     assert {row[2]: row[3:] for row in stepped[0]} != before, "what waited for the user has ended"
     with_node(data, lambda node: say(node, 5, begin=500, to="dave"))
-    make_lake(data)
+    fill_lake(data)
     blank_lake(Place(data).lake)
     audit(data, cut_stopped)
     balanced(data)
@@ -286,12 +286,12 @@ def test_a_user_is_erased_between_two_audits(data: Path) -> None:
 def test_what_an_audit_reads_follows_what_is_new(data: Path) -> None:
     """The same files and rows, however much came before; and none without news."""
     with_node(data, talk)
-    make_lake(data)
+    fill_lake(data)
     audit(data)
     read: list[tuple[Counter[str], Counter[str]]] = []
     for step in range(3):
         with_node(data, partial(say, count=10, begin=1000 * (step + 1)))
-        make_lake(data)
+        fill_lake(data)
         pipeline = audit(data)
         read.append((pipeline.files_read, pipeline.rows_read))
     assert read[0][1]["messages"] == 10
@@ -301,13 +301,13 @@ def test_what_an_audit_reads_follows_what_is_new(data: Path) -> None:
 
 def test_what_was_accepted_twice_is_found_once_and_stays(data: Path) -> None:
     with_node(data, talk)
-    make_lake(data)
+    fill_lake(data)
     audit(data)
     messages = data / "pipeline" / "lake" / "messages"
     (path,) = messages.glob("data/*/*.parquet")
     (row,) = [each for each in pq.read_table(path).to_pylist() if each["send_id"] == "bob3"]
     with_node(data, lambda node: say(node, 3, begin=700))
-    make_lake(data)
+    fill_lake(data)
     (new,) = [file for file in messages.glob("data/*/*.parquet") if file != path]
     table = pq.read_table(new)
     rows = table.to_pylist()
@@ -317,7 +317,7 @@ def test_what_was_accepted_twice_is_found_once_and_stays(data: Path) -> None:
     expected = {("duplicate", "accepted twice", None, None, None, rows[1]["message_id"])}
     assert books(data)[1] == expected
     with_node(data, lambda node: say(node, 2, begin=800))
-    make_lake(data)
+    fill_lake(data)
     audit(data)
     assert books(data)[1] == expected
 
@@ -343,7 +343,7 @@ def test_a_send_id_that_was_forgotten_may_be_used_again(data: Path) -> None:
         await again(node)
 
     with_node(data, settle)
-    make_lake(data)
+    fill_lake(data)
     audit(data)
     assert not [each for each in books(data)[1] if each[0] == "duplicate"]
 

@@ -9,9 +9,9 @@ pytest.importorskip("duckdb")
 
 from pixiu.node import audit_stopped
 from pixiu.pipeline.checker import check_audit
+from pixiu.pipeline.lake.local import fill_lake
 from pixiu.pipeline.query import query_duckdb
 from tests.pipeline.chaos import chaos
-from tests.pipeline.lakes import make_lake
 from tests.pipeline.logs import talk, with_node
 
 
@@ -32,7 +32,7 @@ def agree(data: Path, **window: Any) -> dict[str, Any]:
 
 def test_an_ordinary_log(data: Path) -> None:
     with_node(data, talk)
-    make_lake(data)
+    fill_lake(data)
     counts = agree(data)
     assert counts["acked"] > 10
     assert counts["dead"] > 0
@@ -40,8 +40,9 @@ def test_an_ordinary_log(data: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_random_log(data: Path, seed: int) -> None:
+    """In the log of 2 an inbox is full while it is called ``first``, and gets a platform with another limit later."""
     chaos(data, seed, 400)
-    make_lake(data)
+    fill_lake(data)
     counts = agree(data)
     assert counts["expired"] > 0
     agree(data, at_least=1_800_000_000_000 + 100_000, before=1_800_000_000_000 + 250_000)
@@ -49,7 +50,7 @@ def test_a_random_log(data: Path, seed: int) -> None:
 
 def test_asking_writes_nothing(data: Path) -> None:
     with_node(data, talk)
-    make_lake(data)
+    fill_lake(data)
     unfinished = data / "pipeline" / "lake" / "usage"
     unfinished.mkdir()
     assert query_duckdb(data, "SELECT count(*) FROM usage")[1] == [(0,)]
@@ -58,7 +59,7 @@ def test_asking_writes_nothing(data: Path) -> None:
 
 def test_every_view_answers(data: Path) -> None:
     with_node(data, talk)
-    make_lake(data)
+    fill_lake(data)
     for view in ("users", "chat_groups", "members", "messages", "receipts", "deliveries", "gaps", "latency"):
         names, rows = query_duckdb(data, f"SELECT * FROM {view}")
         assert names

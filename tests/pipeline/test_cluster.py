@@ -16,9 +16,8 @@ pytest.importorskip("pyspark")
 
 import pyspark
 
-from pixiu.model.errors import Unavailable
 from pixiu.pipeline.query import query_duckdb
-from pixiu.pipeline.session import require_spark
+from tests.needs import require_java
 from tests.pipeline.logs import say, small_segments, talk, with_node
 from tests.pipeline.test_archive import log_ids
 
@@ -31,10 +30,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(2 * SECONDS)]
 
 @pytest.fixture(autouse=True)
 def _needs_spark() -> None:
-    try:
-        require_spark()
-    except Unavailable as error:
-        pytest.skip(str(error))
+    require_java()
 
 
 def run(*command: str) -> None:

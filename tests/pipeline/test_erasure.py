@@ -16,6 +16,7 @@ from pixiu.node.erasure import erase_stopped
 from pixiu.node.stores import audit_stopped
 from pixiu.pipeline.checker import check_audit
 from pixiu.pipeline.lake.erasure import blank_lake, note_erasures
+from pixiu.pipeline.lake.local import fill_lake
 from pixiu.pipeline.lake.place import Place
 from pixiu.pipeline.lake.schema import MART_SCHEMAS
 from pixiu.pipeline.lake.table import LakeTable
@@ -25,7 +26,6 @@ from pixiu.pipeline.source.journal import JournalFolder
 from pixiu.queue.storage.redact import INTENT
 from pixiu.runtime.datadir import DataDirectory
 from tests.node.test_erasure import MARK, found, talk
-from tests.pipeline.lakes import make_lake
 
 
 def answer(data: Path, text: str) -> list[tuple[Any, ...]]:
@@ -35,12 +35,12 @@ def answer(data: Path, text: str) -> list[tuple[Any, ...]]:
 @pytest.mark.feature("R20")
 def test_files_are_written_again_without_what_an_erased_user_wrote(data: Path) -> None:
     asyncio.run(talk(data))
-    make_lake(data)
+    fill_lake(data)
     before = answer(data, "SELECT message_id, sender_id, kind, notice, send_id FROM lake_messages ORDER BY 1")
     assert blank_lake(Place(data).lake) == []  # nobody was erased
     erase_stopped(data, "alice")
     assert [path for path in found(data) if not path.startswith("pipeline/lake/")] == []
-    make_lake(data)
+    fill_lake(data)
     alice = answer(data, "SELECT user_id FROM users WHERE public_id = 'alice'")[0][0]
     done = {each.table: (each.rewritten, each.rows) for each in blank_lake(Place(data).lake)}
     assert done["messages"] == (1, 62) and done["changes"][0] == 1
@@ -68,7 +68,7 @@ def test_files_are_written_again_without_what_an_erased_user_wrote(data: Path) -
 def test_a_column_that_spark_called_required_is_blanked_all_the_same(data: Path) -> None:
     asyncio.run(talk(data))
     erased, _ = erase_stopped(data, "alice")
-    make_lake(data)
+    fill_lake(data)
     usage = LakeTable(Place(data).lake, "usage", MART_SCHEMAS["usage"])
     row = {
         "day": date(2026, 11, 16), "user_id": int(erased["number"]), "what": "sent", "place": "phone", "kind": "text",
@@ -93,7 +93,7 @@ def test_what_comes_later_from_a_log_that_was_not_redacted_is_blanked_too(data: 
 
     asyncio.run(talk(data))
     asyncio.run(erase())
-    make_lake(data)
+    fill_lake(data)
     assert answer(data, f"SELECT count(*) FROM lake_messages WHERE text LIKE '{MARK}%'") != [(0,)]
     blank_lake(Place(data).lake)
     assert answer(data, f"SELECT count(*) FROM lake_messages WHERE text LIKE '{MARK}%'") == [(0,)]
@@ -101,12 +101,12 @@ def test_what_comes_later_from_a_log_that_was_not_redacted_is_blanked_too(data: 
 
 def test_an_erasure_that_the_archive_has_not_read_yet_is_noted_once_and_holds_for_what_comes(data: Path) -> None:
     asyncio.run(talk(data))
-    make_lake(data, through=60)
+    fill_lake(data, through=60)
     erased, _ = erase_stopped(data, "alice")
     lake = Place(data).lake
     assert note_erasures(data, lake) == 1 and note_erasures(data, lake) == 0
     blank_lake(lake)
-    make_lake(data)
+    fill_lake(data)
     assert answer(data, "SELECT count(*) FROM lake_messages WHERE text LIKE '%' || chr(0) || '%'") != [(0,)]
     blank_lake(lake)
     assert answer(data, "SELECT count(*) FROM lake_messages WHERE text LIKE '%' || chr(0) || '%'") == [(0,)]

@@ -10,13 +10,13 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pixiu.model.errors import RequestError, Unavailable
+from pixiu.model.errors import RequestError
 from pixiu.pipeline.java import worth_saying
+from pixiu.pipeline.lake.local import fill_lake
 from pixiu.pipeline.query import query_spark
-from pixiu.pipeline.session import require_spark
+from tests.needs import require_java
 from tests.node.test_erasure import talk
 from tests.pipeline.conftest import SESSION_SECONDS
-from tests.pipeline.lakes import make_lake
 
 CHILD = """
 import sys
@@ -39,10 +39,7 @@ def test_only_the_lines_that_java_says_at_every_start_are_left_out() -> None:
 @pytest.mark.serial
 @pytest.mark.timeout(SESSION_SECONDS)
 def test_a_session_starts_without_a_word_and_what_java_says_is_heard(tmp_path: Path) -> None:
-    try:
-        require_spark()
-    except Unavailable as error:
-        pytest.skip(str(error))
+    require_java()
     words = [sys.executable, "-c", CHILD, str(tmp_path)]
     ran = subprocess.run(words, capture_output=True, text=True, timeout=SESSION_SECONDS, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "something worth saying\n")
@@ -52,7 +49,7 @@ def test_what_is_wrong_with_a_query_is_said_without_a_plan_and_a_stack(
     spark: Any, data: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     asyncio.run(talk(data))
-    make_lake(data)
+    fill_lake(data)
     capfd.readouterr()
     for text, says in [
         ("SELECT nothing FROM messages", "`nothing`"),

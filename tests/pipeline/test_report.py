@@ -10,12 +10,13 @@ import pytest
 pytest.importorskip("duckdb")
 
 from pixiu.model.errors import NotFound
+from pixiu.pipeline.lake.local import fill_lake
 from pixiu.pipeline.query import query_duckdb
 from pixiu.pipeline.report.gather import POINTS, gather, steps_of
 from pixiu.pipeline.report.page import report_page
 from pixiu.pipeline.report.text import report_text
 from pixiu.pipeline.source.journal import JournalFolder
-from tests.pipeline.lakes import MINUTE, make_lake, make_marts
+from tests.pipeline.lakes import MINUTE, make_marts
 from tests.pipeline.logs import talk, with_node
 
 
@@ -28,7 +29,7 @@ async def talk_here(node: Any) -> None:
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "data"
     with_node(path, talk_here)
-    make_lake(path)
+    fill_lake(path)
     _, users = query_duckdb(path, "SELECT user_id FROM users ORDER BY user_id")
     _, ((group,),) = query_duckdb(path, "SELECT max(group_id) FROM chat_groups")
     make_marts(path, users=[user for (user,) in users], group=group, through=JournalFolder(path).end().event_id)
@@ -63,14 +64,15 @@ def test_latency_has_percentiles_and_the_share_in_time(report: dict[str, Any]) -
     assert len(report["latency"]["minutes"]) == len(report["latency"]["series"][0]["p99"]) == 10
 
 
-def test_heat_has_rooms_by_name_and_a_map(report: dict[str, Any]) -> None:
+def test_heat_has_conversations_by_name_and_kind_and_a_map(report: dict[str, Any]) -> None:
     heat = report["heat"]
     assert heat["minutes"][0] == MINUTE.timestamp() * 1000
-    assert [(room["messages"], room["peak_per_minute"]) for room in heat["rooms"]] == [(55, 10), (22, 10)]
+    assert [(room["messages"], room["peak_per_minute"]) for room in heat["conversations"]] == [(55, 10), (22, 10)]
+    assert [each["kind"] for each in heat["conversations"]] == ["group", "private"]
     assert heat["map"][0]["messages"] == list(range(1, 11))
     assert heat["map"][1]["messages"] == [1, 0, 0, 4, 0, 0, 7, 0, 0, 10]
-    assert heat["rooms"][0]["name"] == "<b>&amp;"
-    assert " ↔ " in heat["rooms"][1]["name"]
+    assert heat["conversations"][0]["name"] == "<b>&amp;"
+    assert " ↔ " in heat["conversations"][1]["name"]
     assert sum(heat["messages"]) == 77
     assert heat["skew"] == round(55 * 2 / 77, 2)
 
@@ -117,12 +119,12 @@ def test_a_lake_that_is_not_there_and_one_that_is_empty(tmp_path: Path) -> None:
     with_node(tmp_path / "data", lambda node: node.create_user("alice"))
     with pytest.raises(NotFound, match="pixiu pipeline run --once"):
         gather(tmp_path / "data")
-    make_lake(tmp_path / "data")
+    fill_lake(tmp_path / "data")
     found = gather(tmp_path / "data")
-    assert not found["usage"]["days"] and not found["latency"]["links"] and not found["heat"]["rooms"]
+    assert not found["usage"]["days"] and not found["latency"]["links"] and not found["heat"]["conversations"]
     assert found["audit"] is None
     assert "no audit yet" in report_text(found)
-    assert "Nothing was said yet." in report_page(found)
+    assert "No messages yet." in report_page(found)
 
 
 @pytest.mark.parametrize(("minutes", "step"), [(1, 1), (240, 1), (241, 2), (1440, 6), (10_000, 6)])

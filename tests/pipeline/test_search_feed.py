@@ -22,13 +22,13 @@ from pixiu.backends.tantivy.schema import find_tantivy, index_folder
 from pixiu.machines.search import parse_query
 from pixiu.model.errors import Conflict, Unavailable
 from pixiu.model.ids import NODE_BITS, SEQUENCE_BITS, SNOWFLAKE_EPOCH_MS
+from pixiu.pipeline.lake.local import fill_lake
 from pixiu.pipeline.lake.place import Place
 from pixiu.pipeline.lake.table import LakeTable
 from pixiu.pipeline.runner import Pipeline
 from pixiu.pipeline.search.embedded import EmbeddedIndex
 from pixiu.pipeline.search.steps import steps_of
 from pixiu.ports.search import Asked
-from tests.pipeline.lakes import make_lake
 from tests.pipeline.logs import say, with_node
 from tests.pipeline.search_child import feed, table_of
 
@@ -76,7 +76,7 @@ async def _talk(node: Any) -> dict[str, list[int]]:
 
 def test_the_archive_is_indexed_and_what_is_new_is_added(data: Path) -> None:
     ids = with_node(data, _talk)
-    make_lake(data)
+    fill_lake(data)
     told: list[tuple[Any, ...]] = []
     assert feed(data, tell=lambda *each: told.append(each)) == 16, "a message is added, and a recall takes it away"
     end = table_of(data, "messages").through
@@ -91,7 +91,7 @@ def test_the_archive_is_indexed_and_what_is_new_is_added(data: Path) -> None:
 
     more = with_node(data, lambda node: say(node, 5, begin=50))
     with_node(data, lambda node: node.act("alice", "recall", message_id=kept[0]))
-    make_lake(data)
+    fill_lake(data)
     assert feed(data) == 5
     assert found(data, "alice") == sorted([*kept[1:], *more], reverse=True)
     with pytest.raises(Conflict, match="another process writes"):
@@ -108,7 +108,7 @@ def holding(data: Path) -> None:
 
 def test_the_pipeline_has_the_job_and_needs_no_spark_for_it(data: Path) -> None:
     with_node(data, lambda node: say(node, 3))
-    make_lake(data)
+    fill_lake(data)
 
     def no_spark() -> Any:
         raise AssertionError("search needs no Spark")
@@ -126,10 +126,10 @@ def in_pieces(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]
     ids: list[int] = []
     for begin in (0, 30, 60):
         ids += with_node(data, partial(say, count=15, begin=begin))
-        make_lake(data)
+        fill_lake(data)
     recalled = ids.pop(2)
     with_node(data, lambda node: node.act("alice", "recall", message_id=recalled))
-    make_lake(data)
+    fill_lake(data)
     return data, ids
 
 
@@ -151,26 +151,26 @@ def test_killed_anywhere_it_goes_on_and_every_message_is_there_once(
 
 def test_whose_words_are_erased_is_not_found(data: Path) -> None:
     with_node(data, lambda node: say(node, 4))
-    make_lake(data)
+    fill_lake(data)
     feed(data)
     alice = rows_of(data)[0]["sender_id"]
     erase(data, alice, table_of(data, "messages").through)
     later = with_node(data, lambda node: say(node, 2, begin=10))
-    make_lake(data)
+    fill_lake(data)
     feed(data)
     assert found(data, "alice") == later[::-1], "said after the erasure: a new life"
     bob = with_node(data, lambda node: say(node, 2, user="bob", to="alice"))
     erase(data, alice, table_of(data, "messages").through)
     assert feed(data) == 0
     assert found(data, "alice") == []
-    make_lake(data)
+    fill_lake(data)
     feed(data)
     assert found(data, "bob") == bob[::-1]
 
 
 def test_an_index_that_is_made_anew_takes_no_erased_words_in(data: Path) -> None:
     with_node(data, lambda node: say(node, 4))
-    make_lake(data)
+    fill_lake(data)
     erase(data, rows_of(data)[0]["sender_id"], table_of(data, "messages").through)
     assert feed(data) == 0
     assert documents(data) == 0
@@ -189,7 +189,7 @@ def erase(data: Path, user: int, event_id: int) -> None:
 
 def test_what_has_aged_out_of_the_archive_is_not_found(data: Path) -> None:
     ids = with_node(data, lambda node: say(node, 4))
-    make_lake(data)
+    fill_lake(data)
     feed(data)
     days = (date(2121, 1, 1) - date(1970, 1, 1)).days
     table = table_of(data, "messages")
@@ -215,12 +215,12 @@ def test_a_reader_sees_the_newest_commit_and_says_what_is_missing(data: Path, mo
     with pytest.raises(Unavailable, match="pixiu pipeline run archive search --once"):
         reader.find(asked)
     with_node(data, lambda node: say(node, 2))
-    make_lake(data)
+    fill_lake(data)
     feed(data)
     asked = asked._replace(user=rows_of(data)[0]["sender_id"])
     assert len(reader.find(asked).hits) == 2
     with_node(data, lambda node: say(node, 2, begin=5))
-    make_lake(data)
+    fill_lake(data)
     feed(data)
     assert len(reader.find(asked).hits) == 4, "opened again by itself"
     (index_folder(data) / "meta.json").write_text("{", encoding="utf-8")
@@ -234,7 +234,7 @@ def test_a_reader_sees_the_newest_commit_and_says_what_is_missing(data: Path, mo
 def test_a_node_finds_by_the_action(data: Path) -> None:
     """All of it, on a real node: log, archive, index, action."""
     with_node(data, _talk)
-    make_lake(data)
+    fill_lake(data)
     feed(data)
 
     async def ask(node: Any) -> Any:

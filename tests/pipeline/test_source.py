@@ -102,12 +102,11 @@ def test_a_server_is_read_by_its_protocol(spark: Any, queue: QueueProcess, tmp_p
         client.publish_many("order", [b"%d" % number for number in range(300)])
         client.append("order", b"last", key=b"k")
         folder = spark.read.format("pixiu").load(str(queue.data))
-        remote = spark.read.format("pixiu").option("server", queue.address).option("rowsPerPartition", "64").load()
+        asked = {"server": queue.address, "secretFile": str(queue.data / "node.key")}
+        remote = spark.read.format("pixiu").options(**asked).option("rowsPerPartition", "64").load()
         assert remote.rdd.getNumPartitions() == 5
         assert sorted(map(tuple, remote.collect())) == sorted(map(tuple, folder.collect()))
-        stream = (
-            spark.readStream.format("pixiu").option("server", queue.address).option("maxRowsPerTrigger", "100").load()
-        )
+        stream = spark.readStream.format("pixiu").options(**asked).option("maxRowsPerTrigger", "100").load()
         batches = drain(stream, tmp_path)
         assert [event for _, batch in batches for event in batch] == ids_of(folder)
         followers = client.run(client._client.status())["followers"]

@@ -11,7 +11,7 @@ from pixiu.backends.memory.registry import MemoryRegistry, MemorySession
 from pixiu.machines.replication import Control, ControlRefused, ControlSeen, Event, SessionLost
 from pixiu.model.errors import CorruptData
 from pixiu.ports.registry import Write
-from pixiu.queue.replication.control import CONTROL_PATH, GLANCES_MAX, RegistryControl, read_control
+from pixiu.queue.replication.control import CONTROL_PATHS, GLANCES_MAX, RegistryControl, read_control
 from pixiu.runtime.files import SystemFiles
 from pixiu.runtime.scheduler import LoopScheduler
 
@@ -398,12 +398,12 @@ JUNK = (
 
 @pytest.mark.parametrize("junk", JUNK)
 def test_a_file_of_control_that_nobody_can_read_is_told_with_what_to_do(tmp_path: Path, junk: bytes) -> None:
-    (tmp_path / CONTROL_PATH).write_bytes(junk)
-    with pytest.raises(CorruptData, match="move it away"):
+    (tmp_path / CONTROL_PATHS[0]).write_bytes(junk)
+    with pytest.raises(CorruptData, match=r"remove control and control\.copy"):
         read_control(SystemFiles(tmp_path))
 
 
 def test_a_file_of_control_says_who_leads(tmp_path: Path) -> None:
     assert read_control(SystemFiles(tmp_path)) is None
-    (tmp_path / CONTROL_PATH).write_text('{"version": 3, "epoch": 2, "leader": "a", "in_sync": ["a", "b"]}')
+    (tmp_path / CONTROL_PATHS[0]).write_text('{"version": 3, "epoch": 2, "leader": "a", "in_sync": ["a", "b"]}')
     assert read_control(SystemFiles(tmp_path)) == (3, Control(2, "a", frozenset({"a", "b"})))

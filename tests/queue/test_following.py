@@ -42,6 +42,7 @@ class Line(Wire):
         self._reader = FollowReader()
         self.sent: list[FramesSent] = []
         super().__init__(pair.leader.server, pair.scheduler)
+        self.connection.is_node = True
 
     def write(self, data: bytes) -> None:
         """What the leader says, kept and passed on."""
@@ -192,6 +193,7 @@ class Eager(Wire):
         self._pair = pair
         self._requests = [publish(name)[1] for name in names]
         super().__init__(pair.leader.server, pair.scheduler)
+        self.connection.is_node = True
 
     def write(self, data: bytes) -> None:
         """An answer."""

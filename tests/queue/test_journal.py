@@ -180,7 +180,6 @@ def test_truncate_after_leaves_a_first_part() -> None:
         ]
 
 
-@pytest.mark.feature("X60")
 def test_old_segments_go_and_what_they_held_is_gone() -> None:
     disk, journal = filled()
     first_kept = journal.segments[2].first_event_id

@@ -28,7 +28,7 @@ def test_a_key_that_the_leader_does_not_take_is_a_warning(caplog: pytest.LogCapt
     for reason in (f"refused: {WRONG_KEY}", f"refused: {WRONG_KEY}", KEY_NEEDED, "timed out"):
         losses.note(reason)
     assert [record.levelname for record in caplog.records] == ["WARNING", "DEBUG", "WARNING", "INFO"]
-    assert "same secret" in caplog.records[0].message
+    assert "same --secret-file" in caplog.records[0].message
 
 
 def test_who_shows_a_wrong_key_is_named_now_and_then(caplog: pytest.LogCaptureFixture) -> None:

@@ -26,7 +26,7 @@ def stack() -> Iterator[ExitStack]:
 
 
 def start(stack: ExitStack, data: Path, *args: str, follow: QueueProcess | None = None) -> QueueProcess:
-    following = ("--follow", follow.address) if follow is not None else ()
+    following = follow.follow_args if follow is not None else ()
     return stack.enter_context(QueueProcess(data, args=[*QUICK, *following, *args]))
 
 
@@ -94,7 +94,7 @@ def test_what_was_acknowledged_in_sync_survives_the_loss_of_the_leader(stack: Ex
     leader.kill()
     for thread in threads:
         thread.join()
-    with BlockingClient(follower.address) as client:
+    with BlockingClient(follower.address, key=follower.key) as client:
         client.promote(force=True)
         client.publish("t", b"end")
     kept: list[bytes] = []
@@ -116,14 +116,14 @@ def test_an_old_leader_that_comes_back_is_fenced(stack: ExitStack, tmp_path: Pat
     with BlockingClient(leader.address) as client:
         client.create_topic("t")
     wait_for(lambda: _has_topic(follower, "t"), what="the topic to be copied")
-    with BlockingClient(follower.address) as client:
+    with BlockingClient(follower.address, key=follower.key) as client:
         wait_for(lambda: client.status()["state"] == "in-sync", what="the follower to hear that it is in sync")
         client.promote()
         client.publish("t", b"by the new leader")
     third = start(stack, tmp_path / "c", "--set", "replication.acknowledge=local", follow=follower)
     wait_for(lambda: _has_topic(third, "t"), what="the third node to be copied")
     third.stop()
-    third.args = [*QUICK, "--set", "replication.acknowledge=local", "--follow", leader.address]
+    third.args = [*QUICK, "--set", "replication.acknowledge=local", *leader.follow_args]
     third.start()  # It has seen the new epoch, and asks the old leader, who learns of it.
     with BlockingClient(leader.address, patience_s=0) as client:
         wait_for(lambda: client.hello().role == "follower", what="the old leader to stop leading")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PAGE = 20
 
 
-def paged(**settings: int) -> MessagingSettings:
+def paged(**settings: Any) -> MessagingSettings:
     return MessagingSettings(sends_per_second=0, page_max=PAGE, **settings)
 
 

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from pixiu.runtime.datadir import (
 
 HOLD = """
 import sys
+from hashlib import sha256
 from pathlib import Path
 from pixiu.runtime.datadir import DataDirectory
 directory = DataDirectory.open(Path(sys.argv[1]))
@@ -50,10 +52,12 @@ def test_a_new_directory_is_made_with_format_key_and_lock(tmp_path: Path) -> Non
     path = tmp_path / "deep" / "data"
     with DataDirectory.open(path) as directory:
         assert json.loads((path / "FORMAT").read_text()) == {"format": FORMAT}
-        assert directory.key == (path / "node.key").read_text().strip() == read_node_key(path)
+        assert directory.key == (path / "node.key").read_text().splitlines()[0] == read_node_key(path)
         assert len(bytes.fromhex(directory.key)) == 32
-        assert stat.S_IMODE((path / "node.key").stat().st_mode) == 0o600
-        assert sorted(entry.name for entry in path.iterdir()) == ["FORMAT", "LOCK", "node.key"]
+        for name in ("node.key", "node.key.copy"):
+            assert stat.S_IMODE((path / name).stat().st_mode) == 0o600
+        names = ["FORMAT", "LOCK", "ballast", "node.id", "node.id.copy", "node.key", "node.key.copy"]
+        assert sorted(entry.name for entry in path.iterdir()) == names
 
 
 def test_the_key_stays_the_same_and_differs_between_nodes(tmp_path: Path) -> None:
@@ -186,9 +190,24 @@ def test_what_is_advised_for_a_damaged_format_helps(tmp_path: Path) -> None:
     (data / "FORMAT").write_text("garbage")
     with pytest.raises(CorruptData) as caught:
         DataDirectory.open(data)
-    command = str(caught.value).partition("write it anew: ")[2].partition(". Then")[0]
+    command = str(caught.value).partition("write it again: ")[2].partition(". Then")[0]
     subprocess.run(["sh", "-c", command], check=True)
     DataDirectory.open(data).close()
+
+
+def test_missing_format_is_reported_with_a_command_that_restores_it(tmp_path: Path) -> None:
+    data = tmp_path / "data of mine"
+    with DataDirectory.open(data) as directory:
+        key = directory.key
+    (data / "queue").mkdir()
+    (data / "FORMAT").unlink()
+    with pytest.raises(CorruptData, match="FORMAT is missing, and the rest of a data directory is there") as caught:
+        DataDirectory.open(data)
+    assert caught.value.path == str(data / "FORMAT")
+    command = str(caught.value).partition("write it again: ")[2].partition(". Then")[0]
+    subprocess.run(["sh", "-c", command], check=True)
+    with DataDirectory.open(data) as directory:
+        assert directory.key == key
 
 
 def test_somebody_elses_directory_is_not_taken(tmp_path: Path) -> None:
@@ -216,15 +235,58 @@ def test_a_missing_or_damaged_key_is_reported(tmp_path: Path) -> None:
         read_node_key(tmp_path)
     for text in (b"", b"short", b"\xff" * 64, b"G" * 64):
         (tmp_path / "node.key").write_bytes(text)
-        with pytest.raises(CorruptData, match=r"node\.key is damaged: .* 64 hex digits.* remove the file"):
+        with pytest.raises(CorruptData, match=r"node\.key is damaged .* remove both copies"):
             read_node_key(tmp_path)
 
 
-def test_a_damaged_key_that_was_removed_is_made_again(tmp_path: Path) -> None:
-    DataDirectory.open(tmp_path).close()
-    (tmp_path / "node.key").write_text("garbage")
-    with pytest.raises(CorruptData):
-        DataDirectory.open(tmp_path)
-    (tmp_path / "node.key").unlink()
+def flip_one_bit(path: Path, at: int = 5) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("name", ["node.key", "node.key.copy", "node.id", "node.id.copy"])
+@pytest.mark.parametrize("damage", ["flip", "remove", "cut"])
+def test_a_damaged_copy_is_replaced_by_the_other(tmp_path: Path, name: str, damage: str) -> None:
     with DataDirectory.open(tmp_path) as directory:
-        assert len(directory.key) == 64
+        before = directory.key, directory.identity
+    whole = (tmp_path / name).read_bytes()
+    for at in range(0, len(whole), 7):
+        if damage == "flip":
+            flip_one_bit(tmp_path / name, at)
+        elif damage == "cut":
+            (tmp_path / name).write_bytes(whole[:at])
+        else:
+            (tmp_path / name).unlink()
+        assert read_node_key(tmp_path) == before[0]
+        with DataDirectory.open(tmp_path) as directory:
+            assert (directory.key, directory.identity) == before
+        assert (tmp_path / name).read_bytes() == whole
+
+
+def test_when_both_copies_are_damaged_the_named_remedy_works(tmp_path: Path) -> None:
+    with DataDirectory.open(tmp_path) as directory:
+        key, identity = directory.key, directory.identity
+    for name in ("node.id", "node.key"):
+        for copy in (name, f"{name}.copy"):
+            flip_one_bit(tmp_path / copy)
+        with pytest.raises(CorruptData, match="remove both copies") as caught:
+            DataDirectory.open(tmp_path)
+        command = str(caught.value).split("rm -f ")[1].split(". ")[0]
+        subprocess.run(f"rm -f {command}", shell=True, check=True)
+        with DataDirectory.open(tmp_path) as directory:
+            assert directory.identity == identity
+            assert (directory.key == key) is (name == "node.id")
+
+
+def test_the_files_of_an_earlier_version_are_read_and_sealed(tmp_path: Path) -> None:
+    DataDirectory.open(tmp_path).close()
+    key = "0123456789abcdef" * 4
+    for path in tmp_path.glob("node.*"):
+        path.unlink()
+    (tmp_path / "node.key").write_text(key + "\n")
+    assert read_node_key(tmp_path) == key
+    with DataDirectory.open(tmp_path) as directory:
+        assert directory.key == key
+        assert directory.name == f"node-{sha256(key.encode()).hexdigest()[:8]}", "the name that it had"
+    assert "# crc32 " in (tmp_path / "node.key").read_text()

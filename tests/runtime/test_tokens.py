@@ -4,6 +4,7 @@ import base64
 import hmac
 import json
 import logging
+import subprocess
 from collections.abc import Callable
 from hashlib import sha256, sha512
 from pathlib import Path
@@ -16,7 +17,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pixiu.config.security import SecuritySettings
-from pixiu.model.errors import ConfigError, CorruptData, NotFound, RequestError, TooLarge, Unauthenticated
+from pixiu.model.errors import (
+    ConfigError,
+    CorruptData,
+    NotFound,
+    PixiuError,
+    RequestError,
+    TooLarge,
+    Unauthenticated,
+)
 from pixiu.ports.authentication import Identity
 from pixiu.runtime.keys import Algorithm, Keyring
 from pixiu.runtime.tokens import TokenRefused, Tokens
@@ -81,7 +90,7 @@ def test_a_token_says_who_it_is_for(tmp_path: Path, clock: ManualClock, algorith
     keys.create(algorithm)
     tokens = Tokens(keys, clock, SecuritySettings())
     found = tokens.verify(tokens.issue(ALICE, lifetime_ms=60_000))
-    assert found == ALICE._replace(expires_at=NOW_MS + 60_000)
+    assert found == ALICE._replace(expires_at=NOW_MS + 60_000, key=found.key)
     assert tokens.verify(tokens.issue(ALICE._replace(is_admin=True))).is_admin
     header = jwt.get_unverified_header(tokens.issue(ALICE))
     assert (header["alg"], header["kid"]) == (algorithm, keys.signing().kid)
@@ -135,7 +144,7 @@ def test_a_token_that_begins_later_is_refused(keys: Keyring, tokens: Tokens, clo
         {"sub": 17},
         {"sub": "a\nb"},
         {"sub": "x" * 65},
-        {"platform": "a-b"},
+        {"platform": "first"},
         {"platform": 3},
         {"device": "\x00"},
         {"device": "d" * 65},
@@ -213,6 +222,46 @@ def test_no_single_changed_character_is_believed(tokens: Tokens) -> None:
                     tokens.verify(token[:at] + other + token[at + 1 :])
 
 
+@pytest.mark.parametrize("part", [0, 1, 2])
+@pytest.mark.parametrize("padding", ["=", "==", "===", "\n", " ", "%3D"])
+def test_padded_token_is_refused(tokens: Tokens, part: int, padding: str) -> None:
+    parts = tokens.issue(ALICE).split(".")
+    parts[part] += padding
+    assert refused(tokens, ".".join(parts)).reason == "malformed"
+
+
+def test_recheck_refuses_when_the_key_was_retired_or_replaced_under_its_id(
+    keys: Keyring, tokens: Tokens, tmp_path: Path
+) -> None:
+    told: list[Identity | PixiuError] = []
+    kid = keys.signing().kid
+    identity = tokens.verify(tokens.issue(ALICE))
+    tokens.recheck(identity, told.append)
+    generation = tokens.generation
+    path = tmp_path / "keys" / f"{kid}.json"
+    made = keys.create("EdDSA").kid
+    other = json.loads((tmp_path / "keys" / f"{made}.json").read_text())
+    path.write_text(json.dumps(other | {"kid": kid}))
+    keys._look()
+    assert tokens.generation > generation
+    tokens.recheck(identity, told.append)
+    assert told[0] == identity and isinstance(told[1], TokenRefused)
+
+
+def test_keys_stay_while_their_folder_cannot_be_read(
+    keys: Keyring, tokens: Tokens, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = tokens.issue(ALICE)
+
+    def fails(_: object) -> list[str]:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("pathlib.Path.iterdir", fails)
+    keys._look()
+    assert tokens.verify(token).user == "alice"
+    assert "signing_key_ignored" in caplog.text
+
+
 def test_claims_of_one_token_under_the_signature_of_another_are_refused(tokens: Tokens) -> None:
     head, _, signature = tokens.issue(ALICE).split(".")
     other = tokens.issue(ALICE._replace(is_admin=True)).split(".")[1]
@@ -249,7 +298,7 @@ def test_nobody_is_given_a_token_for_a_name_that_cannot_be(tokens: Tokens) -> No
     for identity, error in (
         (ALICE._replace(user=""), RequestError),
         (ALICE._replace(user="x" * 65), TooLarge),
-        (ALICE._replace(platform="a-b"), RequestError),
+        (ALICE._replace(platform="first"), RequestError),
         (ALICE._replace(device="a\tb"), RequestError),
     ):
         with pytest.raises(error):
@@ -266,7 +315,7 @@ def test_the_newest_key_signs_all_verify_and_a_retired_one_does_not(keys: Keyrin
     new = keys.create("HS256").kid
     after = tokens.issue(ALICE)
     assert jwt.get_unverified_header(after)["kid"] == new
-    assert tokens.verify(before) == tokens.verify(after)
+    assert tokens.verify(before)._replace(key="") == tokens.verify(after)._replace(key="")
     keys.retire(old)
     assert refused(tokens, before).reason == "unknown_key"
     assert tokens.verify(after)
@@ -347,13 +396,16 @@ def test_a_file_that_is_no_key_refuses_the_start_and_is_left_out_later(
     good = keys.create("EdDSA").kid
     bad = next(path for path in (tmp_path / "keys").iterdir() if path.stem != good)
     bad.write_text(damage(json.loads(bad.read_text())))
-    with pytest.raises(CorruptData, match="is not a key"):
+    with pytest.raises(CorruptData, match="is not a key") as caught:
         Keyring(tmp_path, clock)
     clock.ms += 2_000
     with caplog.at_level(logging.ERROR):
         assert tokens.verify(tokens.issue(ALICE)).user == "alice"
     assert [key.kid for key in keys.keys] == [good]
-    assert "key left out" in caplog.text
+    assert "signing_key_ignored" in caplog.text
+    command = str(caught.value).partition("set it aside: ")[2].partition(". Tokens")[0]
+    subprocess.run(["sh", "-c", command], check=True)
+    assert [key.kid for key in Keyring(tmp_path, clock).keys] == [good]
 
 
 # Ed25519 as RFC 8032 has it, slow and short, with a nonce of one's own choice.

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("tantivy")
 
 from pixiu.model.errors import NotAllowed, Unavailable
-from tests.pipeline.lakes import make_lake
+from pixiu.pipeline.lake.local import fill_lake
 from tests.pipeline.search_child import feed
 from tests.sdk.world import world_at
 
@@ -23,7 +23,7 @@ async def test_what_one_may_read_is_found_and_a_recall_counts_at_once(tmp_path: 
         private = await alice.send("bob", "午饭 with Bob")
         with pytest.raises(Unavailable, match="pixiu pipeline run archive search --once"):
             await alice.search("午饭")
-        await asyncio.to_thread(make_lake, world.path)
+        await asyncio.to_thread(fill_lake, world.path)
         feed(world.path)
         page = await bob.search("午饭", limit=3)
         assert [each.text for each in page.messages] == ["午饭 with Bob", "明天午饭 2", "明天午饭 1"]

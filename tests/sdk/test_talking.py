@@ -128,6 +128,31 @@ async def test_people_groups_and_reading(tmp_path: Path) -> None:
                 await bad
 
 
+@pytest.mark.feature("R06")
+async def test_member_who_changes_a_group_receives_the_notice(tmp_path: Path) -> None:
+    """Live on the session that made the change, and again in the timeline; the audit still balances."""
+    async with world_at(tmp_path) as world, world.connect("alice") as alice, world.connect("bob") as bob:
+        async with world.connect("carl"):
+            await alice.create_group("team", name="Team", members=["bob"])
+            await alice.manage("team", "carl", "invite")
+            for op in ("mute", "unmute", "admin"):
+                await alice.manage("team", "bob", op)
+            await alice.manage("team", "carl", "remove")
+            await alice.manage("team", None, "history", history="since_join")
+            await alice.manage("team", "bob", "transfer")
+            changes = ["invite", "mute", "unmute", "admin", "remove", "history", "transfer"]
+            got = [await wanted(alice, lambda message: message.kind == "system") for _ in changes]
+            assert [message.fields["action"] for message in got] == changes
+            assert {message.sender for message in got} == {"alice"} and {message.group for message in got} == {"team"}
+            page = await alice.history(group="team")
+            assert [each.message_id for each in got] == [each.message_id for each in reversed(page.messages)][1:]
+            await alice.quit("team")
+            for each in (alice, bob):
+                assert (await wanted(each, lambda message: message.fields.get("action") == "quit")).sender == "alice"
+        report = await world.host.audit()
+        assert report.balanced and report.intended == report.acked + report.waiting + report.expired + report.dead
+
+
 @pytest.mark.feature("R18", "B14")
 async def test_receipts_recalls_and_several_devices(tmp_path: Path) -> None:
     async with (

@@ -109,7 +109,7 @@ async def world_at(
         queue=QueueSettings(),
         log=LogSettings(),
         inbox=inbox or InboxSettings(),
-        messaging=MessagingSettings(sends_per_second=0, **(messaging or {})),
+        messaging=MessagingSettings(**{"sends_per_second": 0, **(messaging or {})}),
         gateway=GatewaySettings(**{"drain_spread_ms": 50, **gateway}),
     )
     world = World(path / "data", settings)

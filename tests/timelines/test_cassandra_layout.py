@@ -8,7 +8,7 @@ import pytest
 
 from pixiu.backends.cassandra.address import Address
 from pixiu.backends.cassandra.checks import examine
-from pixiu.backends.cassandra.layout import pk_of
+from pixiu.backends.cassandra.layout import pk_of, usid_of
 from pixiu.backends.cassandra.timelines import CassandraTimelines
 from pixiu.model.errors import ConfigError, Unavailable
 from pixiu.model.pixiu_pb2 import AES, GROUP, IMAGE, P2P, SYSTEM, TEXT, MsgChat
@@ -144,7 +144,7 @@ def test_a_row_has_the_content_and_both_sides_come_in_one_batch(
     for row in (out, into):
         assert (row.usid, row.tm, row.tm1, row.tm2, row.st, row.ct, row.mt) == (42, 1234567, 0, 0, 0, 2, 1)
         assert (row.draf, row.pr, row.ref) == (b"\x00pic", 2**62, 99)
-    assert (told.usid, told.tm, told.ct, told.draf) == (0, 5, 1, b"hello")
+    assert (told.usid, told.tm, told.ct, told.draf) == (usid_of("s-1"), 5, 1, b"hello")
     (row,) = cql(f"SELECT * FROM {keyspace}.gchat")
     assert (row.pk, row.gid, row.uid, row.id, row.ct, row.mt, row.draf, row.res) == (
         3, TEAM, ALICE, number + 2, 0, 0, b"all", 0,

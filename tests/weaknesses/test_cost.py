@@ -52,7 +52,7 @@ def test_qc1_a_position_is_sought_not_scanned(large: QueueProcess, connect: Conn
             assert subscriber.push()[0].event_id == event_id + 1
             assert bytes_read(large) - before < MEGABYTE
         before = bytes_read(large)
-        assert connect(large).send(replica(19_900)).block().event_id == 19_902
+        assert connect(large).show_key(large).send(replica(19_900)).block().event_id == 19_902
         assert bytes_read(large) - before < 2 * MEGABYTE
 
 

@@ -111,7 +111,11 @@ def start_proxied(start_server: StartServer) -> tuple[QueueProcess, Proxy, Queue
     }
     leader = start_server(**quick)
     proxy = Proxy(leader)
-    return leader, proxy, start_server("--follow", proxy.address, **quick)
+    return (
+        leader,
+        proxy,
+        start_server("--follow", proxy.address, "--secret-file", str(leader.data / "node.key"), **quick),
+    )
 
 
 @pytest.mark.feature("QE2")
@@ -158,7 +162,7 @@ def test_qe5_an_old_leader_that_went_its_own_way_comes_back_to_the_new_story(
     start_server: StartServer, connect: Connect
 ) -> None:
     leader = start_server()
-    follower = start_server("--follow", leader.address)
+    follower = start_server(*leader.follow_args)
     raw = connect(leader)
     raw.create(b"a")
     raw.pub(b"a", b"shared")
@@ -171,9 +175,9 @@ def test_qe5_an_old_leader_that_went_its_own_way_comes_back_to_the_new_story(
     leader.kill()
     follower.start()
     other = connect(follower)
-    other.extension(PROMOTE, part=u8(1)).ok_with_id()
+    other.show_key(follower).extension(PROMOTE, part=u8(1)).ok_with_id()
     other.pub(b"a", b"the new story", b"goes on")
-    leader.args = ["--follow", follower.address]
+    leader.args = [*follower.follow_args]
     leader.start()
 
     def has_caught_up() -> bool:
@@ -197,7 +201,7 @@ def test_qe5_a_delay_that_reached_a_follower_survives_its_kill_and_fires_once_af
     start_server: StartServer, connect: Connect
 ) -> None:
     leader = start_server()
-    follower = start_server("--follow", leader.address)
+    follower = start_server(*leader.follow_args)
     raw = connect(leader)
     raw.create(b"a")
     last = raw.send(delay(b"a", 1500, message(b"late"), wants_id=True)).ok_with_id()
@@ -212,7 +216,7 @@ def test_qe5_a_delay_that_reached_a_follower_survives_its_kill_and_fires_once_af
     follower.start()
     other = connect(follower)
     connect(follower).send(sub(b"a", 0, b"waiting")).quiet(0.05)
-    other.extension(PROMOTE, part=u8(1)).ok_with_id()
+    other.show_key(follower).extension(PROMOTE, part=u8(1)).ok_with_id()
     subscriber = connect(follower).send(sub(b"a"))
     assert subscriber.push()[0].body == b"late"
     subscriber.send(b"\x00\x00").quiet(0.3)
@@ -228,7 +232,7 @@ def test_qe6_a_fresh_follower_started_at_an_event_has_everything_older_too(
         raw.create(name)
         raw.pub(name, b"one", b"two")
     raw.pub(b"old", b"three")
-    follower = start_server("--follow", leader.address, "--event", "6")
+    follower = start_server(*leader.follow_args, "--event", "6")
     other = connect(follower)
     wait_for_topic(other, b"older")
     assert bodies(follower, b"old", 3) == [b"one", b"two", b"three"]
@@ -238,7 +242,7 @@ def test_qe6_a_fresh_follower_started_at_an_event_has_everything_older_too(
         assert [entry["name"] for entry in theirs] == ["old", "older"]
 
 
-@pytest.mark.feature("QE6", "X-Snapshot")
+@pytest.mark.feature("QE6", "X-Snapshot", "X53")
 @pytest.mark.parametrize("fresh", [True, False])
 def test_qe6_a_follower_too_far_behind_gets_everything_by_snapshot(
     start_server: StartServer, connect: Connect, fresh: bool
@@ -254,7 +258,7 @@ def test_qe6_a_follower_too_far_behind_gets_everything_by_snapshot(
     raw.pub(b"a", expected[0])
     follower = None
     if not fresh:
-        follower = start_server("--follow", leader.address)
+        follower = start_server(*leader.follow_args)
         wait_for_topic(connect(follower), b"a")
         assert bodies(follower, b"a", 1) == expected[:1]
         follower.stop()
@@ -268,7 +272,7 @@ def test_qe6_a_follower_too_far_behind_gets_everything_by_snapshot(
 
     wait_for(has_shrunk, timeout_s=40.0, what="the oldest journal segments to go, once the follower is out of sync")
     if follower is None:
-        follower = start_server("--follow", leader.address)
+        follower = start_server(*leader.follow_args)
     else:
         follower.start()
     wait_for(

@@ -20,6 +20,9 @@ Connect = Callable[..., Raw]
 StartServer = Callable[..., QueueProcess]
 Unique = Callable[[], bytes]
 
+SMSS_FOLLOWERS = {"PIXIU_REPLICATION__SMSS_FOLLOWERS": "true"}
+"""Replica without a key, as smss's own followers ask for it."""
+
 _numbers = itertools.count(1)
 
 
@@ -31,7 +34,7 @@ def unique_name() -> bytes:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueueProcess]:
     """The shared, quiet leader."""
-    with QueueProcess(tmp_path_factory.mktemp("shared") / "data") as queue:
+    with QueueProcess(tmp_path_factory.mktemp("shared") / "data", env=SMSS_FOLLOWERS) as queue:
         yield queue
 
 
@@ -39,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueueProcess]:
 def follower(server: QueueProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueueProcess]:
     """A follower of the shared leader."""
     data = tmp_path_factory.mktemp("follower") / "data"
-    with QueueProcess(data, args=["--follow", server.address]) as queue:
+    with QueueProcess(data, args=[*server.follow_args]) as queue:
         yield queue
 
 
@@ -77,7 +80,9 @@ def start_server(tmp_path: Path) -> Iterator[StartServer]:
 
         def start(*args: str, data: Path | None = None, **settings: object) -> QueueProcess:
             queue = QueueProcess(
-                data or tmp_path / f"server-{next(names)}" / "data", args=args, env=environment(**settings)
+                data or tmp_path / f"server-{next(names)}" / "data",
+                args=args,
+                env=SMSS_FOLLOWERS | environment(**settings),
             )
             return stack.enter_context(queue)
 

@@ -9,9 +9,11 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
+from tests.servers import QueueProcess
 from tests.wire.bytes_by_hand import (
     ACK_GO_ON,
     ALIVE_ANSWER,
+    AUTHORIZE,
     OK,
     SUB_END,
     Block,
@@ -59,6 +61,11 @@ class Raw:
     def send(self, raw: bytes) -> Self:
         """Send everything."""
         self.socket.sendall(raw)
+        return self
+
+    def show_key(self, queue: QueueProcess) -> Self:
+        """Authorize with the key of the server's data directory."""
+        self.extension(AUTHORIZE, part=queue.key.encode()).ok()
         return self
 
     def read_exact(self, count: int, timeout_s: float | None = None) -> bytes:

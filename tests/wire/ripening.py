@@ -28,7 +28,7 @@ from tests.wire.bytes_by_hand import (
     replica,
     sub,
 )
-from tests.wire.fixtures import unique_name, wait_for_topic
+from tests.wire.fixtures import SMSS_FOLLOWERS, unique_name, wait_for_topic
 from tests.wire.raw import Raw
 
 LIFETIME_MS = 10_150
@@ -77,13 +77,13 @@ def set_up_ending(folder: Path, stack: ExitStack) -> Ending:
     numbers = itertools.count()
 
     def start(*args: str) -> QueueProcess:
-        return stack.enter_context(QueueProcess(folder / str(next(numbers)) / "data", args=args))
+        return stack.enter_context(QueueProcess(folder / str(next(numbers)) / "data", args=args, env=SMSS_FOLLOWERS))
 
     def connect(queue: QueueProcess) -> Raw:
         return stack.enter_context(Raw(queue.host, queue.port))
 
     leader, short_lived = start(), start()
-    follower, orphan = start("--follow", leader.address), start("--follow", short_lived.address)
+    follower, orphan = start(*leader.follow_args), start(*short_lived.follow_args)
     raw, doomed = connect(leader), connect(short_lived)
     expire_at = now_ms() + LIFETIME_MS
     for name in TOPICS:
@@ -139,7 +139,18 @@ class Stalled:
 
 @pytest.fixture(scope="session")
 def stalled(server: QueueProcess) -> Iterator[Stalled]:
-    """Half-sent requests; call `wait`, then send the rest."""
+    """Half-sent requests of the past; call `wait`."""
+    yield from half_sent(server)
+
+
+@pytest.fixture
+def paused(server: QueueProcess) -> Iterator[Stalled]:
+    """Half-sent requests of this moment."""
+    yield from half_sent(server)
+
+
+def half_sent(server: QueueProcess) -> Iterator[Stalled]:
+    """Requests cut in every part, each on a connection of its own."""
     with ExitStack() as stack:
         topic = unique_name()
         stack.enter_context(Raw(server.host, server.port)).create(topic)

@@ -34,7 +34,7 @@ from tests.wire.bytes_by_hand import (
     u8,
     u32,
 )
-from tests.wire.fixtures import Connect, StartServer, next_event_id, unique_name
+from tests.wire.fixtures import SMSS_FOLLOWERS, Connect, StartServer, next_event_id, unique_name
 from tests.wire.raw import Raw
 
 EPOCH_2020_MS = 1_577_836_800_000
@@ -43,7 +43,7 @@ EPOCH_2020_MS = 1_577_836_800_000
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueueProcess]:
     """A server for extensions, away from the tests that count event ids."""
-    with QueueProcess(tmp_path_factory.mktemp("extended") / "data") as queue:
+    with QueueProcess(tmp_path_factory.mktemp("extended") / "data", env=SMSS_FOLLOWERS) as queue:
         yield queue
 
 

@@ -137,7 +137,7 @@ def every_command_on(name: bytes) -> list[bytes]:
 
 def node_key(queue: QueueProcess) -> bytes:
     """The key that is in the data directory."""
-    return (queue.data / "node.key").read_bytes().strip()
+    return queue.key.encode()
 
 
 @pytest.mark.feature("X-Reserved")
@@ -184,7 +184,7 @@ def test_a_topic_of_pixius_own_is_deleted_for_nobody(connect: Connect, extended:
 def test_the_nodes_key_is_nobody_elses_to_read(extended: QueueProcess) -> None:
     path = extended.data / "node.key"
     assert path.stat().st_mode & 0o077 == 0
-    assert len(bytes.fromhex(path.read_text().strip())) == 32
+    assert len(bytes.fromhex(extended.key)) == 32
 
 
 @pytest.mark.feature("X-Status")
@@ -221,7 +221,7 @@ def test_a_promoted_follower_leads_with_a_new_epoch_and_the_same_data(
     start_server: StartServer, connect: Connect
 ) -> None:
     leader = start_server()
-    follower = start_server("--follow", leader.address)
+    follower = start_server(*leader.follow_args)
     raw, other = connect(leader), connect(follower)
     raw.create(b"a")
     raw.pub(b"a", b"one", b"two")
@@ -232,7 +232,7 @@ def test_a_promoted_follower_leads_with_a_new_epoch_and_the_same_data(
     old_epoch = raw.extension(HELLO).json()["epoch"]
     assert other.refused(pub(b"a", message(b"m"))) == "just master can pub message"
     leader.kill()
-    epoch = other.extension(PROMOTE, part=u8(1)).ok_with_id()
+    epoch = other.show_key(follower).extension(PROMOTE, part=u8(1)).ok_with_id()
     assert epoch > old_epoch
     told = other.extension(HELLO).json()
     assert (told["role"], told["epoch"]) == ("leader", epoch)

@@ -28,7 +28,7 @@ from tests.wire.bytes_by_hand import (
     u8,
     u32,
 )
-from tests.wire.fixtures import Connect, StartServer, segments
+from tests.wire.fixtures import SMSS_FOLLOWERS, Connect, StartServer, segments
 from tests.wire.raw import Raw
 
 FRAMES, TRUNCATE, TOO_FAR, STATE = 1, 2, 3, 4
@@ -38,7 +38,7 @@ OPEN, PIECE, CLOSE, END = 1, 2, 3, 4
 @pytest.fixture(scope="module")
 def followed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueueProcess]:
     """A leader with a little of everything in its journal."""
-    with QueueProcess(tmp_path_factory.mktemp("followed") / "data") as queue:
+    with QueueProcess(tmp_path_factory.mktemp("followed") / "data", env=SMSS_FOLLOWERS) as queue:
         with Raw(queue.host, queue.port) as raw:
             raw.create(b"a")
             raw.pub(b"a", b"one", b"two", b"three")
@@ -99,7 +99,7 @@ def test_frames_are_the_journals_bytes_around_the_blocks_of_the_replica_stream(
     last = raw.extension(HELLO).json()["last_event_id"]
     journal = segments(followed, "journal")[0].read_bytes().rstrip(b"\0")
     heard = Followed()
-    follower = connect(followed).send(follow(b"reader"))
+    follower = connect(followed).show_key(followed).send(follow(b"reader"))
     listen(follower, heard, length=len(journal), commit=last)
     assert heard.frames == journal
     for block in connect(followed).send(replica(0)).blocks_until(last):
@@ -116,7 +116,7 @@ def test_a_follower_that_reports_is_shown_with_its_lag(followed: QueueProcess, c
     raw = connect(followed)
     hello = raw.extension(HELLO).json()
     last, epoch = hello["last_event_id"], hello["epoch"]
-    follower = connect(followed).send(follow(b"reports", last, epoch, epoch))
+    follower = connect(followed).show_key(followed).send(follow(b"reports", last, epoch, epoch))
 
     def shown() -> list[tuple[int, int]]:
         rows = raw.extension(STATUS).json()["followers"]
@@ -137,7 +137,7 @@ def test_a_follower_that_reports_is_shown_with_its_lag(followed: QueueProcess, c
 def test_a_follower_with_another_history_is_told_where_to_cut(followed: QueueProcess, connect: Connect) -> None:
     hello = connect(followed).extension(HELLO).json()
     last, epoch = hello["last_event_id"], hello["epoch"]
-    follower = connect(followed).send(follow(b"ahead", last + 50, epoch, epoch))
+    follower = connect(followed).show_key(followed).send(follow(b"ahead", last + 50, epoch, epoch))
     kind, body = stream_message(follower)
     while kind == STATE:
         kind, body = stream_message(follower)
@@ -153,7 +153,7 @@ def test_a_follower_that_saw_a_higher_epoch_fences_the_leader(start_server: Star
     raw = connect(queue)
     raw.create(b"a")
     raw.pub(b"a", b"while leading")
-    follower = connect(queue).send(follow(b"newer", 0, 0, 77))
+    follower = connect(queue).show_key(queue).send(follow(b"newer", 0, 0, 77))
     text = follower.error()
     assert text.startswith("fenced, epoch")
     assert raw.refused(pub(b"a", message(b"too late"))) == "just master can pub message"
@@ -179,7 +179,7 @@ def test_a_follower_too_far_behind_is_sent_to_the_snapshot(start_server: StartSe
     wait_for(has_shrunk, what="the oldest journal segments to go")
     epoch = raw.extension(HELLO).json()["epoch"]
     oldest = int(segments(queue, "journal")[0].stem)
-    follower = connect(queue).send(follow(b"far", 5, epoch, epoch))
+    follower = connect(queue).show_key(queue).send(follow(b"far", 5, epoch, epoch))
     kind, body = stream_message(follower)
     while kind == STATE:
         kind, body = stream_message(follower)
@@ -191,7 +191,7 @@ def test_a_snapshot_is_every_file_with_its_checksum(followed: QueueProcess, conn
     raw = connect(followed)
     raw.extension(FLUSH).ok()
     last = raw.extension(HELLO).json()["last_event_id"]
-    raw.extension(SNAPSHOT)
+    raw.show_key(followed).extension(SNAPSHOT)
     files: dict[str, bytes] = {}
     while True:
         kind, body = stream_message(raw)

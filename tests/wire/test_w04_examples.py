@@ -26,7 +26,7 @@ from tests.wire.bytes_by_hand import (
     topic_info,
     valid_list,
 )
-from tests.wire.fixtures import environment
+from tests.wire.fixtures import SMSS_FOLLOWERS, environment
 from tests.wire.raw import Raw
 
 pytestmark = pytest.mark.feature("W04")
@@ -77,7 +77,7 @@ def test_w04_the_builders_of_these_tests_make_the_bytes_of_the_examples() -> Non
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Story"]:
     """A fresh server on which the examples happen in their order, so that ids are those of the examples."""
     data = tmp_path_factory.mktemp("examples") / "data"
-    with QueueProcess(data, env=environment(queue__keep_alive_ms=600)) as queue:
+    with QueueProcess(data, env=SMSS_FOLLOWERS | environment(queue__keep_alive_ms=600)) as queue:
         told = Story(queue)
         yield told
         for raw in told.connections:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.servers import QueueProcess, wait_for
 from tests.wire.bytes_by_hand import DELAY, DELAY_APPLY, alive, delay, i64, message, now_ms, pub, replica, sub
-from tests.wire.fixtures import Connect, StartServer, unique_name
+from tests.wire.fixtures import SMSS_FOLLOWERS, Connect, StartServer, unique_name
 from tests.wire.raw import Raw
 
 ROLE_TEXT = "just master can pub message"
@@ -16,7 +16,7 @@ TIME_TEXT = "delay time must be more than 1 second"
 @pytest.fixture(scope="module")
 def delaying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueueProcess]:
     """A server for delayed messages, away from the tests that count event ids."""
-    with QueueProcess(tmp_path_factory.mktemp("delays") / "data") as queue:
+    with QueueProcess(tmp_path_factory.mktemp("delays") / "data", env=SMSS_FOLLOWERS) as queue:
         yield queue
 
 

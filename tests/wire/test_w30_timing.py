@@ -7,7 +7,7 @@ import pytest
 
 from tests.servers import QueueProcess
 from tests.wire.bytes_by_hand import ACK_GO_ON, SECOND_NS, create, delete, message, pub, replica, sub
-from tests.wire.fixtures import Connect, StartServer, environment, unique_name
+from tests.wire.fixtures import SMSS_FOLLOWERS, Connect, StartServer, environment, unique_name
 from tests.wire.raw import Raw
 from tests.wire.ripening import UNTIMED, Unacked
 
@@ -66,7 +66,7 @@ def test_w30_a_timeout_of_any_length_holds_up_no_one(connect: Connect, timeout_n
 def chatty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueueProcess]:
     """A server with a short keep-alive period."""
     data = tmp_path_factory.mktemp("chatty") / "data"
-    with QueueProcess(data, env=environment(queue__keep_alive_ms=KEEP_ALIVE_MS)) as queue:
+    with QueueProcess(data, env=SMSS_FOLLOWERS | environment(queue__keep_alive_ms=KEEP_ALIVE_MS)) as queue:
         yield queue
 
 

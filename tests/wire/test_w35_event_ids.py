@@ -106,7 +106,7 @@ def test_w35_concurrent_publishers_never_share_an_id(start_server: StartServer, 
 @pytest.mark.feature("W35", "W36", "QE5")
 def test_w35_ids_rise_over_a_change_of_leader(start_server: StartServer, connect: Connect) -> None:
     leader = start_server()
-    follower = start_server("--follow", leader.address)
+    follower = start_server(*leader.follow_args)
     raw, other = connect(leader), connect(follower)
     raw.create(b"a")
     answered: list[int] = []
@@ -115,7 +115,7 @@ def test_w35_ids_rise_over_a_change_of_leader(start_server: StartServer, connect
     subscriber = connect(follower).send(sub(b"a", batch=255))
     moved = subscriber.consume(10)
     leader.kill()
-    other.extension(PROMOTE, part=u8(1))
+    other.show_key(follower).extension(PROMOTE, part=u8(1))
     assert other.ok_with_id() >= 2, "the new epoch"
     publish_all(other, b"a", 10, answered)
     assert answered == sorted(set(answered))
@@ -195,7 +195,7 @@ def test_w36_a_followers_subscribers_are_told_of_a_delete(
 @pytest.mark.feature("W36", "QE1")
 def test_w36_a_follower_keeps_up_over_its_own_kill(start_server: StartServer, connect: Connect) -> None:
     leader = start_server()
-    follower = start_server("--follow", leader.address)
+    follower = start_server(*leader.follow_args)
     raw = connect(leader)
     raw.create(b"a")
     raw.pub(b"a", b"one", b"two", b"three")

@@ -12,6 +12,7 @@ from pixiu.api.administration import now
 from pixiu.api.answers import json_answer
 from pixiu.api.bodies import read_object
 from pixiu.im import params as read
+from pixiu.im.paging import fitting
 from pixiu.model.errors import Overloaded, RequestError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from pixiu.api.administration import Administration
     from pixiu.api.bridge import Bridge
-    from pixiu.im.draft import Actor, Params
+    from pixiu.im.draft import Actor, Answer, Params
 
 __all__ = ["CUT_PATH", "AdminRoutes"]
 
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 CUT_PATH = "/v1/admin/cut"
 ROWS_MAX = 1000
 ROWS = 100
+PAGE_BYTES_MAX = 2**20
+"""Bytes of one page of any of these lists; ``after`` the last row asks for the rest."""
 TAIL_MAX = 200
 TAIL = 50
 REASON_BYTES_MAX = 64
@@ -52,6 +55,7 @@ class AdminRoutes:
         """All of them."""
         return [
             Route("/v1/admin/stats", self._stats, methods=["GET"]),
+            Route("/v1/admin/stats/history", self._stats_history, methods=["GET"]),
             Route("/v1/admin/sessions", self._sessions, methods=["GET"]),
             Route("/v1/admin/kick", self._kick, methods=["POST"]),
             Route("/v1/admin/dead-letters", self._dead_letters, methods=["GET"]),
@@ -76,12 +80,17 @@ class AdminRoutes:
         _query(request)
         return json_answer(await now(self._administration.stats()))
 
+    async def _stats_history(self, request: Request) -> Response:
+        await self._admin(request)
+        after = read.whole(_query(request, "after").get("after", "0"), "after")
+        return json_answer(await now(self._administration.stats_history(after)))
+
     async def _sessions(self, request: Request) -> Response:
         await self._admin(request)
         params, after, limit = _page(request, "user")
         user = None if "user" not in params else read.public_id_text(params["user"], "user")
         found = await now(self._administration.sessions(user, after, limit + 1))
-        return json_answer({"sessions": found[:limit], "has_more": len(found) > limit})
+        return json_answer(_rows("sessions", found, limit))
 
     async def _kick(self, request: Request) -> Response:
         actor = await self._admin(request)
@@ -98,7 +107,7 @@ class AdminRoutes:
         await self._admin(request)
         _, after, limit = _page(request)
         found = await now(self._administration.dead_letters(after, limit + 1))
-        return json_answer({"dead_letters": found[:limit], "has_more": len(found) > limit})
+        return json_answer(_rows("dead_letters", found, limit))
 
     async def _replay(self, request: Request) -> Response:
         actor = await self._admin(request)
@@ -111,14 +120,14 @@ class AdminRoutes:
         await self._admin(request)
         _, after, limit = _page(request)
         found = await now(self._administration.scheduled(after, limit + 1))
-        return json_answer({"scheduled": found[:limit], "has_more": len(found) > limit})
+        return json_answer(_rows("scheduled", found, limit))
 
     async def _topics(self, request: Request) -> Response:
         await self._admin(request)
         params = _query(request, "after", "limit")
         after, limit = read.line(params, "after", bytes_max=TOPIC_NAME_BYTES_MAX, default="") or "", _limit(params)
         found = await now(self._administration.topics(after, limit + 1))
-        return json_answer({"topics": found[:limit], "has_more": len(found) > limit})
+        return json_answer(_rows("topics", found, limit))
 
     async def _tail(self, request: Request) -> Response:
         await self._admin(request)
@@ -185,6 +194,12 @@ class AdminRoutes:
 def _page(request: Request, *more: str) -> tuple[Params, int, int]:
     params = _query(request, "after", "limit", *more)
     return params, read.number(params, "after", default=0) or 0, _limit(params)
+
+
+def _rows(name: str, found: list[Answer], limit: int) -> Answer:
+    """A page: at most ``limit`` rows and ``PAGE_BYTES_MAX`` bytes, and whether there are more."""
+    rows = fitting(found[:limit], PAGE_BYTES_MAX)
+    return {name: rows, "has_more": len(rows) < len(found)}
 
 
 def _limit(params: Params) -> int:

@@ -29,6 +29,10 @@ class Administration(Protocol):
         """Counters, latencies, connections, hot rooms, topics, sizes: raw, as of now."""
         ...
 
+    def stats_history(self, after: int) -> Soon[Answer]:
+        """Rates, latencies and connections of the last half hour, sampled; those after a time in milliseconds."""
+        ...
+
     def sessions(self, user: str | None, after: int, limit: int) -> Soon[list[Answer]]:
         """A user's sessions, or everyone's, newest first; those older than the session ``after``, if that is not 0."""
         ...

@@ -103,7 +103,8 @@ class HttpApi:
         if administration is not None:
             paths += AdminRoutes(self._bridge, administration, bytes_max=self._bytes_max).routes()
         if issue_token is not None:
-            paths += DevRoutes(issue_token, bytes_max=self._bytes_max).routes()
+            origins = frozenset(origin.lower() for origin in _named(settings.cors_origins))
+            paths += DevRoutes(issue_token, bytes_max=self._bytes_max, origins=origins).routes()
             self.document["paths"] |= dev_paths()
         known = {route.path for route in paths}
         # Pages are what no route knows: mounted at / they would take a known path with another method for their own.
@@ -174,9 +175,13 @@ class HttpApi:
         return json_answer(self.document)
 
 
+def _named(origins: str) -> list[str]:
+    return [origin.strip() for origin in origins.split(",") if origin.strip()]
+
+
 def _with_cors(app: ASGIApp, origins: str) -> ASGIApp:
     """Pages of other origins may call only where they are named. No cookies are ever looked at."""
-    named = [origin.strip() for origin in origins.split(",") if origin.strip()]
+    named = _named(origins)
     if not named:
         return app
     return CORSMiddleware(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pixiu.im.draft import Actor, Answer, Params, UnknownUsers
-from pixiu.model.errors import NotAllowed, PixiuError, Unauthenticated
+from pixiu.model.errors import NotAllowed, NotFound, PixiuError, Unauthenticated
 
 if TYPE_CHECKING:
     from pixiu.ports.authentication import Authentication, Identity
@@ -44,9 +44,9 @@ class Bridge:
         identity: Identity = await answered(lambda done: self._authentication.authenticate(token.strip(), done))
         try:
             number: int = await answered(lambda done: self._find_user(identity.user, done))
-        except UnknownUsers:
-            if not identity.is_admin:
-                raise Unauthenticated("the token names a user who does not exist") from None
+        except NotFound as error:
+            if not identity.is_admin or not isinstance(error, UnknownUsers):
+                raise Unauthenticated(f"the token names a user who is not here: {error}") from None
             number = 0  # a publisher, who is nobody's contact
         return Actor(number, identity.platform, identity.device, 0, identity.is_admin)
 

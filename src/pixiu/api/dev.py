@@ -1,14 +1,14 @@
 """Tokens for the asking, so that the console can be tried at once. Only ``pixiu serve --dev`` has this path.
 
-Such a server listens on loopback alone, and whoever can reach it may be anyone. What is kept out is a web page of
-another origin: its requests carry a body that browsers do not send across origins unasked, its ``Origin`` is not ours,
-and a name of its own that leads to this machine is not ours either.
+Such a server listens on loopback alone, and every program on this machine may have a token for any name. A web page of
+another origin may not, unless ``security.cors_origins`` names its origin: browsers send such a request only after a
+preflight, its ``Origin`` differs from our ``Host``, and a DNS name of the attacker's that resolves to this machine is
+not a loopback name.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from starlette.routing import Route
 
@@ -16,7 +16,7 @@ from pixiu.api.answers import json_answer
 from pixiu.api.bodies import read_object
 from pixiu.im import params as read
 from pixiu.model.errors import NotAllowed, RequestError
-from pixiu.model.hosts import is_loopback
+from pixiu.model.hosts import host_name, is_loopback
 from pixiu.ports.authentication import Identity
 
 if TYPE_CHECKING:
@@ -34,8 +34,10 @@ _KNOWN = frozenset({"user", "platform", "device", "admin"})
 class DevRoutes:
     """``POST /v1/dev/token``."""
 
-    def __init__(self, issue: Callable[[Identity], str], *, bytes_max: int) -> None:
+    def __init__(self, issue: Callable[[Identity], str], *, bytes_max: int, origins: frozenset[str]) -> None:
+        """``origins``: pages of other origins that may have tokens. ``*`` among them allows none: name each one."""
         self._issue = issue
+        self._origins = origins
         self._bytes_max = bytes_max
 
     def routes(self) -> list[Route]:
@@ -43,7 +45,7 @@ class DevRoutes:
         return [Route(PATH, self._token, methods=["POST"])]
 
     async def _token(self, request: Request) -> Response:
-        _check_near(request)
+        self._check_near(request)
         params = await read_object(request, bytes_max=self._bytes_max)
         read.check_known("dev/token", params, _KNOWN)
         user = read.public_id_text(params.get("user"), "user")
@@ -52,6 +54,19 @@ class DevRoutes:
         if type(platform) is not str or type(device) is not str or type(is_admin) is not bool:
             raise RequestError("platform and device are texts, admin is true or false")
         return json_answer({"user": user, "token": self._issue(Identity(user, platform, device, is_admin))})
+
+    def _check_near(self, request: Request) -> None:
+        """Raise unless the request names a loopback address and comes from no page, our own, or a configured one."""
+        host = request.headers.get("host", "").lower()
+        if not is_loopback(host_name(host)):
+            raise NotAllowed("this path gives tokens at a loopback address only, such as http://127.0.0.1")
+        origin = request.headers.get("origin")
+        if origin is None or origin.lower() in self._origins or origin.lower().partition("://")[2] == host:
+            return
+        raise NotAllowed(
+            f"this path gives no tokens to pages of the origin {origin[:100]!r}; if it is yours, "
+            "add it to security.cors_origins and gateway.origins"
+        )
 
 
 def dev_paths() -> dict[str, Any]:
@@ -76,13 +91,3 @@ def dev_paths() -> dict[str, Any]:
         },
     }
     return {PATH: {"post": operation}}
-
-
-def _check_near(request: Request) -> None:
-    """Was it asked for by this machine's own address, and by no page of another origin?"""
-    host = urlsplit(f"//{request.headers.get('host', '')}")
-    if not is_loopback(host.hostname or ""):
-        raise NotAllowed("tokens for the asking are given at a loopback address only, as http://127.0.0.1")
-    origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != host.netloc:
-        raise NotAllowed("tokens for the asking are not given to pages of other origins")

@@ -10,7 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from pixiu.api.answers import error_answer, refusal
-from pixiu.model.errors import PixiuError, RequestError, Unavailable
+from pixiu.model.errors import CorruptData, PixiuError, RequestError, Unavailable
+from pixiu.model.hosts import host_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,6 +35,7 @@ _HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 WEBSOCKET_PATH = "/ws"
+ADMIN_PATHS = "/v1/admin/"
 _NO_UPGRADE = (
     f"{WEBSOCKET_PATH} is for WebSockets, and this request asks for none; "
     "a proxy in front has to pass Upgrade and Connection on"
@@ -90,7 +92,7 @@ class Guard:
         """Run the application; the answer to what went wrong, where there is still one to give."""
         seconds = self._longer.get(scope["path"], self._timeout_seconds)
         try:
-            _check_framing(scope)
+            _check_head(scope)
             self._admit(scope["client"][0] if scope.get("client") else "")
             async with asyncio.timeout(seconds):
                 await self._app(scope, receive, sending)
@@ -105,6 +107,8 @@ class Guard:
         except PixiuError as error:
             if error.code == "internal":
                 log.exception("request failed", extra={"path": scope["path"]})
+            if isinstance(error, CorruptData) and scope["path"].startswith(ADMIN_PATHS):
+                error = Unavailable(str(error))  # an admin needs the file, the byte and the remedy
             return error_answer(error, is_read=scope["pixiu.is_read"])
         except HTTPException as error:
             return _routing_answer(error, scope)
@@ -116,11 +120,15 @@ class Guard:
         return None
 
 
-def _check_framing(scope: Scope) -> None:
-    """Refuse a body with a length and in chunks: a proxy may have read another one, and what follows as a request."""
-    names = [name for name, _ in scope["headers"]]
-    if b"transfer-encoding" in names and b"content-length" in names:
-        scope["pixiu.is_read"] = False  # what follows on this connection is not believed
+def _check_head(scope: Scope) -> None:
+    """Refuse a malformed Host, and a body with a length and in chunks, which a proxy may have read differently."""
+    headers = dict(scope["headers"])  # the server has refused a second Host
+    try:
+        host_name(headers.get(b"host", b"").decode("latin-1"))
+    except ValueError as error:
+        raise RequestError(str(error)) from None
+    if b"transfer-encoding" in headers and b"content-length" in headers:
+        scope["pixiu.is_read"] = False  # the rest of this connection may be part of the body
         raise RequestError("a body has a Content-Length or a Transfer-Encoding, not both")
 
 

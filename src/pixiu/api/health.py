@@ -28,7 +28,7 @@ def health_routes(table: Mapping[str, admin.Handler], *, with_front_page: bool) 
 
 def _endpoint(handler: admin.Handler) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        asked = admin.Request(request.method, request.url.path, request.headers.get("accept", ""))
+        asked = admin.Request(request.method, request.scope["path"], request.headers.get("accept", ""))
         answer = handler(asked)
         headers = {"content-type": answer.content_type}
         return Response(answer.body, status_code=answer.status, headers=headers)

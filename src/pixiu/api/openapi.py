@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pixiu.api.answers import STATUSES
-from pixiu.api.schemas import COMPONENTS, GIVEN_ID, PARAMS, TEXT, Operation, list_of, ref, thing
+from pixiu.api.schemas import COMPONENTS, GIVEN_ID, OF_VERB, PARAMS, TEXT, Operation, list_of, ref, thing
 from pixiu.model.version import __version__
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ Schema = dict[str, Any]
 
 READS: dict[str, tuple[str, tuple[str, ...]]] = {
     "/v1/users/{user}": ("user", ()),
-    "/v1/groups/{group}": ("group", ("offset",)),
-    "/v1/contacts": ("contacts", ()),
+    "/v1/groups/{group}": ("group", ("offset", "cursor", "limit")),
+    "/v1/contacts": ("contacts", ("cursor", "limit")),
     "/v1/history": ("history", ("with", "group", "before", "after", "limit", "direction")),
-    "/v1/scheduled": ("scheduled", ()),
+    "/v1/scheduled": ("scheduled", ("cursor", "limit")),
 }
 """Reading actions that have a path of their own, with what their query may hold."""
 
@@ -46,7 +46,9 @@ def document(operations: Mapping[str, Operation], *, with_administration: bool =
         shown = _operation(name, operation.summary, _answers(operation.result), for_admins=operation.is_for_admins)
         paths[f"/v1/actions/{name}"] = {"post": shown | _body(operation.params)}
     for path, (name, query) in READS.items():
-        parameters = [_in_path(word) for word in _words(path)] + [_in_query(word) for word in query]
+        parameters = [_in_path(word) for word in _words(path)] + [
+            _in_query(word, OF_VERB.get((name, word))) for word in query
+        ]
         shown = _operation(f"get_{name}", operations[name].summary, _answers(operations[name].result))
         paths[path] = {"get": shown | ({"parameters": parameters} if parameters else {})}
     paths["/v1/push"] = {"post": _push(operations["push"])}
@@ -155,6 +157,12 @@ def _admin_paths() -> Schema:
     return {
         "/v1/admin/stats": {
             "get": admin("stats", "What goes on: counters since the start, latencies, sizes.", ref("Stats"))
+        },
+        "/v1/admin/stats/history": {
+            "get": admin(
+                "stats_history", "Samples of the last half hour, oldest first: one list per column.",
+                ref("StatsHistory"), parameters=[_in_query("after", {"type": "integer", "minimum": 0})],
+            )
         },
         "/v1/admin/sessions": {
             "get": admin("sessions", "Sessions, of a user or of all, newest first.", sessions, parameters=[user, *some])

@@ -11,7 +11,7 @@ from pixiu.model.push_token import PROVIDERS
 if TYPE_CHECKING:
     from pixiu.im import Verb
 
-__all__ = ["COMPONENTS", "Operation", "operation_of", "operations"]
+__all__ = ["COMPONENTS", "OF_VERB", "Operation", "operation_of", "operations"]
 
 Schema = dict[str, Any]
 
@@ -113,7 +113,12 @@ PARAMS: dict[str, Schema] = {
 }
 """Params by name: a name means the same wherever it is taken."""
 
+_PAGE_CURSOR: Schema = {"type": "string", "pattern": "^[0-9.]+$", "description": "The cursor of the page before."}
+_ROWS: Schema = {"type": "integer", "minimum": 1, "description": "At most 1000 rows are given."}
+
 OF_VERB: dict[tuple[str, str], Schema] = {
+    **{(verb, "cursor"): _PAGE_CURSOR for verb in ("contacts", "scheduled")},
+    **{(verb, "limit"): _ROWS for verb in ("contacts", "scheduled", "group")},
     ("sync", "with"): LAST,
     ("sync", "group"): LAST,
     ("receipt", "kind"): {"type": "string", "enum": ["delivered", "read", "both"]},
@@ -128,9 +133,9 @@ OF_VERB: dict[tuple[str, str], Schema] = {
 """Params that one verb takes in its own way."""
 
 REQUIRED: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("contact", "unlink", "block", "unblock", "erase_user"), ("user",)),
+    **dict.fromkeys(("contact", "unlink", "block", "unblock", "ban_user", "unban_user", "erase_user"), ("user",)),
     **dict.fromkeys(("group", "join", "quit", "gsend", "broadcast"), ("group",)),
-    **dict.fromkeys(("send", "system"), ("to",)),
+    **dict.fromkeys(("send", "system", "signal"), ("to",)),
     "manage": ("group", "op"),
     "recall": ("message_id",),
     "receipt": ("message_ids", "kind"),
@@ -144,6 +149,10 @@ _PAGE: dict[str, Schema] = {
     "messages": list_of(ref("Message")), "has_more": FLAG,
     "trimmed": {"type": "boolean", "description": "Retention has removed what lies before."},
 }  # fmt: skip
+_NEXT: dict[str, Schema] = {
+    "has_more": FLAG,
+    "cursor": {"type": ["string", "null"], "description": "Asks for the next page; null on the last one."},
+}
 _CAUGHT_UP = thing(
     {**_PAGE, "gaps": list_of(ref("Gap")), "cursor": {"type": ["string", "null"]}},
     required=("messages", "gaps", "has_more", "cursor"),
@@ -158,9 +167,14 @@ _SCHEDULED = thing({"schedule_id": ID, "at": TIME}, required=("schedule_id",))
 
 RESULTS: dict[str, Schema] = {
     **dict.fromkeys(("create_user", "user"), ref("Profile")),
-    **dict.fromkeys(("contact", "unlink", "contacts", "block", "unblock"), ref("Contacts")),
+    "contacts": ref("Contacts"),
+    **dict.fromkeys(
+        ("contact", "unlink", "block", "unblock"),
+        thing({"contacts": list_of(ref("Contact"), maxItems=1)}, required=("contacts",)),
+    ),
     **dict.fromkeys(("create_group", "group", "join", "quit"), ref("Group")),
     **dict.fromkeys(("send", "gsend", "system", "broadcast"), _SENT),
+    "signal": thing({"delivered": COUNT, "at": TIME}, required=("delivered", "at")),
     **dict.fromkeys(("recall", "manage"), _NOTHING),
     **dict.fromkeys(("sync", "receive"), _CAUGHT_UP),
     **dict.fromkeys(("schedule", "unschedule"), _SCHEDULED),
@@ -175,8 +189,11 @@ RESULTS: dict[str, Schema] = {
     ),
     "read": thing({"unread": COUNT}, required=("unread",)),
     "receipt": thing({"marked": COUNT}, required=("marked",)),
-    "scheduled": thing({"scheduled": list_of(ref("Message"))}, required=("scheduled",)),
+    "scheduled": thing({"scheduled": list_of(ref("Message")), **_NEXT}, required=("scheduled", "has_more", "cursor")),
     "push": thing({"message_ids": list_of(ID), "at": TIME}, required=("message_ids",)),
+    **dict.fromkeys(
+        ("ban_user", "unban_user"), thing({"user": NAME, "is_banned": FLAG}, required=("user", "is_banned"))
+    ),
     "erase_user": thing(
         {"user": NAME, "number": ID, "event_id": ID, "at": TIME, "found": COUNTS, "remains": COUNTS},
         required=("user", "number", "event_id", "at", "found", "remains"),
@@ -257,24 +274,27 @@ COMPONENTS: dict[str, Schema] = {
         {"user": TEXT, "name": TEXT, "avatar": TEXT, "fields": FIELDS, "at": TIME},
         required=("user", "name", "avatar", "fields", "at"),
     ),
+    "Contact": {
+        "anyOf": [
+            thing({"user": TEXT, **_CONTACT}, required=("user", "unread")),
+            thing({"group": TEXT, **_CONTACT}, required=("group", "unread")),
+        ]
+    },
     "Contacts": thing(
         {
-            "contacts": list_of(
-                {
-                    "anyOf": [
-                        thing({"user": TEXT, **_CONTACT}, required=("user", "unread")),
-                        thing({"group": TEXT, **_CONTACT}, required=("group", "unread")),
-                    ]
-                }
-            ),
+            "contacts": list_of(ref("Contact")),
             "others": list_of(thing({"user": TEXT, "unread": COUNT}, required=("user", "unread"))),
+            **_NEXT,
+            "invitations": list_of(
+                thing({"group": TEXT, "name": TEXT, "avatar": TEXT, "at": TIME}, required=("group", "at")), maxItems=100
+            ),
         },
-        required=("contacts", "others"),
+        required=("contacts", "others", "has_more", "cursor"),
     ),
     "Group": thing(
         {
             "group": TEXT, "name": TEXT, "avatar": TEXT, "owner": TEXT, "at": TIME, "needs_approval": FLAG,
-            "is_large": FLAG, "history": PARAMS["history"], "fields": FIELDS, "member_count": COUNT, "has_more": FLAG,
+            "is_large": FLAG, "history": PARAMS["history"], "fields": FIELDS, "member_count": COUNT, **_NEXT,
             "is_requested": FLAG,
             "members": list_of(
                 thing({"user": TEXT, "role": TEXT, "at": TIME, "is_muted": FLAG}, required=("user", "role", "at"))
@@ -296,7 +316,13 @@ COMPONENTS: dict[str, Schema] = {
     "PushBody": {
         "anyOf": [
             TEXT,
-            thing({"@type": TEXT, "value": {"type": "string", "contentEncoding": "base64"}}, required=("@type",)),
+            thing(
+                {
+                    "@type": TEXT,
+                    "value": {"description": "Plain JSON for protobuf's own types, otherwise the message as base64."},
+                },
+                required=("@type",),
+            ),
             thing(
                 {name: PARAMS[name] for name in ("text", "body", "kind", "fields", "enc", "ref", "priority")}
                 | {"key_print": PARAMS["key_print"], "subtype": PARAMS["subtype"]}
@@ -352,6 +378,15 @@ COMPONENTS: dict[str, Schema] = {
         "description": "Of Pixiu's own topics: what it is and between whom, never what was said.",
     },
     "Stats": STATS,
+    "StatsHistory": {
+        "type": "object",
+        "properties": {
+            "started_at": TIME,
+            "every_ms": COUNT,
+            "samples": {"type": "object", "additionalProperties": list_of({"type": ["number", "null"]})},
+        },
+        "required": ["started_at", "every_ms", "samples"],
+    },
     "Pipeline": {
         "type": "object",
         "properties": {

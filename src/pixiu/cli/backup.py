@@ -29,7 +29,7 @@ def backup(
     url: Annotated[str | None, typer.Option("--url", metavar="HOST:PORT", help="Back up the queue there.")] = None,
     secret_file: Annotated[
         Path | None,
-        typer.Option("--secret-file", metavar="FILE", help="With --url: the secret that the queue wants, in a file."),
+        typer.Option("--secret-file", metavar="FILE", help="With --url: the cluster's secret, or its node.key."),
     ] = None,
     json: Json = False,
 ) -> None:

@@ -10,18 +10,22 @@ import json
 import shutil
 import socket
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pixiu.cli.streams import announce
+from pixiu.config.extras import how_to_install
 from pixiu.model.hosts import is_loopback
 from pixiu.model.version import __version__
+from pixiu.runtime.java import HOW_TO_INSTALL_JAVA, can_install_packages, find_java
 
 if TYPE_CHECKING:
     from pixiu.config import Settings
+    from pixiu.config.pipeline import PipelineSettings
     from pixiu.node import Running
 
-__all__ = ["Doors", "print_addresses", "print_banner"]
+__all__ = ["Doors", "print_addresses", "print_banner", "when_charts_come"]
 
 GUIDE = "docs/operations.md, From --dev to production"
 
@@ -40,6 +44,20 @@ class Doors(NamedTuple):
         return cls(is_dev, bool(security.tls_certificate), bool(security.auth_url))
 
 
+def when_charts_come(settings: PipelineSettings) -> str:
+    """When charts and search will work, or what they need; empty if turned off. ``{page}`` is their address."""
+    if not settings.enabled:
+        return ""
+    has_packages = find_spec("pyspark") is not None
+    if find_java() is None and not (settings.install and can_install_packages()):
+        return f"Charts and search need Java 17; {HOW_TO_INSTALL_JAVA}. Then, within ten minutes: {{page}}"
+    if has_packages and find_java() is not None:
+        return "Charts of it follow in a minute or two: {page}"
+    if settings.install:
+        return "Charts and search follow when Spark is installed (1 GB, in the background): {page}"
+    return f"Charts and search need more packages; install them with: {how_to_install('pipeline')}"
+
+
 def print_addresses(running: Running) -> None:
     """The same for a program: one line, and nothing else on stdout."""
     row = {
@@ -50,10 +68,8 @@ def print_addresses(running: Running) -> None:
     announce(json.dumps(row, ensure_ascii=False))
 
 
-def print_banner(
-    running: Running, *, leads: bool = True, with_pipeline: bool = False, doors: Doors | None = None
-) -> None:
-    """Say where everything is, and what to try next. A follower has no console."""
+def print_banner(running: Running, *, leads: bool = True, charts: str = "", doors: Doors | None = None) -> None:
+    """Say where everything is and what to try next. A follower has no console. ``charts``: ``when_charts_come``."""
     doors = doors or Doors()
     command = _command_name()
     lines = [f"Pixiu {__version__}", f"queue listening on {running.queue_address}"]
@@ -69,8 +85,8 @@ def print_banner(
         lines += ["", *(f"NOTHING CAN BE SENT: {problem}" for problem in running.problems)]
     elif url and leads and doors.is_dev:
         lines += ["", f"Open {url} in two windows and chat."]
-        if with_pipeline:
-            lines.append(f"Charts of it follow in a minute or two: {url}/#/pipeline")
+        if charts:
+            lines.append(charts.format(page=f"{url}/#/pipeline"))
     port = running.queue_address.rpartition(":")[2]
     at = "" if port == "12301" else f" --port {port}"
     if url and leads and not doors.is_dev:

@@ -32,9 +32,14 @@ from pixiu.cli.finding import Check, State
 from pixiu.cli.journal_check import journal_checks
 from pixiu.cli.queue.output import bytes_text
 from pixiu.config.extras import how_to_install
-from pixiu.model.errors import PixiuError
+from pixiu.model.errors import NotFound, PixiuError
 from pixiu.model.ids import SNOWFLAKE_EPOCH_MS
-from pixiu.runtime.datadir import FORMAT, find_server, read_format, read_node_key
+from pixiu.runtime.certificates import certificates_from
+from pixiu.runtime.clock import SystemClock
+from pixiu.runtime.datadir import FORMAT, find_server, read_format, read_identity, read_node_key
+from pixiu.runtime.java import find_java
+from pixiu.runtime.keys import Keyring
+from pixiu.runtime.owner import current_user
 from pixiu.runtime.port_holder import port_holder
 
 if TYPE_CHECKING:
@@ -57,6 +62,7 @@ FLUSHES = 25
 FLUSH_GOOD_MS = 20.0
 CLOCK_LOOK_SECONDS = 0.2
 CLOCK_STEP_MS = 20.0
+CERTIFICATE_DAYS = 7
 
 NEEDED = ("uvloop", "picows", "rocksdict", "msgspec", "starlette", "uvicorn", "cryptography")
 OPTIONAL = ("textual", "pyspark")
@@ -66,6 +72,7 @@ def all_checks(settings: Settings, data: Path) -> Iterator[Check]:
     """One after the other, so that they can be shown as they come."""
     holder = _holder(data)
     yield _python()
+    yield Check("user", "ok", f"checked as {current_user()}")
     yield from _packages()
     yield _java()
     yield from _limits()
@@ -76,6 +83,9 @@ def all_checks(settings: Settings, data: Path) -> Iterator[Check]:
     for name, host, port in ports:
         yield _port(name, host, port, holder)
     yield from _directory(data, holder)
+    yield _signing_keys(data)
+    if settings.security.tls_certificate or settings.security.tls_key:
+        yield _certificate(settings, data)
     yield _flush(data)
     yield from journal_checks(data)
     yield from engine_checks(settings, data)
@@ -106,7 +116,7 @@ def _packages() -> Iterator[Check]:
         found = _version(name)
         if found is None:
             what = "pixiu top and chat" if name == "textual" else "the pipeline"
-            how = "make setup" if name == "textual" else how_to_install("pipeline")
+            how = how_to_install("" if name == "textual" else "pipeline")
             yield Check(f"package {name}", "warn", "is not installed", f"only {what} needs it: {how}")
         else:
             yield Check(f"package {name}", "ok", found)
@@ -128,8 +138,7 @@ def _version(name: str) -> str | None:
 
 
 def _java() -> Check:
-    home = os.environ.get("JAVA_HOME")
-    command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    command = find_java()
     advice = (
         f"only Spark (the pipeline) and ZooKeeper (clusters) need Java {JAVA_NEEDED} or newer. "
         f"Debian, Ubuntu: apt install openjdk-{JAVA_NEEDED}-jre-headless; macOS: brew install openjdk@{JAVA_NEEDED}"
@@ -310,7 +319,8 @@ def _format(data: Path) -> Check:
         return Check("data directory", "ok", f"{data} is empty: the first start fills it")
     try:
         found = read_format(data)
-        if (data / "node.key").exists():
+        with suppress(NotFound):
+            read_identity(data)
             read_node_key(data)
     except PixiuError as error:
         said, _, advice = str(error).partition(". ")
@@ -324,12 +334,46 @@ def _format(data: Path) -> Check:
 def _rights(data: Path) -> Check:
     if not os.access(data, os.R_OK | os.W_OK | os.X_OK):
         return Check("permissions", "fail", f"{data} is not readable and writable", f"chown -R $USER {data}")
-    secrets = [data / "node.key", *(data / "keys").glob("*.json")]
+    secrets = [*data.glob("node.key*"), *(data / "keys").glob("*.json")]
     loose = [each for each in secrets if each.exists() and each.stat().st_mode & 0o077]
     if loose:
         names = " ".join(map(str, loose))
         return Check("permissions", "warn", f"others can read {names}", f"chmod 600 {names}")
     return Check("permissions", "ok", "readable and writable; secrets are the owner's alone")
+
+
+def _signing_keys(data: Path) -> Check:
+    """Whether this user can read the keys that verify tokens."""
+    name = "signing keys"
+    try:
+        count = len(Keyring(data, SystemClock()).keys)
+    except PixiuError as error:
+        return _failed(name, error)
+    if not count:
+        return Check(name, "ok", f"none yet; make one: pixiu token --new-key --data {data}")
+    return Check(name, "ok", f"{count} readable")
+
+
+def _certificate(settings: Settings, data: Path) -> Check:
+    """Whether this user can read the TLS certificate and its key, and whether browsers will take it."""
+    name = "tls certificate"
+    try:
+        found = certificates_from(settings.security, data)
+    except PixiuError as error:
+        return _failed(name, error)
+    assert found is not None
+    days = (found.expires_at / 1000 - time.time()) / 86400
+    text = f"{found.key_type}, valid for {days:.0f} more days"
+    if days < CERTIFICATE_DAYS:
+        return Check(name, "warn" if days > 0 else "fail", text, "renew it; a running server loads the new files")
+    if found.key_type not in ("EC", "RSA"):
+        return Check(name, "warn", text, "browsers accept ECDSA P-256 and RSA; make a new certificate with one of them")
+    return Check(name, "ok", text)
+
+
+def _failed(name: str, error: PixiuError) -> Check:
+    said, _, advice = str(error).partition(". ")
+    return Check(name, "fail", said, advice or "see docs/operations.md, From --dev to production")
 
 
 def _space(data: Path) -> Check:

@@ -5,17 +5,20 @@ imported only when the verb is used, so that ``pixiu --version`` and the start o
 use.
 """
 
+import functools
 import importlib
 import os
 import sys
-from difflib import get_close_matches
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from pixiu.cli.streams import end_with_reader, let_out, open_missing_streams
+from pixiu.config.extras import how_to_install_package
 from pixiu.model.errors import ConfigError, PixiuError
+from pixiu.model.hints import nearest
 from pixiu.model.version import __version__
 
 __all__ = ["app", "main"]
@@ -28,6 +31,9 @@ VERBS = (
 
 HIDDEN = ("gateway",)
 """Verbs that other verbs use."""
+
+AS_ROOT = ("doctor", "backup")
+"""Verbs that root runs as root: doctor has --user, and a backup writes elsewhere."""
 
 
 class Verbs(TyperGroup):
@@ -43,14 +49,38 @@ class Verbs(TyperGroup):
             return None
         command = typer.main.get_command(importlib.import_module(f"pixiu.cli.{cmd_name.replace('-', '')}").app)
         command.name = cmd_name
+        if cmd_name not in AS_ROOT:
+            _run_as_owner_of_data(command)
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the verb; where there is none, say which one is spelled alike."""
-        alike = get_close_matches(args[0], VERBS) if args and args[0] not in VERBS + HIDDEN else []
+        alike = nearest(args[0], VERBS) if args and args[0] not in VERBS + HIDDEN else None
         if alike:
-            ctx.fail(f"No such command {args[0]!r}. Did you mean {' or '.join(map(repr, alike))}?")
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {alike!r}?")
         return super().resolve_command(ctx, args)
+
+
+def _run_as_owner_of_data(command: Any) -> None:
+    """Let a command and its subcommands run as the owner of their ``--data``: its server must read what they write."""
+    for below in getattr(command, "commands", {}).values():
+        _run_as_owner_of_data(below)
+    run = command.callback
+    if run is None or not any(option.name == "data" for option in command.params):
+        return
+
+    @functools.wraps(run)
+    def run_as_owner(**values: Any) -> Any:
+        if os.geteuid() == 0:
+            from pixiu.runtime.owner import become_owner
+
+            try:
+                become_owner(Path(values["data"] or "pixiu-data"))
+            except PermissionError as error:
+                print(f"pixiu: runs as root: {error}; its server may not be able to read new files", file=sys.stderr)
+        return run(**values)
+
+    command.callback = run_as_owner
 
 
 app = typer.Typer(
@@ -90,7 +120,8 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(error, str(error), code=1, debug=debug)
     except ModuleNotFoundError as error:
         package = (error.name or str(error)).partition(".")[0]
-        text = f"the package {package} is not installed; try: make setup (PIXIU_DEBUG=1 shows who needs it)"
+        how = how_to_install_package(package)
+        text = f"the package {package} is not installed; install it with: {how} (PIXIU_DEBUG=1 shows where it is used)"
         _fail(error, text, code=1, debug=debug)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -182,6 +182,10 @@ def _find_registry(role: str, option: str | None, assignments: list[str]) -> Reg
     engines = settings.engines
     if settings.door.redis:
         raise ConfigError("roles have no door to a Redis stream: leave door.redis out, or take pixiu serve")
+    if settings.gateway.processes:
+        raise ConfigError(
+            f"a role is one process: leave gateway.processes={settings.gateway.processes} out, and start more gateways"
+        )
     if role != "queue" and engines.log != EMBEDDED:
         raise ConfigError(f"of a cluster's roles only the queue has the log: leave engines.log out for a {role}")
     for key in ("store", "timelines"):

@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pixiu.cli.banner import Doors, print_addresses, print_banner
+from pixiu.cli.banner import Doors, print_addresses, print_banner, when_charts_come
 from pixiu.cli.examples import examples
 from pixiu.config import Settings, load_settings, parse_assignment
 from pixiu.model.errors import ConfigError
@@ -18,6 +19,7 @@ __all__ = ["app", "read_settings", "run_server"]
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
+SMSS = "smss://"
 Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Where everything is kept.")]
 Config = Annotated[
     Path | None,
@@ -31,6 +33,14 @@ Flush = Annotated[
     typer.Option(metavar="none|interval|always", help="When records reach the disk.  [default: always]"),
 ]
 Follow = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Copy that leader instead of leading.")]
+SecretFile = Annotated[
+    str | None,
+    typer.Option(
+        "--secret-file",
+        metavar="FILE",
+        help="The cluster's secret; with --follow on one machine, node.key of the leader's data directory.",
+    ),
+]
 Gateways = Annotated[
     int | None,
     typer.Option(metavar="N", help="Processes that hold the clients' connections; 0 is this one.  [default: 0]"),
@@ -56,6 +66,7 @@ def serve(
         int | None, typer.Option("--grpc", metavar="PORT", help="Serve gomsg's gRPC clients; 0 picks a free port.")
     ] = None,
     follow: Follow = None,
+    secret_file: SecretFile = None,
     event: Event = 0,
     no_pipeline: NoPipeline = False,
     config: Config = None,
@@ -68,7 +79,7 @@ def serve(
     """
     options = {
         "http.port": port, "queue.port": queue_port, "journal.flush": flush, "gateway.processes": gateways,
-        "gateway.grpc_port": grpc,
+        "gateway.grpc_port": grpc, "replication.secret_file": secret_file,
         "pipeline.enabled": False if no_pipeline else None,
     }  # fmt: skip
     settings = read_settings(config, options, assignments or [])
@@ -97,7 +108,10 @@ def run_server(
     as_json: bool = False,
 ) -> int:
     """Run a node until it is told to stop. Return its exit code."""
-    if follow_event and follow is None:
+    follows_smss = follow is not None and follow.startswith(SMSS)
+    if follows_smss and http:
+        raise ConfigError("pixiu serve cannot follow an smss master: use pixiu queue serve --follow smss://HOST:PORT")
+    if follow_event and (follow is None or follows_smss):
         raise ConfigError("--event says where a follower begins: it goes with --follow")
     if dev:
         for key, host in (("queue.host", settings.queue.host), ("http.host", settings.http.host)):
@@ -105,22 +119,38 @@ def run_server(
                 raise ConfigError(f"{key} is {host}, and --dev is for loopback only; leave one of them out")
     from pixiu.node import run_node
 
+    leader = None if follow is None else parse_address("--follow", follow.removeprefix(SMSS))
+    if leader is not None and not follows_smss and not settings.replication.secret_file:
+        settings = _with_key_of_default(settings, *leader)
     return run_node(
         settings,
         data=data,
         dev=dev,
         http=http,
-        follow=None if follow is None else parse_address("--follow", follow),
+        follow=leader,
+        follows_smss=follows_smss,
         follow_event=follow_event,
         on_ready=print_addresses
         if as_json
         else partial(
             print_banner,
             leads=follow is None,
-            with_pipeline=settings.pipeline.enabled,
+            charts=when_charts_come(settings.pipeline),
             doors=Doors.of(settings, is_dev=dev),
         ),
     )
+
+
+def _with_key_of_default(settings: Settings, host: str, port: int) -> Settings:
+    """Use node.key of ./pixiu-data if its server is the leader to follow; otherwise change nothing."""
+    from pixiu.cli.queue.asking import DEFAULT_DATA
+    from pixiu.runtime.datadir import NODE_KEY, find_server
+
+    holder = find_server(DEFAULT_DATA)
+    if holder is None or holder.address != f"{host}:{port}":
+        return settings
+    file = str(DEFAULT_DATA / NODE_KEY)
+    return replace(settings, replication=replace(settings.replication, secret_file=file))
 
 
 def parse_address(option: str, text: str) -> tuple[str, int]:

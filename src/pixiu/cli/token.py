@@ -78,6 +78,9 @@ def token(
 
 
 def _require_directory(data: Path) -> None:
-    """Make a data directory where there is none: a key alone would look like something else's folder."""
-    if find_server(data) is None:
+    """Make a data directory where there is none: a key alone would look like something else's folder.
+
+    The gateways of a cluster have a folder with keys and nothing else.
+    """
+    if not (data / "keys").is_dir() and find_server(data) is None:
         DataDirectory.open(data).close()

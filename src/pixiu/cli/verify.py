@@ -1,7 +1,9 @@
 """``pixiu verify``: do two copies of a log hold the same messages?"""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,6 +11,9 @@ from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import Json
 from pixiu.cli.queue.output import print_json, print_rows, progress
 from pixiu.model.counted import counted
+
+if TYPE_CHECKING:
+    from pixiu.node.verifying import Verified
 
 __all__ = ["app"]
 
@@ -23,14 +28,14 @@ def verify(
     there: Annotated[str, typer.Argument(metavar="DIR|HOST:PORT", help="The other.")],
     secret_file: Annotated[
         Path | None,
-        typer.Option("--secret-file", metavar="FILE", help="The secret that a queue at HOST:PORT wants, in a file."),
+        typer.Option("--secret-file", metavar="FILE", help="For HOST:PORT: the cluster's secret, or its node.key."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Compare two copies of a log, by a checksum per conversation: a replica, a restored backup, a node that has moved.
+    """Compare two copies of a log by a checksum per conversation and topic: a replica, a restored backup, a moved node.
 
     A directory is only read, whether a server runs on it or not. Both are read to the last event that both have
-    committed. Exit code 1: they differ.
+    committed. Exit code 1: they differ, or they have no event in common and nothing was compared.
     """
     from pixiu.node.processes.cluster_secrets import queue_key, read_secrets
     from pixiu.node.verifying import verify as compare
@@ -43,27 +48,32 @@ def verify(
                 "through": found.through,
                 "records": found.records,
                 "conversations": found.conversations,
+                "topics": found.topics,
                 "differences": [
                     {"conversation": each.conversation, "here": _as_json(each.here), "there": _as_json(each.there)}
                     for each in found.differences
                 ],
-                "equal": not found.differences,
+                "equal": bool(found.through) and not found.differences,
             }
         )
     else:
         rows = [(each.conversation, _text(each.here), _text(each.there)) for each in found.differences[:SHOWN_MAX]]
         if rows:
-            print_rows(("conversation", here, there), rows)
+            print_rows(("conversation or topic", here, there), rows)
         if len(found.differences) > SHOWN_MAX:
             print(f"and {len(found.differences) - SHOWN_MAX} more (--json lists all)")
-        said = "equal" if not found.differences else _differ(len(found.differences))
-        print(f"{said} ({counted(found.conversations, 'conversation')}, through event {found.through})")
-    if found.differences:
+        print(_summary(found))
+    if found.differences or not found.through:
         raise typer.Exit(1)
 
 
-def _differ(count: int) -> str:
-    return f"NOT equal: {counted(count, 'conversation')} {'differs' if count == 1 else 'differ'}"
+def _summary(found: Verified) -> str:
+    if not found.through:
+        return "nothing was compared: one of the logs has no event"
+    count = len(found.differences)
+    said = f"NOT equal: {count} {'differs' if count == 1 else 'differ'}" if count else "equal"
+    what = f"{counted(found.conversations, 'conversation')}, {counted(found.topics, 'topic')}"
+    return f"{said} ({what}, through event {found.through})"
 
 
 def _text(checksum: Any) -> str:

@@ -11,7 +11,6 @@ What is unknown, of the wrong type or out of bounds refuses to start with a line
 and the bound. ``examples/pixiu.toml`` and the table in ``docs/operations.md`` are made from this file.
 """
 
-import difflib
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -40,6 +39,7 @@ from pixiu.config.search import SearchSettings
 from pixiu.config.section import Bounds, Section, key_types, plain_type
 from pixiu.config.security import SecuritySettings
 from pixiu.model.errors import ConfigError
+from pixiu.model.hints import nearest
 
 __all__ = [
     "Bounds",
@@ -227,8 +227,8 @@ def _require_known(section: str, key: str) -> None:
 def _nearest(word: str, known: Iterable[str]) -> str:
     """A hint for a misspelt name: the nearest, or all."""
     names = list(known)
-    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    return f"; did you mean {near[0]}?" if near else f"; known: {', '.join(sorted(names))}"
+    near = nearest(word, names)
+    return f"; did you mean {near}?" if near else f"; known: {', '.join(sorted(names))}"
 
 
 def _variables() -> list[str]:

@@ -22,7 +22,6 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from pixiu.config import load_settings
 from pixiu.config.engines import EMBEDDED, EngineSettings
 from pixiu.config.registry import ROOT, RegistryAddress
 from pixiu.model.errors import ConfigError
+from pixiu.model.hints import nearest
 
 __all__ = ["NODE_ROLE", "PORT_KEYS", "ROLE_NAMES", "ClusterFile", "RolePlan", "read_cluster_file"]
 
@@ -157,8 +157,8 @@ def _role(role: str, table: object) -> RolePlan:
     if not NAME.fullmatch(role) or not isinstance(table, dict):
         raise ConfigError(f"roles.{role} must be a table: [roles.queue]")
     if role not in ROLE_NAMES:
-        near = get_close_matches(role, ROLE_NAMES, 1)
-        guess = f"; did you mean [roles.{near[0]}]?" if near else ""
+        near = nearest(role, ROLE_NAMES)
+        guess = f"; did you mean [roles.{near}]?" if near else ""
         raise ConfigError(f"there is no role {role!r}; there are: {', '.join(ROLE_NAMES)}{guess}")
     _only(table, {"partitions", "replicas", "port", "bind", "settings"}, where)
     partitions = _number(table, "partitions", 1, where, 1, PARTITIONS_MAX)

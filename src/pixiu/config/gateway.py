@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from pixiu.config.section import Bounds, Count, Milliseconds, Positive, Section
-from pixiu.model.errors import ConfigError
+from pixiu.model.errors import ConfigError, RequestError
+from pixiu.model.names import PLATFORMS_MAX, check_platform
 
 __all__ = ["GatewaySettings"]
 
@@ -20,6 +21,10 @@ class GatewaySettings(Section):
 
     grpc_port: Annotated[int, Bounds(-1, 65535)] = -1
     """Port for gomsg's gRPC clients: LoopV1, Push, sessions. 0 picks one, -1 serves none. Not with ``processes``."""
+
+    platforms: str = ""
+    """Platforms of your apps, as "mobile, desktop": a push for all platforms waits for each of them, also for one on
+    which the user has never logged in. At most 16. Logins on other platforms stay possible."""
 
     origins: str = ""
     """Web origins that may connect beside the server's own, as "https://a.example, https://b.example"; "*" is any."""
@@ -84,7 +89,7 @@ class GatewaySettings(Section):
     """A gateway process that is silent for this long is killed, and another one is started."""
 
     resync_percent: Annotated[int, Bounds(0, 100)] = 25
-    """Of the clients of a gateway that was taken for dead, so many are closed; the others are told to resync."""
+    """Share of its clients that a gateway closes after it was frozen longer than its lease; the others get `resync`."""
 
     link_bytes_max: Annotated[int, Bounds(2**20)] = 64 * 2**20
     """What may wait between the node and one gateway process; beyond this their link is cut, and begun anew."""
@@ -95,8 +100,8 @@ class GatewaySettings(Section):
     drain_spread_ms: Annotated[int, Bounds(0, 3_600_000)] = 10_000
     """Those who are sent away are told to come back spread over this time."""
 
-    presence: Literal["contacts", "mutual", "none"] = "contacts"
-    """Whose presence a user sees: of contacts, only of those who have the user as a contact too, or of nobody."""
+    presence: Literal["contacts", "mutual", "none"] = "mutual"
+    """Whose presence a user sees: ``mutual`` contacts, all the user's own ``contacts``, or ``none``. Blocks hide it."""
 
     presence_delay_ms: Annotated[int, Bounds(0, 600_000)] = 1_000
     """Who comes and goes within this time did not: others are told after it."""
@@ -107,10 +112,26 @@ class GatewaySettings(Section):
     typing_interval_ms: Annotated[int, Bounds(0, 600_000)] = 1_000
     """Others are told that someone types at most this often per connection."""
 
-    may_be_empty: ClassVar[frozenset[str]] = frozenset({"origins"})
+    may_be_empty: ClassVar[frozenset[str]] = frozenset({"origins", "platforms"})
+
+    @property
+    def platform_names(self) -> tuple[str, ...]:
+        """The declared platforms, sorted. Raises ``ConfigError`` for a name that no platform can have."""
+        names = [name for name in map(str.strip, self.platforms.split(",")) if name]
+        for name in names:
+            try:
+                check_platform(name)
+            except RequestError as error:
+                raise ConfigError(f"gateway.platforms must name platforms: {error}") from None
+            if names.count(name) > 1:
+                raise ConfigError(f"gateway.platforms must name {name} once, not {names.count(name)} times")
+        if len(names) > PLATFORMS_MAX:
+            raise ConfigError(f"gateway.platforms may name {PLATFORMS_MAX} platforms, not {len(names)}")
+        return tuple(sorted(names))
 
     def __post_init__(self) -> None:
         Section.__post_init__(self)
+        _ = self.platform_names
         least = 2 * self.output_mark_bytes
         if self.output_bytes_max < least:
             raise ConfigError(

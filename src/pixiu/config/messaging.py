@@ -18,13 +18,23 @@ class MessagingSettings(Section):
     """Largest content of one message; a larger one is refused."""
 
     sends_per_second: Count = 50
-    """Changing actions (sends, joins, reads …) of one user per second on average; 0 is no limit."""
+    """Cost of one user's changing actions (sends, joins …) per second on average, at least 1 each; 0 is no limit."""
 
     send_burst: Positive = 200
-    """Changing actions that one user may make at once before the average counts."""
+    """Cost of one user's changing actions at once before the average counts. Reads have 4 and 10 times as much."""
 
     group_members_max: Positive = 100_000
     """Members of one group; a join above this is refused."""
+
+    group_create_max: Positive = 1_000
+    """Members that create_group may name; others join or are invited afterwards."""
+
+    groups_max: Positive = 1_000
+    """Groups that one user may be in; other users may add the user up to half of this number."""
+
+    group_invites: Literal["anyone", "contacts", "consent"] = "anyone"
+    """Who adds a user to a group at once: anyone, only those on the user's list of contacts, or only the user; the add
+    of anyone else becomes an invitation, which the user accepts with join."""
 
     group_inbox_limit: Positive = 500
     """A group with more members than this becomes large: its messages enter no inboxes."""
@@ -43,6 +53,9 @@ class MessagingSettings(Section):
 
     page_max: Annotated[int, Bounds(1, 10_000)] = 100
     """Messages in one page of history or sync."""
+
+    page_bytes_max: Annotated[int, Bounds(4096, 64 * 2**20)] = 256 * 1024
+    """Bytes of one page of any list, as JSON; the rest is on the next page. A page holds at least one row."""
 
     hop_sample: Count = 4
     """Of the appends and pushes timed for /metrics one in so many goes to the log, too; 0: none, and no flushes."""

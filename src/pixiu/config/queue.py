@@ -44,6 +44,10 @@ class QueueSettings(Section):
     idle_timeout_ms: Milliseconds = 30 * 60_000
     """A connection that sent nothing for this long, and subscribes to nothing, is closed."""
 
+    request_timeout_ms: Milliseconds = 5_000
+    """A request that has begun to arrive and brings no further byte for this long, or less than 16 KiB a second beyond
+    it, is refused, and its connection is closed."""
+
     keep_alive_ms: Annotated[int, Bounds(1, 34_999)] = 30_000
     """How often an idle subscriber or follower hears from the server; smss's clients give up after 35 s."""
 
@@ -185,8 +189,13 @@ class ReplicationSettings(Section):
     """With a registry: how often a leader renews its lease and a follower looks; at most half of lease_ms."""
 
     secret_file: str = ""
-    """A file with the secret that followers, snapshots and backups of this queue show, at least 16 characters on its
-    first line; further lines are taken, too. Empty: whoever reaches the port gets a copy. Roles have --secret-file."""
+    """A file with the cluster's secret, at least 16 characters on its first line. A follower shows it to its leader;
+    this queue accepts it, and those on further lines, from followers, backups and promotions. The node.key of this
+    data directory is accepted as well. On one machine a follower may name its leader's node.key here."""
+
+    smss_followers: bool = False
+    """Serve smss's own replica command to connections that have shown no key: smss's followers cannot show one. Every
+    program that reaches the port can then copy all topics but Pixiu's own."""
 
     def __post_init__(self) -> None:
         Section.__post_init__(self)

@@ -24,13 +24,22 @@ class SecuritySettings(Section):
     """How far the clock of whoever issued a token may be off."""
 
     auth_url: str = ""
-    """An HTTP server of yours that says whose a token is; empty leaves tokens to the keys in the data directory."""
+    """URL of your HTTP server that validates tokens; empty: tokens are verified with the keys in the data directory."""
 
     auth_timeout_ms: Milliseconds = 3_000
-    """How long that server may take."""
+    """How long ``auth_url`` may take to answer."""
 
     auth_cache_ms: Annotated[int, Bounds(0, 3_600_000)] = 30_000
-    """Its answer for a token is good for this long: a token that it takes back is refused that much later."""
+    """New logins with a token may use an earlier answer of ``auth_url`` for this long."""
+
+    auth_recheck_ms: Annotated[int, Bounds(100, 86_400_000)] = 60_000
+    """The credential of every open connection is checked again this often; changed keys are noticed within a second."""
+
+    auth_rechecks_per_second: Positive = 100
+    """Rechecks that one process sends to ``auth_url`` per second; with more connections a round takes longer."""
+
+    auth_identity_ms: Annotated[int, Bounds(1_000, 2_592_000_000)] = 3_600_000
+    """An identity from ``auth_url`` expires this long after its last confirmation, or at its earlier ``expires_at``."""
 
     tls_certificate: str = ""
     """A file with the certificate chain (PEM). With it the client port speaks TLS 1.2 and up, and nothing else."""
@@ -63,7 +72,7 @@ class SecuritySettings(Section):
     """Of these, how many one address may have; more are answered with 503. This machine's own address has no limit."""
 
     cors_origins: str = ""
-    """Web pages of other origins that may call, with commas, as "https://chat.example"; empty lets none."""
+    """Web origins that may call the HTTP API beside the server's own, as "https://a.example, https://b.example"."""
 
     may_be_empty: ClassVar[frozenset[str]] = frozenset(
         {"auth_url", "tls_certificate", "tls_key", "tls_client_ca", "cors_origins"}

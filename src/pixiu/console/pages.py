@@ -121,13 +121,14 @@ def console_pages(*, is_dev: bool, node: str = "", is_cluster: bool = False) -> 
 def policy_for(index: bytes) -> str:
     """Scripts, styles and connections of this server only; of inline scripts those that are in the page itself.
 
-    Browsers count a WebSocket to the page's own host and port as 'self'.
+    Images may come from anywhere: a message of kind image names its address. The chat loads such an image only when the
+    reader asks for it (chat/media.js). Browsers count a WebSocket to the page's own host and port as 'self'.
     """
     hashes = [f"'sha256-{b64encode(sha256(each).digest()).decode()}'" for each in _INLINE_SCRIPT.findall(index)]
     scripts = " ".join(["'self'", *hashes])
     return (
-        f"default-src 'self'; script-src {scripts}; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        f"default-src 'self'; script-src {scripts}; style-src 'self'; img-src 'self' data: http: https:; "
+        "connect-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
 
 

@@ -28,8 +28,9 @@ from pixiu.im.push import PUSH, push
 from pixiu.im.reading import history, mark_read, receipt
 from pixiu.im.schedules import schedule, scheduled, unschedule
 from pixiu.im.search import search
+from pixiu.im.signals import SIGNAL, signal
 from pixiu.im.sync import receive, sync
-from pixiu.im.users import PROFILE, create_user, user
+from pixiu.im.users import PROFILE, ban_user, create_user, unban_user, user
 
 __all__ = [
     "VERBS",
@@ -50,6 +51,7 @@ _ONE_USER = frozenset({"user"})
 _ONE_GROUP = frozenset({"group"})
 _NEW_GROUP = frozenset({"group", "name", "avatar", "members", "needs_approval", "history", "fields"})
 _PLACE = frozenset({"with", "group"})
+_ROWS = frozenset({"cursor", "limit"})
 _PAGE = frozenset({"before", "after", "limit", "direction"})
 
 VERBS: dict[str, Verb] = {
@@ -59,18 +61,19 @@ VERBS: dict[str, Verb] = {
         Verb("user", user, _ONE_USER, is_changing=False, needs_user=False),
         Verb("contact", contact, _ONE_USER),
         Verb("unlink", unlink, _ONE_USER),
-        Verb("contacts", contacts, frozenset(), is_changing=False),
+        Verb("contacts", contacts, _ROWS, is_changing=False),
         Verb("block", block, _ONE_USER),
         Verb("unblock", unblock, _ONE_USER),
         Verb("register_push", register_push, REGISTERING),
         Verb("unregister_push", unregister_push, frozenset()),
         Verb("create_group", create_group, _NEW_GROUP),
-        Verb("group", group, _ONE_GROUP | {"offset"}, is_changing=False, needs_user=False),
+        Verb("group", group, _ONE_GROUP | _ROWS | {"offset"}, is_changing=False, needs_user=False),
         Verb("join", join, _ONE_GROUP),
         Verb("quit", quit, _ONE_GROUP),
         Verb("manage", manage, frozenset({"group", "user", "op", "history"})),
         Verb("send", send, CONTENT | {"to"}),
         Verb("gsend", gsend, CONTENT | {"group"}),
+        Verb("signal", signal, SIGNAL),
         Verb("recall", recall, frozenset({"message_id"})),
         Verb("history", history, _PLACE | _PAGE, is_changing=False),
         Verb("sync", sync, _PLACE | {"cursor", "last", "limit"}, is_changing=False),
@@ -80,10 +83,12 @@ VERBS: dict[str, Verb] = {
         Verb("receipt", receipt, frozenset({"message_ids", "kind"})),
         Verb("schedule", schedule, CONTENT | {"at", "to", "group"}),
         Verb("unschedule", unschedule, frozenset({"schedule_id"})),
-        Verb("scheduled", scheduled, frozenset(), is_changing=False),
+        Verb("scheduled", scheduled, _ROWS, is_changing=False),
         Verb("system", system, CONTENT | {"to"}, is_for_admins=True, needs_user=False),
         Verb("broadcast", broadcast, CONTENT | {"group"}, is_for_admins=True, needs_user=False),
         Verb("push", push, PUSH, is_for_admins=True, needs_user=False),
+        Verb("ban_user", ban_user, _ONE_USER, is_for_admins=True, needs_user=False),
+        Verb("unban_user", unban_user, _ONE_USER, is_for_admins=True, needs_user=False),
         Verb("erase_user", erase_user, _ONE_USER, is_for_admins=True, needs_user=False),
     )
 }

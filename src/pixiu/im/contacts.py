@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from bisect import bisect_right
+from itertools import islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
 
+from pixiu.im import params as read
 from pixiu.im.content import notice
 from pixiu.im.draft import Actor, Answer, Draft, Params, drafted
 from pixiu.im.messages import QUIET
+from pixiu.im.paging import ROWS_MAX, fitting, row_limit, size_of
 from pixiu.model.conversation import Conversation, Direct, InGroup
 from pixiu.model.errors import RequestError, TooLarge
 from pixiu.model.pixiu_pb2 import BlockChanged, ContactChanged, Record
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pixiu.im.context import Context
     from pixiu.model.group import Group, Member
 
@@ -19,22 +26,22 @@ __all__ = ["block", "contact", "contacts", "contacts_of", "unblock", "unlink", "
 
 
 def contact(context: Context, actor: Actor, params: Params) -> Draft | Answer:
-    """Add a user to one's contacts, and tell that user."""
+    """Add a user to one's contacts, and notify that user. Returns that contact alone."""
     peer = _peer(context, actor, params)
-    linked = context.stores.contacts.of(actor.user)
-    if any(each == peer for each, _ in linked):
-        return contacts_of(context, actor.user)
+    linked = context.stores.contacts
+    if linked.linked_at(actor.user, peer) is not None:
+        return _one(context, actor.user, peer)
     most = context.settings.contacts_max
-    if len(linked) >= most:
+    if linked.count(actor.user) >= most:
         raise TooLarge(f"a user may have {most} contacts; take one off the list first")
     return _link(context, actor, peer, is_linked=True)
 
 
 def unlink(context: Context, actor: Actor, params: Params) -> Draft | Answer:
-    """Take a user off one's contacts, and tell that user."""
+    """Remove a user from one's contacts, and notify that user. Returns no row."""
     peer = _peer(context, actor, params)
-    if all(each != peer for each, _ in context.stores.contacts.of(actor.user)):
-        return contacts_of(context, actor.user)
+    if context.stores.contacts.linked_at(actor.user, peer) is None:
+        return _one(context, actor.user, peer)
     return _link(context, actor, peer, is_linked=False)
 
 
@@ -50,29 +57,36 @@ def _link(context: Context, actor: Actor, peer: int, *, is_linked: bool) -> Draf
         record.chat = notice(actor, action, at, to=peer, user=actor.user)
         record.to = peer
         record.options = QUIET
-    return drafted(record, lambda accepted: contacts_of(context, actor.user))
+    return drafted(record, lambda accepted: _one(context, actor.user, peer))
 
 
 def block(context: Context, actor: Actor, params: Params) -> Draft | Answer:
-    """Hear nothing of a user any more."""
+    """Refuse messages of a user from now on. Returns the user's row if the user is a contact."""
     return _block(context, actor, params, is_blocked=True)
 
 
 def unblock(context: Context, actor: Actor, params: Params) -> Draft | Answer:
-    """Hear that user again."""
+    """Accept messages of that user again. Returns the user's row if the user is a contact."""
     return _block(context, actor, params, is_blocked=False)
 
 
 def _block(context: Context, actor: Actor, params: Params, *, is_blocked: bool) -> Draft | Answer:
     peer = _peer(context, actor, params)
     if context.stores.contacts.is_blocked(actor.user, peer) == is_blocked:
-        return contacts_of(context, actor.user)
+        return _one(context, actor.user, peer)
     most = context.settings.contacts_max
-    if is_blocked and len(context.stores.contacts.blocked_by(actor.user)) >= most:
+    if is_blocked and context.stores.contacts.blocked_count(actor.user) >= most:
         raise TooLarge(f"a user may block {most} others; unblock one first")
     changed = BlockChanged(user=actor.user, peer=peer, is_blocked=is_blocked)
     record = Record(at=context.clock.now_ms(), actor=actor.user, session=actor.session_id, block=changed)
-    return drafted(record, lambda accepted: contacts_of(context, actor.user))
+    return drafted(record, lambda accepted: _one(context, actor.user, peer))
+
+
+def _one(context: Context, user: int, peer: int) -> Answer:
+    """What a change of one contact answers: that contact's row; no row if the peer is not on the list."""
+    at = context.stores.contacts.linked_at(user, peer)
+    row = None if at is None else _contact_row(context, peer, at, context.stores.unread.get(user, Direct(peer)))
+    return {"contacts": [] if row is None else [row]}
 
 
 def _peer(context: Context, actor: Actor, params: Params) -> int:
@@ -83,40 +97,105 @@ def _peer(context: Context, actor: Actor, params: Params) -> int:
 
 
 def contacts(context: Context, actor: Actor, params: Params) -> Answer:
-    """One's contacts and groups, in the order of their adding, with what is unread."""
-    return contacts_of(context, actor.user)
+    """A page of one's contacts and groups, in the order of their adding, with unread counts."""
+    after = _position(params.get("cursor"))
+    return contacts_of(context, actor.user, after=after, limit=row_limit(params))
 
 
-def contacts_of(context: Context, user: int) -> Answer:
-    """``contacts``: people and groups by the time they were added. ``others``: unread ones who are on no list."""
-    stores = context.stores
+class _Position(NamedTuple):
+    """A row's place in the list, and so in a cursor: contacts and groups by time, then others by number."""
+
+    is_other: int
+    at: int
+    number: int
+    is_group: int
+
+
+def _position(cursor: object) -> _Position | None:
+    if cursor is None:
+        return None
+    parts = cursor.split(".") if type(cursor) is str else []
+    if len(parts) != len(_Position._fields):
+        raise RequestError(f"cursor must be one of an earlier page of contacts, not {read.short(cursor)}")
+    return _Position(*(read.whole(part, "cursor") for part in parts))
+
+
+def contacts_of(context: Context, user: int, *, after: _Position | None = None, limit: int = ROWS_MAX) -> Answer:
+    """A page of ``contacts``, people and groups by the time they were added; then of ``others``, unread and on no list.
+
+    ``cursor`` asks for the rows after this page; it is None if ``has_more`` is false.
+    """
+    stores, bytes_left = context.stores, context.settings.page_bytes_max
     unread = stores.unread.of(user)
-    rows: list[tuple[int, int, Answer]] = []
-    for peer, at in stores.contacts.of(user):
-        profile = stores.users.get(peer)
-        if profile is not None and profile.is_erased:
-            unread.pop(Direct(peer), None)
-            continue
-        shown: Answer = {
-            "user": profile.public_id if profile else str(peer),
-            "name": profile.name if profile else "",
-            "avatar": profile.avatar if profile else "",
-            "at": at,
-            "unread": unread.pop(Direct(peer), 0),
-        }
-        rows.append((at, peer, shown))
+    people = dict(stores.contacts.of(user))
+    listed: list[tuple[_Position, Member | None]] = [(_Position(0, at, peer, 0), None) for peer, at in people.items()]
     for number in stores.groups.groups_of(user):
-        group, member = stores.groups.get(number), stores.groups.member(number, user)
-        count = unread.pop(InGroup(number), 0)
-        if group is not None and member is not None:
-            rows.append((member.joined_at, number, _group_row(group, member, count)))
-    rows.sort(key=lambda row: row[:2])
-    others: list[Answer] = [
-        {"user": context.directory.user_name(each.peer), "unread": count}
-        for each, count in sorted(unread.items(), key=str)
-        if isinstance(each, Direct) and count
+        member = stores.groups.member(number, user)
+        if member is not None:
+            listed.append((_Position(0, member.joined_at, number, 1), member))
+    listed += [
+        (_Position(1, 0, place.peer, 0), None)
+        for place, count in unread.items()
+        if count and isinstance(place, Direct) and place.peer not in people
     ]
-    return {"contacts": [row[2] for row in rows], "others": others}
+    listed.sort(key=itemgetter(0))
+    begin = 0 if after is None else bisect_right(listed, after, key=itemgetter(0))
+    shown: tuple[list[Answer], list[Answer]] = [], []
+    last: _Position | None = None
+    for position, member in islice(listed, begin, None):
+        row = _row(context, position, member, unread)
+        if row is None:
+            continue
+        bytes_left -= size_of(row)
+        if limit <= 0 or (bytes_left < 0 and last is not None):
+            break
+        limit -= 1
+        shown[position.is_other].append(row)
+        last = position
+    else:
+        last = None
+    cursor = None if last is None else ".".join(map(str, last))
+    answer: Answer = {"contacts": shown[0], "others": shown[1], "has_more": cursor is not None, "cursor": cursor}
+    if after is None and (invitations := _invitations(context, user)):
+        answer["invitations"] = invitations
+    return answer
+
+
+def _invitations(context: Context, user: int) -> list[Answer]:
+    """Groups that a user is invited to, oldest invitation first; ``INVITATIONS_MAX`` bounds them."""
+    groups = context.stores.groups
+    rows: list[Answer] = []
+    for number, at in sorted(groups.invitations(user), key=itemgetter(1)):
+        found = groups.get(number)
+        if found is not None:
+            rows.append({"group": found.public_id, "name": found.name, "avatar": found.avatar, "at": at})
+    return fitting(rows, context.settings.page_bytes_max // 4)
+
+
+def _row(
+    context: Context, position: _Position, member: Member | None, unread: Mapping[Conversation, int]
+) -> Answer | None:
+    """What is shown of a contact, of a group or of someone on no list; None of an erased user and of no group."""
+    stores, number = context.stores, position.number
+    if position.is_other:
+        return {"user": context.directory.user_name(number), "unread": unread[Direct(number)]}
+    if member is not None:
+        group = stores.groups.get(number)
+        return None if group is None else _group_row(group, member, unread.get(InGroup(number), 0))
+    return _contact_row(context, number, position.at, unread.get(Direct(number), 0))
+
+
+def _contact_row(context: Context, peer: int, at: int, unread: int) -> Answer | None:
+    profile = context.stores.users.get(peer)
+    if profile is not None and profile.is_erased:
+        return None
+    return {
+        "user": profile.public_id if profile else str(peer),
+        "name": profile.name if profile else "",
+        "avatar": profile.avatar if profile else "",
+        "at": at,
+        "unread": unread,
+    }
 
 
 def _group_row(group: Group, member: Member, counted: int) -> Answer:

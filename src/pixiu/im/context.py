@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pixiu.im.directory import Directory
+from pixiu.im.directory import Banned, Directory
 from pixiu.im.draft import UnknownUsers
 from pixiu.model.cursor import Cursors
 from pixiu.model.errors import Unauthenticated
@@ -13,15 +13,18 @@ from pixiu.model.ids import Snowflakes
 from pixiu.model.names import own_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from pixiu.config.messaging import MessagingSettings
-    from pixiu.im.draft import Actor
+    from pixiu.im.draft import Actor, Arriving
     from pixiu.ports.clock import Clock
     from pixiu.ports.log import Scheduled
     from pixiu.ports.stores import Stores
 
-__all__ = ["Context", "Counts", "Joining"]
+__all__ = ["Context", "Counts", "JoinNotices", "Joining"]
+
+NOTICE_AGAIN_MS = 86_400_000
+"""A user who withdraws a request to join and asks again is announced to the admins once in this time."""
 
 
 @dataclass(slots=True)
@@ -33,32 +36,73 @@ class Counts:
 
 
 class Joining:
-    """Who becomes a member at this moment: accepted for the log, and not applied yet.
+    """Users whose joins and requests are accepted for the log and not applied yet.
 
-    Checks see what is applied. Without this, joins at the same moment would not see each other, and pass a group's
-    bounds together. All joins of a group go through one proxy, so that what it knows is all there is.
+    Checks see what is applied. Without this, joins at the same moment would not see each other, and pass the bounds of
+    a group or of a user together. All joins of a group go through one proxy, so this is complete.
     """
 
     def __init__(self) -> None:
-        self._users: dict[int, dict[int, int]] = {}
+        self._members: dict[int, dict[int, int]] = {}
+        self._requests: dict[int, dict[int, int]] = {}
+        self._groups: dict[int, int] = {}
 
-    def begin(self, group: int, user: int) -> None:
-        """A join is on its way."""
-        users = self._users.setdefault(group, {})
-        users[user] = users.get(user, 0) + 1
+    def begin(self, arriving: Arriving) -> None:
+        """A join or a request is on its way."""
+        users = self._table(arriving).setdefault(arriving.group, {})
+        for user in arriving.users:
+            users[user] = users.get(user, 0) + 1
+            if not arriving.is_request:
+                self._groups[user] = self._groups.get(user, 0) + 1
 
-    def end(self, group: int, user: int) -> None:
+    def end(self, arriving: Arriving) -> None:
         """It is applied, or has failed."""
-        users = self._users[group]
-        users[user] -= 1
-        if not users[user]:
-            del users[user]
+        table = self._table(arriving)
+        users = table[arriving.group]
+        for user in arriving.users:
+            _count_down(users, user)
+            if not arriving.is_request:
+                _count_down(self._groups, user)
         if not users:
-            del self._users[group]
+            del table[arriving.group]
 
     def of(self, group: int) -> Collection[int]:
-        """Users on their way into a group; those of them who have arrived a moment ago may be among them still."""
-        return self._users.get(group, {}).keys()
+        """Users on their way into a group; some of them may have arrived a moment ago."""
+        return self._members.get(group, {}).keys()
+
+    def group_count(self, user: int) -> int:
+        """How many groups a user is on the way into."""
+        return self._groups.get(user, 0)
+
+    def is_asking(self, group: int, user: int) -> bool:
+        """Is a request of this user to join on its way?"""
+        return user in self._requests.get(group, {})
+
+    def _table(self, arriving: Arriving) -> dict[int, dict[int, int]]:
+        return self._requests if arriving.is_request else self._members
+
+
+def _count_down(counts: dict[int, int], user: int) -> None:
+    counts[user] -= 1
+    if not counts[user]:
+        del counts[user]
+
+
+class JoinNotices:
+    """When admins were last notified of a user's request to join a group. In memory, bounded; a restart forgets it."""
+
+    def __init__(self, *, kept_max: int = 100_000) -> None:
+        self._at: dict[tuple[int, int], int] = {}
+        self._kept_max = kept_max
+
+    def is_due(self, group: int, user: int, now: int) -> bool:
+        """Was no notice sent within ``NOTICE_AGAIN_MS``? Then one is sent now."""
+        last = self._at.pop((group, user), None)
+        is_due = last is None or now - last >= NOTICE_AGAIN_MS
+        self._at[group, user] = now if is_due or last is None else last
+        if len(self._at) > self._kept_max:
+            del self._at[next(iter(self._at))]
+        return is_due
 
 
 @dataclass(slots=True)
@@ -79,8 +123,13 @@ class Context:
     """What cursors of inboxes look like."""
     has_rows_of: Callable[[int], bool] = lambda _user: True
     """Are this user's inboxes and private timeline here? In a cluster they are with the carrier of the user."""
+    tell: Callable[[int, Mapping[str, object]], int] = lambda _user, _event: 0
+    """Hands a live event to all sessions of a user. Returns how many there are."""
+    platforms: tuple[str, ...] = ()
+    """The declared platforms (``gateway.platforms``): a push for all platforms opens these inboxes."""
     counts: Counts = field(default_factory=Counts)
     joining: Joining = field(default_factory=Joining)
+    join_notices: JoinNotices = field(default_factory=JoinNotices)
     directory: Directory = field(init=False)
     _ids: Snowflakes = field(init=False)
 
@@ -92,6 +141,8 @@ class Context:
         """Raise unless the actor exists, or is a publisher."""
         number = actor.user
         if self.directory.knows_user(number):
+            if self.directory.is_banned(number):
+                raise Banned(self.directory.user_name(number))
             return
         if number == 0 and actor.is_admin:
             return

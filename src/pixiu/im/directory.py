@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pixiu.im.draft import UnknownUsers
 from pixiu.im.params import public_id_text
-from pixiu.model.errors import NotFound
-from pixiu.model.names import SYSTEM, check_public_id
+from pixiu.model.errors import NotFound, Unauthenticated
+from pixiu.model.names import SYSTEM, check_public_id, normalized
 
 if TYPE_CHECKING:
     from pixiu.ports.stores import Stores
 
-__all__ = ["NAMES_MAX", "Directory", "Erased"]
+__all__ = ["NAMES_MAX", "Banned", "Directory", "Erased"]
 
 NAMES_MAX = 200_000
 
@@ -31,6 +31,13 @@ class Erased(NotFound):
         super().__init__(f"user {public_id!r} was erased")
 
 
+class Banned(Unauthenticated):
+    """A user whom an admin has banned: the user may not log in or act."""
+
+    def __init__(self, public_id: str) -> None:
+        super().__init__(f"user {public_id!r} is banned")
+
+
 class Directory:
     """Who is behind a public id, and behind a number."""
 
@@ -40,7 +47,7 @@ class Directory:
         self._user_numbers: dict[str, int] = {}
         self._user_names: dict[int, str] = {0: SYSTEM}
         self._present: dict[int, None] = {}
-        """Users of whom it is known that they are there, and were not erased: none of them is barred."""
+        """Users of whom it is known that they exist, and are neither erased nor banned: none of them is barred."""
         self._barred: dict[int, None] = {}
         """Users whose erasure is on its way, or has just been applied; the stores know of the others."""
         self._group_numbers: dict[str, int] = {}
@@ -64,11 +71,22 @@ class Directory:
             return False
         profile = self._stores.users.get(number)
         if profile is None or not profile.is_erased:
-            if profile is not None:
+            if profile is not None and not profile.is_banned:
                 remember(self._present, number, None, self._names_max)
             return False
         remember(self._barred, number, None, self._names_max)
         return True
+
+    def is_banned(self, number: int) -> bool:
+        """Has an admin banned this user?"""
+        if number in self._present:
+            return False
+        profile = self._stores.users.get(number)
+        return profile is not None and profile.is_banned
+
+    def banned(self, number: int) -> None:
+        """A ban was applied or lifted: the next check looks at the user's profile."""
+        self._present.pop(number, None)
 
     def bar(self, number: int) -> None:
         """An erasure begins, or was applied: from now on there is no such user."""
@@ -88,15 +106,16 @@ class Directory:
             if number is not None:
                 return number
         checked = check_public_id(public_id_text(public_id, what), what=what)
-        number = self._find_user(checked)
+        number = self.find_user(checked)
         if number is None:
-            raise UnknownUsers([checked])
+            raise UnknownUsers([normalized(checked)])
         return number
 
     def any_user(self, public_id: object, what: str = "user") -> int:
         """The number of a user who must have existed: what was said with one who was erased can still be read."""
         checked = check_public_id(public_id_text(public_id, what), what=what)
-        number = self._user_numbers.get(checked) or self._stores.users.number_of(checked)
+        number_of = self._stores.users.number_of
+        number = self._user_numbers.get(checked) or number_of(checked) or number_of(normalized(checked))
         if number is None:
             raise UnknownUsers([checked])
         return number
@@ -104,20 +123,31 @@ class Directory:
     def users(self, public_ids: list[object], what: str) -> list[int]:
         """Numbers of users who must all exist, each once, in order of first mention."""
         checked = [check_public_id(public_id_text(each, what), what=what) for each in public_ids]
-        numbers = [self._find_user(each) for each in checked]
-        unknown = [each for each, number in zip(checked, numbers, strict=True) if number is None]
+        numbers = [self.find_user(each) for each in checked]
+        unknown = [normalized(each) for each, number in zip(checked, numbers, strict=True) if number is None]
         if unknown:
             raise UnknownUsers(list(dict.fromkeys(unknown)))
         return list(dict.fromkeys(number for number in numbers if number is not None))
 
     def find_user(self, public_id: str) -> int | None:
-        """The number of a user who may exist."""
+        """The number of a user who may exist: by this very id, which older ids may need, or else by its normal form."""
+        number = self._find_user(public_id)
+        if number is None and (normal := normalized(public_id)) != public_id:
+            number = self._find_user(normal)
+        return number
+
+    def exact_user(self, public_id: str) -> int | None:
+        """The number of a user with this very id. A token names a user exactly: it must not become someone else's."""
         return self._find_user(public_id)
+
+    def known_exactly(self, public_id: str) -> int | None:
+        """The number behind this very id, of an erased user too."""
+        return self._stores.users.number_of(check_public_id(public_id, what="user"))
 
     def known_user(self, public_id: str) -> int | None:
         """The number of a user who may exist; none of one who was erased."""
         try:
-            return self._find_user(public_id)
+            return self.find_user(public_id)
         except Erased:
             return None
 
@@ -157,7 +187,13 @@ class Directory:
         return number
 
     def find_group(self, public_id: str) -> int | None:
-        """The number of a group that may exist."""
+        """The number of a group that may exist: by this very id, or else by its normal form."""
+        number = self._find_group(public_id)
+        if number is None and (normal := normalized(public_id)) != public_id:
+            number = self._find_group(normal)
+        return number
+
+    def _find_group(self, public_id: str) -> int | None:
         number = self._group_numbers.get(public_id)
         if number is None:
             number = self._stores.groups.number_of(public_id)

@@ -15,7 +15,7 @@ from pixiu.model.errors import NotAllowed, NotFound, RequestError
 from pixiu.model.pixiu_pb2 import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pixiu.im.context import Context
     from pixiu.ports.search import Asked, Found
@@ -24,6 +24,7 @@ __all__ = [
     "Accepted",
     "Actor",
     "Answer",
+    "Arriving",
     "Draft",
     "Erasing",
     "Outcome",
@@ -65,10 +66,19 @@ class Accepted(NamedTuple):
     """The message ids of the records behind the first one."""
 
 
+class Arriving(NamedTuple):
+    """Users who become members of a group, or who ask to."""
+
+    group: int
+    """0 is a group that is being created."""
+    users: Sequence[int]
+    is_request: bool = False
+
+
 class Draft:
     """A checked change that waits to be appended."""
 
-    __slots__ = ("answer", "at", "is_applied", "joins", "key", "payload", "then")
+    __slots__ = ("after", "answer", "arriving", "at", "fan_out_cost", "is_applied", "key", "payload", "then")
 
     def __init__(
         self,
@@ -89,8 +99,12 @@ class Draft:
         self.is_applied = is_applied
         self.then = then
         """Appended right behind, in this order; with a key, each gets its own, made from it."""
-        self.joins: tuple[int, int] | None = None
-        """The group and the user whom this makes a member of it: until it is answered, others count them in."""
+        self.after: Callable[[Accepted], list[Record]] | None = None
+        """Records that need the numbers of the first one; appended once it is committed, and before the answer."""
+        self.fan_out_cost = 0
+        """Tokens for the inbox entries of a group, in addition to the cost of the request."""
+        self.arriving: Arriving | None = None
+        """Whom this makes a member, or lets ask to become one: until it is answered, checks count them in."""
 
     @property
     def record(self) -> Record:
@@ -117,6 +131,8 @@ class Scheduling(NamedTuple):
     due: int
     answer: Callable[[int], Answer]
     """Called with the schedule_id."""
+    fan_out_cost: int = 0
+    """As in ``Draft``; charged when the send is scheduled."""
 
 
 class Unscheduling(NamedTuple):

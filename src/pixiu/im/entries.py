@@ -4,6 +4,7 @@ An entry is a list of fields. ``action`` names what is done and ``uid`` who does
 under their own names or the seed's (``tuid``, ``gid``). What is no text goes into ``params``, as a JSON object::
 
     action send  uid alice  tuid bob  text hi  color red
+    action recive  uid bob  platform web  start 17
     action create_group  uid alice  params {"group": "9", "members": ["bob", "carol"]}
 
 Whoever reads a stream may be given an entry twice. So everything that would be made up at each attempt (a send_id, the
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from pixiu.im.draft import Params
 
-__all__ = ["ENTRY_BYTES_MAX", "Asking", "asking_of", "key_of"]
+__all__ = ["ACTIONS", "ENTRY_BYTES_MAX", "Asking", "asking_of", "key_of"]
 
 ENTRY_BYTES_MAX = 1_048_576
 """All names and values of one entry together."""
@@ -34,6 +35,13 @@ _FIELDS_MAX = 256
 _SAYING = frozenset({"send", "gsend", "system", "broadcast", "push"})
 """These may be under way together: none reads what another changes."""
 _SEED_ACTIONS = {"ulink": "unlink", "recive": "receive"}
+ACTIONS = (*VERBS, *_SEED_ACTIONS)
+"""Every name that ``action`` may have: the verbs, and the seed's spellings."""
+
+_FROM_INBOX = frozenset({"receive", "sync"})
+PLATFORM_DEFAULT = "web"
+"""Whose inbox ``receive`` and ``sync`` read, unless the entry names another platform."""
+
 _PEER_PARAMS = ("to", "user", "with")
 _OWN = frozenset({"action", "uid", "params"})
 
@@ -51,6 +59,8 @@ class Asking(NamedTuple):
     """Names this entry, or its send_id, in a key."""
     send_id: str
     """As it was given; empty if it was not."""
+    platform: str = ""
+    """Whose inbox is read; empty for actions that read none."""
 
 
 def asking_of(entry_id: str, fields: Sequence[tuple[bytes, bytes]]) -> Asking:
@@ -68,6 +78,7 @@ def asking_of(entry_id: str, fields: Sequence[tuple[bytes, bytes]]) -> Asking:
     verb = VERBS.get(action)
     if verb is None:
         raise RequestError(f"there is no action {action[:64]!r}")
+    platform = texts.pop("platform", PLATFORM_DEFAULT) if action in _FROM_INBOX else ""
     params = _params(action, texts)
     user = texts.get("uid", "")
     if action == "create_user" and user and params.setdefault("user", user) != user:
@@ -83,7 +94,7 @@ def asking_of(entry_id: str, fields: Sequence[tuple[bytes, bytes]]) -> Asking:
         what = action.removeprefix("create_")
         params.setdefault(what, f"{what[0]}{sha256(token.encode()).hexdigest()[:20]}")
     is_alone = verb.is_changing and action not in _SAYING
-    return Asking(action, user, params, is_alone, token.encode(), send_id)
+    return Asking(action, user, params, is_alone, token.encode(), send_id, platform)
 
 
 def key_of(user: int, asking: Asking) -> bytes:

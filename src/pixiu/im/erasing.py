@@ -15,7 +15,7 @@ from pixiu.im.groups import member_changed
 from pixiu.model.body import is_written
 from pixiu.model.errors import NotFound, NotOwner, RequestError
 from pixiu.model.group import Role
-from pixiu.model.names import OPERATOR
+from pixiu.model.names import OPERATOR, normalized
 from pixiu.model.pixiu_pb2 import Ledger, MemberChanged, Record, Rows, UserErased
 from pixiu.model.timeline import State
 
@@ -34,7 +34,7 @@ _ENTRIES_MAX = 2**52
 def erase_user(context: Context, actor: Actor, params: Params) -> Erasing:
     """Remove what a user wrote and all that is kept about the user. The number and the public id stay, barred."""
     public_id = read.public_id_text(read.required(params, "user"), "user")
-    if public_id == OPERATOR:
+    if normalized(public_id) == OPERATOR:
         raise RequestError(f"user must not be {OPERATOR!r}: the commands on the node's own machine act by that name")
     try:
         number = context.directory.any_user(public_id)

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING
 
 from pixiu.im import params as read
 from pixiu.im.content import notice
-from pixiu.im.draft import Accepted, Actor, Answer, Draft, Params, drafted
+from pixiu.im.costs import fan_out_cost
+from pixiu.im.draft import Accepted, Actor, Answer, Arriving, Draft, Params, drafted
 from pixiu.im.messages import QUIET, check_may_send, member_of
+from pixiu.im.paging import fitting, row_limit
 from pixiu.im.readable import HISTORIES
 from pixiu.im.users import AVATAR_BYTES_MAX, NAME_BYTES_MAX
 from pixiu.model.errors import Conflict, NotAllowed, NotFound, TooLarge
 from pixiu.model.group import Role
 from pixiu.model.inbox import NEED_ALL
-from pixiu.model.names import check_public_id, own_number
+from pixiu.model.names import new_public_id, own_number
 from pixiu.model.pixiu_pb2 import GroupChanged, MemberChanged, Record
 
 if TYPE_CHECKING:
@@ -22,21 +24,30 @@ if TYPE_CHECKING:
 
 __all__ = [
     "as_changed",
+    "check_addable",
     "create_group",
     "group",
     "group_named",
     "group_view",
+    "invitation",
     "join",
     "joined",
     "member_changed",
+    "must_consent",
     "quit",
 ]
 
-MEMBERS_SHOWN_MAX = 1000
-"""Members in one answer; ``offset`` asks for later ones."""
+MEMBERS_SHOWN = 100
+"""Members in the answer to a change, such as a join; the action ``group`` pages through all of them."""
 
 ADMINS_TOLD_MAX = 20
-"""Admins who are told of a request to join."""
+"""Admins who are notified of a request to join."""
+
+REQUESTS_MAX = 1000
+"""Requests to join that one group may have waiting."""
+
+INVITATIONS_MAX = 100
+"""Invitations that one user may have waiting."""
 
 ROLE_NAMES = {Role.MEMBER: "member", Role.ADMIN: "admin", Role.OWNER: "owner"}
 
@@ -44,14 +55,17 @@ ROLE_NAMES = {Role.MEMBER: "member", Role.ADMIN: "admin", Role.OWNER: "owner"}
 def create_group(context: Context, actor: Actor, params: Params) -> Draft:
     """Create a group with oneself as owner, and others as members from the start."""
     given = params.get("group")
-    public_id = context.new_public_id("g") if given is None else read.public_id_text(given, "group")
-    check_public_id(public_id, what="group")
+    asked = context.new_public_id("g") if given is None else read.public_id_text(given, "group")
+    public_id = new_public_id(asked, what="group")
     name = read.line(params, "name", bytes_max=NAME_BYTES_MAX, default=public_id) or ""
     avatar = read.line(params, "avatar", bytes_max=AVATAR_BYTES_MAX, default="") or ""
     needs_approval = read.flag(params, "needs_approval")
     is_since_join = read.choice(params, "history", HISTORIES, "all")
     fields = read.fields(params.get("fields"))
-    members = _members(context, actor, params)
+    named = _members(context, actor, params)
+    invited = [user for user in named if must_consent(context, actor, user)]
+    waiting = set(invited)
+    members = [user for user in named if user not in waiting]
     if context.directory.find_group(public_id) is not None:
         raise Conflict(f"there is a group {public_id!r} already")
     at, number = context.clock.now_ms(), own_number(public_id) or 0
@@ -70,16 +84,79 @@ def create_group(context: Context, actor: Actor, params: Params) -> Draft:
             raise Conflict(f"there is a group {public_id!r} already")
         return group_view(context, actor, group_named(context, public_id))
 
-    return drafted(record, answer, key=b"\xffgroup:" + public_id.encode())
+    draft = drafted(record, answer, key=b"\xffgroup:" + public_id.encode())
+    draft.arriving = Arriving(0, [actor.user, *members])
+    if invited:
+        draft.after = lambda accepted: [
+            record for user in invited for record in invitation(context, actor, number or accepted.message_id, user)
+        ]
+    return draft
 
 
 def _members(context: Context, actor: Actor, params: Params) -> list[int]:
-    most = context.settings.group_members_max
-    given = read.objects(params, "members", count_max=most - 1)
+    settings = context.settings
+    given = read.objects(params, "members", count_max=settings.group_members_max - 1)
+    if len(given) > settings.group_create_max:
+        raise TooLarge(
+            f"create_group may name {settings.group_create_max} members, not {len(given)}; "
+            "others join or are invited afterwards"
+        )
     members = [each for each in context.directory.users(given, "members") if each != actor.user]
+    check_group_count(context, actor, actor.user)
     for each in members:
         check_may_send(context, actor.user, each)
+        check_addable(context, actor, each)
     return members
+
+
+def must_consent(context: Context, actor: Actor, user: int) -> bool:
+    """Does an add of this user by the actor become an invitation? See ``messaging.group_invites``."""
+    rule = context.settings.group_invites
+    if rule == "anyone" or actor.is_admin or user == actor.user:
+        return False
+    return rule == "consent" or context.stores.contacts.linked_at(user, actor.user) is None
+
+
+def check_addable(context: Context, actor: Actor, user: int) -> None:
+    """Raise ``TooLarge`` if the user can be neither added nor invited."""
+    if not must_consent(context, actor, user):
+        check_group_count(context, actor, user)
+    elif len(context.stores.groups.invitations(user, limit=INVITATIONS_MAX)) >= INVITATIONS_MAX:
+        name = context.directory.user_name(user)
+        raise TooLarge(f"{INVITATIONS_MAX} invitations of {name!r} wait already; {name!r} has to answer some first")
+
+
+def invitation(context: Context, actor: Actor, group: int, user: int) -> list[Record]:
+    """The records that invite a user: the invitation, and a notice to the user."""
+    at = context.clock.now_ms()
+    return [
+        Record(
+            at=at, actor=actor.user, group=group, session=actor.session_id,
+            member=MemberChanged(group=group, user=user, op=MemberChanged.INVITE),
+        ),
+        Record(
+            at=at, to=user, options=NEED_ALL,
+            chat=notice(Actor(0), "invitation", at, to=user, about=group, user=actor.user),
+        ),
+    ]  # fmt: skip
+
+
+def check_group_count(context: Context, actor: Actor, user: int) -> None:
+    """Raise ``TooLarge`` if a user is in as many groups as allowed.
+
+    Other users may fill half of them only: they cannot keep the user from joining groups of the user's own choice.
+    """
+    most = context.settings.groups_max
+    is_own = user == actor.user
+    if not is_own and not actor.is_admin:
+        most = (most + 1) // 2
+    count = context.stores.groups.count_of(user) + context.joining.group_count(user)
+    if count < most:
+        return
+    if is_own:
+        raise TooLarge(f"you are in {count} groups; a user may be in {most}: leave one first")
+    name = context.directory.user_name(user)
+    raise TooLarge(f"{name!r} is in {count} groups; others may add a user to {most}: {name!r} can still join")
 
 
 def group_named(context: Context, public_id: object) -> Group:
@@ -92,13 +169,17 @@ def group_named(context: Context, public_id: object) -> Group:
 
 
 def group(context: Context, actor: Actor, params: Params) -> Answer:
-    """A group's profile; its members are shown to members."""
+    """A group's profile, and for its members a page of the members, from ``cursor`` or ``offset`` on."""
+    found = group_named(context, params.get("group"))
     offset = read.number(params, "offset", default=0) or 0
-    return group_view(context, actor, group_named(context, params.get("group")), offset=offset)
+    after = read.number(params, "cursor", default=0) or 0
+    return group_view(context, actor, found, offset=offset, after=after, limit=row_limit(params))
 
 
-def group_view(context: Context, actor: Actor, shown: Group, *, offset: int = 0) -> Answer:
-    """The answer to whatever is about a group."""
+def group_view(
+    context: Context, actor: Actor, shown: Group, *, offset: int = 0, after: int = 0, limit: int = MEMBERS_SHOWN
+) -> Answer:
+    """The answer to every action about a group."""
     groups = context.stores.groups
     count = groups.count(shown.number)
     view: Answer = {
@@ -115,17 +196,25 @@ def group_view(context: Context, actor: Actor, shown: Group, *, offset: int = 0)
     }
     own = groups.member(shown.number, actor.user)
     if own is not None or actor.is_admin:
-        page = groups.page(shown.number, offset, MEMBERS_SHOWN_MAX)
-        view["members"] = [_member_view(context, each) for each in page]
-        view["has_more"] = offset + len(page) < count
+        page = groups.page(shown.number, offset, limit + 1, after=after)
+        members = fitting((_member_view(context, each) for each in page[:limit]), context.settings.page_bytes_max)
+        view["members"] = members
+        view["has_more"] = len(members) < len(page)
+        view["cursor"] = str(page[len(members) - 1].user) if len(members) < len(page) else None
     if own is not None and own.role >= Role.ADMIN:
-        requests = groups.requests(shown.number)[:MEMBERS_SHOWN_MAX]
-        view["requests"] = [
-            {"user": context.directory.user_name(user), "at": at}
-            for user, at in requests
-            if not context.directory.is_erased(user)
-        ]
+        view["requests"] = _requests(context, actor, shown.number)
     return view
+
+
+def _requests(context: Context, actor: Actor, group: int) -> list[Answer]:
+    """Users who ask to join, without those whom this admin blocks."""
+    blocks, directory = context.stores.contacts.is_blocked, context.directory
+    rows = (
+        {"user": directory.user_name(user), "at": at}
+        for user, at in context.stores.groups.requests(group, limit=REQUESTS_MAX)
+        if not directory.is_erased(user) and not blocks(actor.user, user)
+    )
+    return fitting(rows, context.settings.page_bytes_max)
 
 
 def _member_view(context: Context, member: Member) -> Answer:
@@ -140,19 +229,24 @@ def _member_view(context: Context, member: Member) -> Answer:
 
 
 def join(context: Context, actor: Actor, params: Params) -> Draft | Answer:
-    """Become a member, or ask to, where the group wants to approve it."""
+    """Become a member, or ask to, where the group needs approval. A repeated request changes nothing."""
     found = group_named(context, params.get("group"))
-    groups = context.stores.groups
-    if groups.member(found.number, actor.user) is not None:
+    number, groups = found.number, context.stores.groups
+    if groups.member(number, actor.user) is not None:
         return group_view(context, actor, found)
     check_room(context, found)
-    if not found.needs_approval:
+    if not found.needs_approval or groups.invited_at(number, actor.user):
         return joined(context, actor, found, actor.user, "join")
-    if any(user == actor.user for user, _ in groups.requests(found.number)):
+    if groups.request_of(number, actor.user) or context.joining.is_asking(number, actor.user):
         return _requested(context, actor, found.public_id)
+    check_group_count(context, actor, actor.user)
+    if len(groups.requests(number, limit=REQUESTS_MAX)) >= REQUESTS_MAX:
+        raise TooLarge(f"{REQUESTS_MAX} requests to join {found.public_id!r} wait already; ask again later")
     draft = member_changed(context, actor, found, actor.user, MemberChanged.REQUEST)
+    draft.arriving = Arriving(number, (actor.user,), is_request=True)
     draft.answer = lambda accepted: _requested(context, actor, found.public_id)
-    draft.then = _tell_admins(context, actor, found)
+    if context.join_notices.is_due(number, actor.user, context.clock.now_ms()):
+        draft.then = _tell_admins(context, actor, found)
     return draft
 
 
@@ -161,9 +255,10 @@ def _requested(context: Context, actor: Actor, public_id: str) -> Answer:
 
 
 def _tell_admins(context: Context, actor: Actor, asked: Group) -> list[Record]:
-    """The system tells those who can approve it."""
+    """The system notifies the admins, who can approve it; not those who block the user."""
     at = context.clock.now_ms()
-    admins = [each.user for each in context.stores.groups.members(asked.number) if each.role >= Role.ADMIN]
+    is_blocked = context.stores.contacts.is_blocked
+    admins = [each for each in context.stores.groups.admins(asked.number) if not is_blocked(each, actor.user)]
     system = Actor(0)
     return [
         Record(
@@ -186,11 +281,15 @@ def check_room(context: Context, found: Group) -> int:
     return count
 
 
-def joined(context: Context, actor: Actor, found: Group, user: int, action: str) -> Draft:
-    """A user becomes a member. A group that outgrows inboxes becomes large, right behind."""
+def joined(context: Context, actor: Actor, found: Group, user: int, action: str, *, has_asked: bool = False) -> Draft:
+    """A user becomes a member, with ``has_asked`` at the user's own request.
+
+    A group that grows beyond ``messaging.group_inbox_limit`` becomes large by a second record.
+    """
     count = check_room(context, found)
+    check_group_count(context, Actor(user) if has_asked else actor, user)
     draft = member_changed(context, actor, found, user, MemberChanged.JOIN, action)
-    draft.joins = (found.number, user)
+    draft.arriving = Arriving(found.number, (user,))
     if count + 1 > context.settings.group_inbox_limit and not found.is_large:
         grown = as_changed(found)
         grown.is_large = True
@@ -209,23 +308,29 @@ def as_changed(found: Group) -> GroupChanged:
 def member_changed(
     context: Context, actor: Actor, found: Group, user: int, op: MemberChanged.Op, action: str = ""
 ) -> Draft:
-    """A change of one member, with a notice to all where there is an ``action`` to name."""
+    """A change of one member, with a notice to all where there is an ``action`` to name.
+
+    The record names no session: a session that a record names does not get it, since it has sent the content itself. A
+    notice is composed here, so the session that asked for the change gets it like every other one.
+    """
     at = context.clock.now_ms()
     record = Record(
-        at=at, actor=actor.user, group=found.number, session=actor.session_id,
-        member=MemberChanged(group=found.number, user=user, op=op),
+        at=at, actor=actor.user, group=found.number, member=MemberChanged(group=found.number, user=user, op=op)
     )  # fmt: skip
     if action:
         record.chat = notice(actor, action, at, group=found.number, user=user)
         record.options = QUIET
-    return drafted(record, lambda accepted: group_view(context, actor, group_named(context, found.public_id)))
+    draft = drafted(record, lambda accepted: group_view(context, actor, group_named(context, found.public_id)))
+    if action:
+        draft.fan_out_cost = fan_out_cost(context.stores.groups, found.number)
+    return draft
 
 
 def quit(context: Context, actor: Actor, params: Params) -> Draft | Answer:  # noqa: A001 - the seed's name
-    """Leave a group, or take back a request to join it. An owner hands it over first, unless nobody else is there."""
+    """Leave a group, withdraw a request to join it, or decline an invitation. An owner transfers the group first."""
     found = group_named(context, params.get("group"))
     groups = context.stores.groups
-    if any(user == actor.user for user, _ in groups.requests(found.number)):
+    if groups.request_of(found.number, actor.user) or groups.invited_at(found.number, actor.user):
         return member_changed(context, actor, found, actor.user, MemberChanged.REFUSE)
     member = member_of(context, found.number, actor.user)
     if member.role == Role.OWNER and groups.count(found.number) > 1:

@@ -6,8 +6,18 @@ from typing import TYPE_CHECKING
 
 from pixiu.im import params as read
 from pixiu.im.content import notice
+from pixiu.im.costs import fan_out_cost
 from pixiu.im.draft import drafted
-from pixiu.im.groups import as_changed, group_named, joined, member_changed
+from pixiu.im.groups import (
+    as_changed,
+    check_addable,
+    check_room,
+    group_named,
+    invitation,
+    joined,
+    member_changed,
+    must_consent,
+)
 from pixiu.im.messages import QUIET, check_may_send, member_of
 from pixiu.im.readable import HISTORIES
 from pixiu.model.errors import NotAllowed, NotFound, RequestError
@@ -54,9 +64,11 @@ def _history(context: Context, actor: Actor, found: Group, params: Params) -> Dr
     changed.history = GroupChanged.SINCE_JOIN if is_since_join else GroupChanged.ALL
     record = Record(
         at=at, actor=actor.user, chat=notice(actor, "history", at, group=found.number), group=found.number,
-        options=QUIET, session=actor.session_id, group_info=changed,
+        options=QUIET, group_info=changed,
     )  # fmt: skip
-    return drafted(record, lambda accepted: {})
+    draft = drafted(record, lambda accepted: {})
+    draft.fan_out_cost = fan_out_cost(context.stores.groups, found.number)
+    return draft
 
 
 def _approve(context: Context, actor: Actor, found: Group, own: Member, user: int) -> Draft | None:
@@ -64,7 +76,7 @@ def _approve(context: Context, actor: Actor, found: Group, own: Member, user: in
     if context.stores.groups.member(found.number, user) is not None:
         return None
     _check_requested(context, found, user)
-    return joined(context, actor, found, user, "join")
+    return joined(context, actor, found, user, "join", has_asked=True)
 
 
 def _refuse(context: Context, actor: Actor, found: Group, own: Member, user: int) -> Draft | None:
@@ -74,7 +86,7 @@ def _refuse(context: Context, actor: Actor, found: Group, own: Member, user: int
 
 
 def _check_requested(context: Context, found: Group, user: int) -> None:
-    if all(each != user for each, _ in context.stores.groups.requests(found.number)):
+    if not context.stores.groups.request_of(found.number, user):
         raise NotFound(f"{context.directory.user_name(user)!r} has not asked to join {found.public_id!r}")
 
 
@@ -84,7 +96,16 @@ def _invite(context: Context, actor: Actor, found: Group, own: Member, user: int
     if context.stores.groups.member(found.number, user) is not None:
         return None
     check_may_send(context, actor.user, user)
-    return joined(context, actor, found, user, "invite")
+    if not must_consent(context, actor, user):
+        return joined(context, actor, found, user, "invite")
+    if context.stores.groups.request_of(found.number, user):
+        return joined(context, actor, found, user, "join", has_asked=True) if own.role >= Role.ADMIN else None
+    if context.stores.groups.invited_at(found.number, user):
+        return None
+    check_room(context, found)
+    check_addable(context, actor, user)
+    first, *then = invitation(context, actor, found.number, user)
+    return drafted(first, lambda accepted: {}, then=then)
 
 
 def _remove(context: Context, actor: Actor, found: Group, own: Member, user: int) -> Draft | None:
@@ -121,6 +142,8 @@ def _member(context: Context, actor: Actor, found: Group, own: Member, user: int
 def _transfer(context: Context, actor: Actor, found: Group, own: Member, user: int) -> Draft | None:
     _need(own, Role.OWNER, "transfer the group")
     _other(context, found, own, user)
+    if context.stores.contacts.is_blocked(user, actor.user):
+        raise NotAllowed(f"{context.directory.user_name(user)!r} blocks you: the group cannot be transferred to them")
     return member_changed(context, actor, found, user, MemberChanged.TRANSFER, "transfer")
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pixiu.im import params as read
 from pixiu.im.content import PLAIN, content, plain_text, send_id, send_key
+from pixiu.im.costs import fan_out_cost
 from pixiu.im.draft import Accepted, Actor, Answer, Draft, Params, UnknownMessage, drafted
 from pixiu.model.errors import Conflict, NotAllowed
 from pixiu.model.group import Role
@@ -36,7 +37,9 @@ def gsend(context: Context, actor: Actor, params: Params) -> Draft:
     """Say something in a group."""
     group = context.directory.group(params.get("group"))
     check_may_say(context, actor.user, group)
-    return _said(context, actor, params, 0, group)
+    draft = _said(context, actor, params, 0, group)
+    draft.fan_out_cost = fan_out_cost(context.stores.groups, group)
+    return draft
 
 
 def _said(context: Context, actor: Actor, params: Params, to: int, group: int) -> Draft:
@@ -137,7 +140,9 @@ def _recall_in_group(context: Context, actor: Actor, message_id: int) -> Draft |
     if row.from_user != actor.user and member.role < Role.ADMIN:
         raise NotAllowed(f"message {message_id} is not yours to recall; only its author and admins may")
     _check_recallable(context, message_id)
-    return _recalled(context, actor, message_id, said_by=row.from_user, group=group)
+    draft = _recalled(context, actor, message_id, said_by=row.from_user, group=group)
+    draft.fan_out_cost = fan_out_cost(context.stores.groups, group)
+    return draft
 
 
 def _check_recallable(context: Context, message_id: int) -> None:
@@ -162,9 +167,11 @@ def _recalled(context: Context, actor: Actor, message_id: int, *, said_by: int, 
         refMessageId=message_id, chatType=P2P if to else GROUP, priority=NORMAL,
     )  # fmt: skip
     record = Record(
-        at=at, actor=actor.user, chat=chat.SerializeToString(), to=to, group=group, options=QUIET,
-        session=actor.session_id, recalled=Recalled(message_id=message_id, to=to, group=group),
-    )  # fmt: skip
+        at=at, actor=actor.user, session=actor.session_id, recalled=Recalled(message_id=message_id, to=to, group=group)
+    )
+    # A receiver who blocks the author loses the text as well, but gets no notice of it.
+    if not (to and to != actor.user and context.stores.contacts.is_blocked(to, actor.user)):
+        record.chat, record.to, record.group, record.options = chat.SerializeToString(), to, group, QUIET
     # "from" is a word of Python's.
     setattr(record.recalled, "from", said_by)
     return drafted(record, lambda accepted: {})

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from base64 import b64decode
 from binascii import Error as Base64Error
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, TypeVar
 
 from pixiu.model.errors import RequestError, TooLarge
+from pixiu.model.hints import nearest
 from pixiu.model.names import check_text, encoded, has_controls
 
 if TYPE_CHECKING:
@@ -41,14 +41,16 @@ INT64_MIN = -(2**63)
 FIELDS_MAX = 64
 FIELD_NAME_BYTES_MAX = 64
 FIELD_BYTES_MAX = 4096
+FIELDS_BYTES_MAX = 65_536
+"""All names and values of one object of fields together."""
 
 
 def check_known(verb: str, params: Params, known: frozenset[str]) -> None:
     """Refuse params that the verb does not know, with the nearest one that it does."""
     for name in params:
         if name not in known:
-            near = get_close_matches(str(name), sorted(known), n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(known)) or 'none'}"
+            near = nearest(name, sorted(known))
+            hint = f"; did you mean {near!r}?" if near else f"; known: {', '.join(sorted(known)) or 'none'}"
             raise RequestError(f"{verb} knows no {str(name)[:64]!r}{hint}")
 
 
@@ -161,15 +163,19 @@ def fields(value: object, name: str = "fields", *, reserved: Iterable[str] = ())
         raise RequestError(f"{name} must be an object, not {kind_of(value)}")
     if len(value) > FIELDS_MAX:
         raise TooLarge(f"{name} may hold {FIELDS_MAX} fields, not {len(value)}")
+    total = 0
     for key, text in value.items():
         if type(key) is not str or not key:
             raise RequestError(f"{name} must have texts as names, not {short(key)}")
-        check_text(key, what=f"a name in {name}", bytes_max=FIELD_NAME_BYTES_MAX)
+        total += len(check_text(key, what=f"a name in {name}", bytes_max=FIELD_NAME_BYTES_MAX))
         if type(text) is not str:
             raise RequestError(f"{name}.{key} must be a text, not {kind_of(text)}")
         size = len(encoded(text, what=f"{name}.{key}"))
         if size > FIELD_BYTES_MAX:
             raise TooLarge(f"{name}.{key} may have {FIELD_BYTES_MAX} bytes, not {size}")
+        total += size
+    if total > FIELDS_BYTES_MAX:
+        raise TooLarge(f"{name} may have {FIELDS_BYTES_MAX} bytes together, not {total}")
     for key in reserved:
         if key in value:
             raise RequestError(f"{name}.{key} is the system's own; take another name")

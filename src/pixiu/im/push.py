@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import TYPE_CHECKING
+
+from google.protobuf import duration_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2
+from google.protobuf.any_pb2 import Any
+from google.protobuf.json_format import ParseDict, ParseError
 
 from pixiu.im import params as read
 from pixiu.im.content import content, send_id, send_key
 from pixiu.im.draft import Accepted, Actor, Answer, Draft, Params, drafted
 from pixiu.model.errors import RequestError
 from pixiu.model.inbox import NEED_ALL
-from pixiu.model.names import check_platform
+from pixiu.model.names import PLATFORMS_MAX, check_platform
 from pixiu.model.pixiu_pb2 import MsgChat, Push, PushTo, Record
 
 if TYPE_CHECKING:
@@ -24,18 +29,25 @@ PUSH = frozenset({
 
 USERS_MAX = 10_000
 BODIES_MAX = 100
-PLATFORMS_MAX = 16
 NOWHERE = ""
 """No platform is called that: all platforms but this one are all platforms."""
+_WELL_KNOWN = frozenset(
+    message.full_name
+    for module in (wrappers_pb2, struct_pb2, timestamp_pb2, duration_pb2, field_mask_pb2)
+    for message in module.DESCRIPTOR.message_types_by_name.values()
+)
+"""Types whose value protobuf writes as plain JSON in an Any; the value of all other types is base64."""
 _BODY = frozenset({"text", "body", "kind", "fields", "enc", "key_print", "subtype", "ref", "priority"})
 
 
 def push(context: Context, actor: Actor, params: Params) -> Draft | Answer:
     """Put each body into the inboxes of all users named. One record per body: users share it, and so its number."""
-    bodies = [_body(context, each) for each in read.objects(params, "msg_bodies", count_max=BODIES_MAX)]
+    given = read.objects(params, "msg_bodies", count_max=BODIES_MAX)
+    bodies = [_body(context, each, f"msg_bodies[{index}]") for index, each in enumerate(given)]
     options = read.number(params, "msg_options", at_most=NEED_ALL, default=0) or 0
-    users = context.directory.users(read.objects(params, "uids", count_max=USERS_MAX), "uids")
-    what = _whom(context, params, users)
+    uids = read.objects(params, "uids", count_max=USERS_MAX)
+    users = context.directory.users(uids, "uids")
+    what = _whom(context, params, users, {read.public_id_text(each, "uids") for each in uids})
     token = send_id(params)
     key = send_key(actor.user, token)
     if not bodies or not users:
@@ -55,33 +67,49 @@ def push(context: Context, actor: Actor, params: Params) -> Draft | Answer:
     return drafted(records[0], answer, key=key, is_applied=False, then=records[1:])
 
 
-def _body(context: Context, given: object) -> MsgChat:
+def _body(context: Context, given: object, where: str) -> MsgChat:
     """A text, or an object: text or body with kind, or protobuf's Any (``@type``, ``value``)."""
     if type(given) is str:
         given = {"text": given}
     if type(given) is not dict:
-        raise RequestError(f"msg_bodies must hold texts or objects, not {read.kind_of(given)}")
+        raise RequestError(f"{where} must be a text or an object, not {read.kind_of(given)}")
     type_url = given.get("@type")
-    if type_url is not None:
-        read.check_known("a body of msg_bodies", given, frozenset({"@type", "value"}))
-        given = {"body": given.get("value", ""), "kind": "plugin", "fields": {"@type": type_url}}
+    if type_url is None:
+        read.check_known(where, given, _BODY)
     else:
-        read.check_known("a body of msg_bodies", given, _BODY)
+        read.check_known(where, given, frozenset({"@type", "value"}))
+        value = _any_value(type_url, given.get("value", ""), where)
+        given = {"body": value, "kind": "plugin", "fields": {"@type": type_url}}
     return content(given, bytes_max=context.settings.message_bytes_max)
 
 
-def _whom(context: Context, params: Params, users: list[int]) -> Push:
-    """Users and platforms. A user's own choice is complete: whoever has own options only keeps the common platforms."""
+def _any_value(type_url: object, value: object, where: str) -> object:
+    """The packed message of an Any, as base64. A gRPC caller gives the bytes themselves."""
+    if type(value) is bytes:
+        return b64encode(value).decode()
+    name = type_url.rpartition("/")[2] if type(type_url) is str else ""
+    if name not in _WELL_KNOWN:
+        return value
+    try:
+        packed = ParseDict({"@type": type_url, "value": value}, Any())
+    except (ParseError, TypeError, ValueError, RecursionError) as error:
+        raise RequestError(f"{where}.value is no {name} in protobuf's JSON: {error}") from None
+    return b64encode(packed.value).decode()
+
+
+def _whom(context: Context, params: Params, users: list[int], names: set[str]) -> Push:
+    """Users and platforms. A user with own options only keeps the common platforms.
+
+    Choices for users who are not among ``uids``, here ``names``, are ignored, as gomsg does.
+    """
     platforms, without = _platforms(params.get("platform_config"), "platform_config")
     what = Push(users=users, platforms=platforms, without_platforms=without)
     exclusive = read.mapping(params, "exclusive_platform_config", count_max=USERS_MAX)
     own_options = read.mapping(params, "exclusive_msg_options", count_max=USERS_MAX)
-    named = [*exclusive, *own_options]
-    known = set(users)
-    for public_id in dict.fromkeys(named):
+    for public_id in dict.fromkeys([*exclusive, *own_options]):
+        if public_id not in names:
+            continue
         number = context.directory.user(public_id, "uids")
-        if number not in known:
-            raise RequestError(f"{public_id!r} has a choice of its own, and is not among uids")
         chosen = (platforms, without)
         if public_id in exclusive:
             only, but = _platforms(exclusive[public_id], "exclusive_platform_config")
@@ -92,6 +120,8 @@ def _whom(context: Context, params: Params, users: list[int]) -> Push:
             to.has_options = True
             to.options = read.whole(own_options[public_id], "exclusive_msg_options", at_most=NEED_ALL)
         what.exclusive[number].CopyFrom(to)
+    if context.platforms and not (platforms and all(to.platforms for to in what.exclusive.values())):
+        what.opened.extend(context.platforms)
     return what
 
 

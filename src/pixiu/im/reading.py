@@ -9,6 +9,7 @@ from pixiu.im.contacts import unread_of
 from pixiu.im.draft import Actor, Answer, Draft, Params, UnknownMessage, drafted
 from pixiu.im.messages import member_of
 from pixiu.im.pages import bounds, group_messages, newest_in_group, private_messages
+from pixiu.im.paging import fitting
 from pixiu.im.params import INT64_MAX
 from pixiu.im.readable import first_readable
 from pixiu.model.conversation import Conversation, Direct, InGroup
@@ -66,6 +67,9 @@ def history(context: Context, actor: Actor, params: Params) -> Answer:
         messages, has_more, is_trimmed = _private_page(
             context, actor.user, place, before, after, limit, is_forward=is_forward
         )
+    found, messages = messages, fitting(messages, context.settings.page_bytes_max)
+    if len(messages) < len(found):
+        has_more, is_trimmed = True, is_trimmed and is_forward
     smallest, largest = bounds(messages)
     answer: Answer = {"messages": messages, "has_more": has_more, "min": smallest, "max": largest}
     if is_trimmed:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from pixiu.im import params as read
 from pixiu.im.content import send_key
-from pixiu.im.directory import Erased
+from pixiu.im.directory import Banned, Erased
 from pixiu.im.draft import Actor, Answer, Draft, Params, Scheduling, Unscheduling, drafted
 from pixiu.im.messages import check_may_say, check_may_send, gsend, send, sent
+from pixiu.im.paging import row_limit, size_of
 from pixiu.model.errors import NotFound, RequestError, TooLarge
 from pixiu.model.message import message_view
 from pixiu.model.pixiu_pb2 import MsgChat, Record
@@ -32,7 +33,8 @@ def schedule(context: Context, actor: Actor, params: Params) -> Scheduling | Ans
     if (params.get("to") is None) == (params.get("group") is None):
         raise RequestError("give to or group, one of them")
     said = {name: value for name, value in params.items() if name != "at"}
-    record = (send(context, actor, said) if params.get("to") is not None else gsend(context, actor, said)).record
+    draft = send(context, actor, said) if params.get("to") is not None else gsend(context, actor, said)
+    record = draft.record
     waiting = context.own_scheduled(actor.user)
     token = MsgChat.FromString(record.chat).sendId
     for each in waiting:
@@ -40,7 +42,7 @@ def schedule(context: Context, actor: Actor, params: Params) -> Scheduling | Ans
             return {"schedule_id": str(each.schedule_id), "at": each.due}
     if len(waiting) >= context.settings.scheduled_max:
         raise TooLarge(f"{len(waiting)} of your sends wait already; at most {context.settings.scheduled_max} may")
-    return Scheduling(record, due, lambda schedule_id: {"schedule_id": str(schedule_id), "at": due})
+    return Scheduling(record, due, lambda schedule_id: {"schedule_id": str(schedule_id), "at": due}, draft.fan_out_cost)
 
 
 def unschedule(context: Context, actor: Actor, params: Params) -> Unscheduling:
@@ -53,13 +55,37 @@ def unschedule(context: Context, actor: Actor, params: Params) -> Unscheduling:
 
 
 def scheduled(context: Context, actor: Actor, params: Params) -> Answer:
-    """One's own sends that wait, by the time they are due."""
+    """A page of one's own sends that wait, by the time they are due."""
+    after = _position(params.get("cursor"))
+    limit, bytes_left = row_limit(params), context.settings.page_bytes_max
     shown: list[Answer] = []
+    last: Scheduled | None = None
     for each in context.own_scheduled(actor.user):
+        if after is not None and (each.due, each.schedule_id) <= after:
+            continue
         view = message_view(Record.FromString(each.payload).chat, context.directory)
         view.pop("message_id")
-        shown.append(view | {"schedule_id": str(each.schedule_id), "at": each.due})
-    return {"scheduled": shown}
+        view |= {"schedule_id": str(each.schedule_id), "at": each.due}
+        bytes_left -= size_of(view)
+        if limit <= 0 or (bytes_left < 0 and shown):
+            break
+        limit -= 1
+        shown.append(view)
+        last = each
+    else:
+        last = None
+    cursor = None if last is None else f"{last.due}.{last.schedule_id}"
+    return {"scheduled": shown, "has_more": cursor is not None, "cursor": cursor}
+
+
+def _position(cursor: object) -> tuple[int, int] | None:
+    """When the last row of a page is due, and its schedule_id."""
+    if cursor is None:
+        return None
+    parts = cursor.split(".") if type(cursor) is str else []
+    if len(parts) != 2:
+        raise RequestError(f"cursor must be one of an earlier page of scheduled, not {read.short(cursor)}")
+    return read.whole(parts[0], "cursor"), read.whole(parts[1], "cursor")
 
 
 def _chat(waiting: Scheduled) -> MsgChat:
@@ -71,6 +97,8 @@ def fired(context: Context, record: Record, event_id: int) -> Draft:
     for user in (record.actor, record.to):
         if context.directory.is_erased(user):
             raise Erased(context.directory.user_name(user))
+    if context.directory.is_banned(record.actor):
+        raise Banned(context.directory.user_name(record.actor))
     if record.to:
         check_may_send(context, record.actor, record.to)
     else:

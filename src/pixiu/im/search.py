@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pixiu.im import params as read
 from pixiu.im.draft import Answer, Searching
 from pixiu.im.pages import group_messages, private_messages
+from pixiu.im.paging import fitting
 from pixiu.im.readable import readable_groups
 from pixiu.im.reading import conversation_of, page_limit
 from pixiu.machines.search import SearchText, highlights, parse_query
@@ -123,7 +124,7 @@ def _filled(context: Context, actor: Actor, page: _Page, found: Found) -> Answer
     has_more = len(page.messages) > page.limit
     is_end = len(found.hits) < page.asked.limit
     if has_more or is_end or page.rounds >= ROUNDS_MAX:
-        return _answer(page, found, has_more=has_more or not is_end)
+        return _answer(page, found, context.settings.page_bytes_max, has_more=has_more or not is_end)
     if page.asked.is_by_relevance:
         asked = page.asked._replace(skip=page.asked.skip + len(found.hits))
     else:
@@ -131,11 +132,12 @@ def _filled(context: Context, actor: Actor, page: _Page, found: Found) -> Answer
     return _asking(context, actor, page._replace(asked=asked, rounds=page.rounds + 1))
 
 
-def _answer(page: _Page, found: Found, *, has_more: bool) -> Answer:
-    messages = page.messages[: page.limit]
+def _answer(page: _Page, found: Found, bytes_max: int, *, has_more: bool) -> Answer:
+    messages = fitting(page.messages[: page.limit], bytes_max)
+    has_more = has_more or len(messages) < len(page.messages)
     cursor = None
-    if has_more and len(page.messages) > page.limit:
-        cursor = page.cursors[page.limit - 1]
+    if len(messages) < len(page.messages):
+        cursor = page.cursors[len(messages) - 1]
     elif has_more:  # enough was tried for one page: go on behind what was tried
         cursor = page.asked.skip + len(found.hits) if page.asked.is_by_relevance else found.hits[-1].message_id
     if page.asked.is_by_relevance and cursor is not None and cursor >= DEPTH_MAX:

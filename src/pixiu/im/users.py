@@ -1,4 +1,4 @@
-"""Users as everyone may see them: create_user, user."""
+"""Users: create_user and user; ban_user and unban_user for admins."""
 
 from __future__ import annotations
 
@@ -7,15 +7,25 @@ from typing import TYPE_CHECKING
 from pixiu.im import params as read
 from pixiu.im.directory import Erased
 from pixiu.im.draft import Accepted, Actor, Answer, Draft, Params, drafted
-from pixiu.model.errors import Conflict, NotFound, TooLarge
-from pixiu.model.names import check_public_id, own_number
+from pixiu.model.errors import Conflict, NotFound, RequestError, TooLarge
+from pixiu.model.names import OPERATOR, check_public_id, new_public_id, normalized, own_number
 from pixiu.model.pixiu_pb2 import Record, UserChanged
 
 if TYPE_CHECKING:
     from pixiu.im.context import Context
     from pixiu.model.user import Profile
 
-__all__ = ["AVATAR_BYTES_MAX", "NAME_BYTES_MAX", "PROFILE", "create_user", "new_user", "user", "user_key"]
+__all__ = [
+    "AVATAR_BYTES_MAX",
+    "NAME_BYTES_MAX",
+    "PROFILE",
+    "ban_user",
+    "create_user",
+    "new_user",
+    "unban_user",
+    "user",
+    "user_key",
+]
 
 NAME_BYTES_MAX = 256
 AVATAR_BYTES_MAX = 2048
@@ -29,7 +39,8 @@ def create_user(context: Context, actor: Actor, params: Params) -> Draft:
     """
     given = params.get("user")
     public_id = context.new_public_id("u") if given is None else read.public_id_text(given, "user")
-    check_public_id(public_id, what="user")
+    if context.directory.known_exactly(public_id) is None:
+        public_id = new_public_id(public_id, what="user")
     name = read.line(params, "name", bytes_max=NAME_BYTES_MAX)
     avatar = read.line(params, "avatar", bytes_max=AVATAR_BYTES_MAX)
     fields = _fields(params)
@@ -51,6 +62,38 @@ def create_user(context: Context, actor: Actor, params: Params) -> Draft:
         raise TooLarge(f"a user may have {read.FIELDS_MAX} fields, not {len(changed.fields)}")
     record = Record(at=context.clock.now_ms(), actor=actor.user, user=changed)
     return drafted(record, lambda accepted: _view(_profile(context, number)))
+
+
+def ban_user(context: Context, actor: Actor, params: Params) -> Draft:
+    """Bar a user from logging in and acting. Open sessions end; what others see of the user stays. Idempotent."""
+    return _set_ban(context, actor, params, is_banned=True)
+
+
+def unban_user(context: Context, actor: Actor, params: Params) -> Draft:
+    """Lift a ban. Idempotent."""
+    return _set_ban(context, actor, params, is_banned=False)
+
+
+def _set_ban(context: Context, actor: Actor, params: Params, *, is_banned: bool) -> Draft:
+    public_id = read.public_id_text(read.required(params, "user"), "user")
+    if normalized(public_id) == OPERATOR:
+        raise RequestError(f"user must not be {OPERATOR!r}: the commands on the node's own machine act by that name")
+    number = context.directory.find_user(check_public_id(public_id, what="user"))
+    if number is None:
+        raise NotFound(f"there is no user {public_id!r}")  # not UnknownUsers, which --dev would create
+    if number == actor.user:
+        raise RequestError("user must be someone else, not yourself")
+    profile = _profile(context, number)
+    changed = UserChanged(
+        user=number, public_id=public_id, name=profile.name, avatar=profile.avatar, fields=profile.fields,
+        is_banned=is_banned,
+    )  # fmt: skip
+
+    def answer(_: Accepted) -> Answer:
+        context.directory.banned(number)
+        return {"user": public_id, "is_banned": is_banned}
+
+    return drafted(Record(at=context.clock.now_ms(), actor=actor.user, user=changed), answer)
 
 
 def new_user(

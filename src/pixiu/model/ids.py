@@ -6,16 +6,9 @@ A message id is a snowflake::
     | ms since 2020-01 | node (10) | sequence (12) |
 
 so it sorts by time, fits a signed 64-bit integer until 2089, and names the node that gave it.
-
-Two more layouts come from the cluster's own streams. A gateway numbers its presence events::
-
-     63        48 47     38 37               0
-    | instance 16 | epoch 10 |   counter 38    |
-
-and a partitioned store of bodies may name its partition in the top byte (``StoreId``), in one of two orders.
 """
 
-from typing import NamedTuple, NewType
+from typing import NewType
 
 EventId = NewType("EventId", int)
 MessageId = NewType("MessageId", int)
@@ -90,78 +83,3 @@ def snowflake_time_ms(message_id: int) -> int:
 def first_id_of(now_ms: int) -> int:
     """The lowest id that may be given at ``now_ms``: ids below it are older, unless the clock has stepped."""
     return (now_ms - SNOWFLAKE_EPOCH_MS) << (NODE_BITS + SEQUENCE_BITS)
-
-
-class GatewayMessageId(NamedTuple):
-    """The number of one presence event of one gateway. Unsigned; rises within an epoch of an instance.
-
-    ``epoch`` takes the ten bits that were held back: an instance number that is claimed again starts a new epoch, so
-    that its counter may begin at 0 without being taken for old news.
-    """
-
-    instance: int
-    epoch: int
-    counter: int
-
-    def pack(self) -> int:
-        """The 64 bits."""
-        _check_bits("gateway instance", self.instance, 16)
-        _check_bits("gateway epoch", self.epoch, 10)
-        _check_bits("gateway counter", self.counter, 38)
-        return (self.instance << 48) | (self.epoch << 38) | self.counter
-
-    @classmethod
-    def unpack(cls, number: int) -> "GatewayMessageId":
-        """From the 64 bits."""
-        _check_bits("gateway message id", number, 64)
-        return cls(number >> 48, (number >> 38) & (2**10 - 1), number & (2**38 - 1))
-
-
-class StoreId(NamedTuple):
-    """A body's id in a partitioned store: the partition is the top byte in both layouts.
-
-    ``pack_by_kind`` is the article's layout; within it ids of different kinds do not sort by time. ``pack_by_time``
-    puts the kind last, so that they do.
-    """
-
-    partition: int
-    kind: int
-    counter: int
-
-    def pack_by_kind(self) -> int:
-        """Partition, kind (8 bits each), counter (48)."""
-        self._check()
-        return (self.partition << 56) | (self.kind << 48) | self.counter
-
-    def pack_by_time(self) -> int:
-        """Partition (8 bits), counter (48), kind (8)."""
-        self._check()
-        return (self.partition << 56) | (self.counter << 8) | self.kind
-
-    @classmethod
-    def unpack_by_kind(cls, number: int) -> "StoreId":
-        """From ``pack_by_kind``."""
-        _check_bits("store id", number, 64)
-        return cls(number >> 56, (number >> 48) & 0xFF, number & (2**48 - 1))
-
-    @classmethod
-    def unpack_by_time(cls, number: int) -> "StoreId":
-        """From ``pack_by_time``."""
-        _check_bits("store id", number, 64)
-        return cls(number >> 56, number & 0xFF, (number >> 8) & (2**48 - 1))
-
-    @staticmethod
-    def partition_of(number: int) -> int:
-        """The partition, without asking which layout it is."""
-        _check_bits("store id", number, 64)
-        return number >> 56
-
-    def _check(self) -> None:
-        _check_bits("partition", self.partition, 8)
-        _check_bits("kind", self.kind, 8)
-        _check_bits("counter", self.counter, 48)
-
-
-def _check_bits(what: str, value: int, bits: int) -> None:
-    if not 0 <= value < 1 << bits:
-        raise ValueError(f"{what} must be 0 to {2**bits - 1}, not {value}")

@@ -5,6 +5,7 @@ number instead. A canonical decimal below 2^48 is its own number; every other pu
 above. ``0`` is the system's number, so nobody may be called that.
 """
 
+import unicodedata
 from functools import lru_cache
 
 from pixiu.model.errors import RequestError, TooLarge
@@ -13,6 +14,7 @@ from pixiu.model.inbox import FIRST
 __all__ = [
     "OPERATOR",
     "OWN_NUMBER_END",
+    "PLATFORMS_MAX",
     "PLATFORM_BYTES_MAX",
     "PUBLIC_ID_BYTES_MAX",
     "SYSTEM",
@@ -20,11 +22,15 @@ __all__ = [
     "check_public_id",
     "check_text",
     "has_controls",
+    "new_public_id",
+    "normalized",
     "own_number",
 ]
 
 PUBLIC_ID_BYTES_MAX = 64
 PLATFORM_BYTES_MAX = 32
+PLATFORMS_MAX = 16
+"""Platforms that one push, or the settings, may name."""
 OWN_NUMBER_END = 2**48
 """Decimals below this are their own numbers."""
 
@@ -33,6 +39,11 @@ SYSTEM = "0"
 
 OPERATOR = "pixiu"
 """By this public id the commands act that make a token with a node's own key: audit, top, push and others."""
+
+_INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Co", "Zl", "Zp"})
+"""Unicode categories that a new public id does not hold: control, format, unassigned, private, separators of lines."""
+
+_ALIKE = frozenset({"LATIN", "CYRILLIC", "GREEK"})
 
 _CONTROLS = frozenset(map(chr, [*range(32), *range(127, 160)]))
 
@@ -57,15 +68,48 @@ def check_public_id(public_id: str, *, what: str) -> str:
     return public_id
 
 
+def normalized(public_id: str) -> str:
+    """A public id as it is created: NFKC, without invisible characters, single spaces inside and none around.
+
+    So ids that look the same are the same: full-width letters, ligatures, zero-width characters, doubled spaces.
+    """
+    if public_id.isascii() and "  " not in public_id and public_id[:1] != " " and public_id[-1:] != " ":
+        return public_id  # as nearly all are
+    text = unicodedata.normalize("NFKC", public_id)
+    shown = "".join(" " if each.isspace() else each for each in text if unicodedata.category(each) not in _INVISIBLE)
+    # Removing a character may bring others together that compose.
+    return unicodedata.normalize("NFKC", " ".join(shown.split()))
+
+
+def new_public_id(public_id: str, *, what: str) -> str:
+    """The public id under which a user, a group or a room is created; raises if there can be none like it."""
+    found = normalized(check_public_id(public_id, what=what))
+    check_public_id(found, what=what)
+    if not found.isascii():
+        scripts = sorted({script for each in found if (script := _script(each))})
+        if len(scripts) > 1:
+            raise RequestError(
+                f"{what} must not mix {' and '.join(scripts)} letters, which look alike: {found!r}; use one of them"
+            )
+    return found
+
+
+def _script(character: str) -> str:
+    """The script of a letter, for the scripts whose letters look alike; empty for everything else."""
+    if not character.isalpha():
+        return ""
+    script = unicodedata.name(character, "").partition(" ")[0]
+    return script.capitalize() if script in _ALIKE else ""
+
+
 @lru_cache(maxsize=256)
 def check_platform(platform: str) -> str:
     """Return it, or raise what is wrong with it. There are few of them, and each login asks."""
     check_text(platform, what="platform", bytes_max=PLATFORM_BYTES_MAX)
     if not platform:
         raise RequestError("platform must not be empty")
-    # The seed's session values are "platform-gateway".
-    if "-" in platform or platform == FIRST:
-        raise RequestError(f"platform must not hold '-' nor be {FIRST!r}, not {platform!r}")
+    if platform == FIRST:
+        raise RequestError(f"platform must not be {FIRST!r}, the inbox of a user who has not logged in yet")
     return platform
 
 

@@ -178,7 +178,7 @@ class Record(_message.Message):
     def __init__(self, at: _Optional[int] = ..., actor: _Optional[int] = ..., chat: _Optional[bytes] = ..., to: _Optional[int] = ..., group: _Optional[int] = ..., options: _Optional[int] = ..., session: _Optional[int] = ..., user: _Optional[_Union[UserChanged, _Mapping]] = ..., contact: _Optional[_Union[ContactChanged, _Mapping]] = ..., block: _Optional[_Union[BlockChanged, _Mapping]] = ..., group_info: _Optional[_Union[GroupChanged, _Mapping]] = ..., member: _Optional[_Union[MemberChanged, _Mapping]] = ..., recalled: _Optional[_Union[Recalled, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., read: _Optional[_Union[ReadThrough, _Mapping]] = ..., inbox: _Optional[_Union[InboxOpened, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ..., limits: _Optional[_Union[LimitsChanged, _Mapping]] = ..., erased: _Optional[_Union[UserErased, _Mapping]] = ..., push_token: _Optional[_Union[PushTokenChanged, _Mapping]] = ..., partitions: _Optional[_Union[PartitionsChanged, _Mapping]] = ..., trimmed: _Optional[_Union[HistoryTrimmed, _Mapping]] = ..., traces: _Optional[_Union[Traces, _Mapping]] = ...) -> None: ...
 
 class UserChanged(_message.Message):
-    __slots__ = ("user", "public_id", "name", "avatar", "fields")
+    __slots__ = ("user", "public_id", "name", "avatar", "fields", "is_banned")
     class FieldsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -191,12 +191,14 @@ class UserChanged(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     AVATAR_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
+    IS_BANNED_FIELD_NUMBER: _ClassVar[int]
     user: int
     public_id: str
     name: str
     avatar: str
     fields: _containers.ScalarMap[str, str]
-    def __init__(self, user: _Optional[int] = ..., public_id: _Optional[str] = ..., name: _Optional[str] = ..., avatar: _Optional[str] = ..., fields: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    is_banned: bool
+    def __init__(self, user: _Optional[int] = ..., public_id: _Optional[str] = ..., name: _Optional[str] = ..., avatar: _Optional[str] = ..., fields: _Optional[_Mapping[str, str]] = ..., is_banned: _Optional[bool] = ...) -> None: ...
 
 class ContactChanged(_message.Message):
     __slots__ = ("user", "peer", "is_linked")
@@ -270,6 +272,7 @@ class MemberChanged(_message.Message):
         ADMIN: _ClassVar[MemberChanged.Op]
         MEMBER: _ClassVar[MemberChanged.Op]
         TRANSFER: _ClassVar[MemberChanged.Op]
+        INVITE: _ClassVar[MemberChanged.Op]
     JOIN: MemberChanged.Op
     QUIT: MemberChanged.Op
     REQUEST: MemberChanged.Op
@@ -279,6 +282,7 @@ class MemberChanged(_message.Message):
     ADMIN: MemberChanged.Op
     MEMBER: MemberChanged.Op
     TRANSFER: MemberChanged.Op
+    INVITE: MemberChanged.Op
     GROUP_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     OP_FIELD_NUMBER: _ClassVar[int]
@@ -332,7 +336,7 @@ class InboxOpened(_message.Message):
     def __init__(self, user: _Optional[int] = ..., platform: _Optional[str] = ...) -> None: ...
 
 class Push(_message.Message):
-    __slots__ = ("users", "platforms", "without_platforms", "exclusive")
+    __slots__ = ("users", "platforms", "without_platforms", "exclusive", "opened")
     class ExclusiveEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -344,11 +348,13 @@ class Push(_message.Message):
     PLATFORMS_FIELD_NUMBER: _ClassVar[int]
     WITHOUT_PLATFORMS_FIELD_NUMBER: _ClassVar[int]
     EXCLUSIVE_FIELD_NUMBER: _ClassVar[int]
+    OPENED_FIELD_NUMBER: _ClassVar[int]
     users: _containers.RepeatedScalarFieldContainer[int]
     platforms: _containers.RepeatedScalarFieldContainer[str]
     without_platforms: _containers.RepeatedScalarFieldContainer[str]
     exclusive: _containers.MessageMap[int, PushTo]
-    def __init__(self, users: _Optional[_Iterable[int]] = ..., platforms: _Optional[_Iterable[str]] = ..., without_platforms: _Optional[_Iterable[str]] = ..., exclusive: _Optional[_Mapping[int, PushTo]] = ...) -> None: ...
+    opened: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, users: _Optional[_Iterable[int]] = ..., platforms: _Optional[_Iterable[str]] = ..., without_platforms: _Optional[_Iterable[str]] = ..., exclusive: _Optional[_Mapping[int, PushTo]] = ..., opened: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PushTo(_message.Message):
     __slots__ = ("platforms", "without_platforms", "has_options", "options")

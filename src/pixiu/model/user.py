@@ -17,3 +17,5 @@ class Profile:
     created_at: int = 0
     is_erased: bool = False
     """All that is left is the number and the public id, which nobody gets again."""
+    is_banned: bool = False
+    """The user may not log in or act until an admin lifts the ban."""

@@ -61,6 +61,8 @@ class Device:
 
         The first push lies behind the cursor that the device came with, or that was a cursor of another inbox.
         """
+        if not pushes[0].useq:  # early copies of urgent messages, which follow in their places
+            return
         fresh = False
         if not self._has_begun:
             self._has_begun = True

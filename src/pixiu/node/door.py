@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pixiu.backends.redis.door import DoorStream, Entry, Reply
 from pixiu.im.draft import Actor, Answer, UnknownUsers
-from pixiu.im.entries import Asking, asking_of, key_of
+from pixiu.im.entries import ACTIONS, Asking, asking_of, key_of
 from pixiu.machines.door import DoorMachine
 from pixiu.model.errors import PixiuError, RateLimited, RequestError, Unavailable
 
@@ -150,7 +150,7 @@ class Door:
                 answered(number)
                 return
             else:
-                actor = Actor(number)
+                actor = Actor(number, asking.platform)
             self._act(actor, asking, answered)
 
         try:
@@ -202,7 +202,9 @@ class Door:
         while not self._closing.is_set():
             try:
                 if stream is None:
-                    stream = DoorStream(self._address, self._name, answers_max=self._settings.answers_max)
+                    stream = DoorStream(
+                        self._address, self._name, answers_max=self._settings.answers_max, actions=ACTIONS
+                    )
                 self._finish(stream)
                 if self._now_ms() >= claim_at:
                     self._claim(stream)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from pixiu.backends.embedded.sessions import EmbeddedSessions, next_life
 from pixiu.backends.memory.routes import MemoryRoutes
 from pixiu.backends.memory.stores import MemoryStores
-from pixiu.backends.phones.notifications import Closable, PhoneNotifications
 from pixiu.backends.tantivy.searches import ThreadedSearches
 from pixiu.config.engines import EMBEDDED
 from pixiu.config.extras import how_to_install
@@ -20,11 +19,10 @@ from pixiu.node.auditing import take_books
 from pixiu.node.engines import ready_engines
 from pixiu.node.logs import check_log, is_kafka, make_log, note_log
 from pixiu.node.messaging import Messaging
+from pixiu.node.notifications import make_notifications
 from pixiu.node.remembered import node_name, open_redis, remember
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit
-from pixiu.roles.horn.providers import LoggedNotifications, NoNotifications
-from pixiu.runtime.webhook import WebhookNotifications
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     from pixiu.node.door import Door
     from pixiu.node.logs import NodeLog
     from pixiu.ports.log import LogRecord
-    from pixiu.ports.notifications import Notifications
     from pixiu.ports.routes import Routes
     from pixiu.ports.scheduler import Scheduler
     from pixiu.ports.sessions import Sessions
@@ -75,11 +72,10 @@ class MessagingHost:
         self._settings = settings
         self.root = root
         self.log: NodeLog = make_log(settings, engine, scheduler, root, name=name or root.resolve().name)
-        self._provider: Closable | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._looked_at = 0.0
         self._searches = ThreadedSearches(Path(settings.search.data or root), self._on_loop, settings.search)
-        notifications = self._notifications(scheduler)
+        notifications, self._provider = make_notifications(settings, engine.clock, scheduler)
         self._redis = redis = open_redis(root, settings.engines.store)
         try:
             self.store, self.stores = ready_engines(settings.engines, root, self.log, _remaking(), redis=redis)
@@ -185,22 +181,6 @@ class MessagingHost:
         """From another thread; nobody asks before the start."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(call)
-
-    def _notifications(self, scheduler: Scheduler) -> Notifications:
-        horn = self._settings.horn
-        if horn.provider == "webhook":
-            self._provider = self._webhook()
-            return self._provider
-        if horn.provider == "phones":
-            webhook = self._webhook() if horn.webhook_url else None
-            self._provider = PhoneNotifications(self.engine.clock, self._settings.phones, webhook)
-            return self._provider
-        return LoggedNotifications(scheduler) if horn.provider == "log" else NoNotifications(scheduler)
-
-    def _webhook(self) -> WebhookNotifications:
-        horn = self._settings.horn
-        loop = asyncio.get_running_loop()
-        return WebhookNotifications(loop, horn.webhook_url, timeout_ms=horn.webhook_timeout_ms)
 
     def _needed_from(self) -> int:
         """The oldest event that the stores would ask for after the machine was lost: behind what is on the disk."""

@@ -132,7 +132,7 @@ class Messaging:
         self.carrier = Carrier(
             stores, queue, clock, scheduler, settings.carrier,
             wake=self.relay.wake, tell=self.relay.tell, say=lambda said: self.when_said(said),
-            remove=lambda removed: self.when_removed(removed), erase=self._erased,
+            remove=lambda removed: self.when_removed(removed), end_users=self._end_users,
             notify=self._notify, general=general.perform, schedule=self._fire,
             is_writer_busy=lambda: self._is_burst() and (is_writer_busy() or self.proxy.appends.is_gathering),
             is_present=self.relay.is_present,
@@ -144,6 +144,7 @@ class Messaging:
             when_applied=self.carrier.when_applied, applied=self.carrier.position_of(Lane.INBOXES),
             creates_users=creates_users, node_id=settings.queue.node_id, searches=searches, traces=traces,
             holds=self.relay.holds, has_rows_of=self.serves, cursors=self.cursors,
+            platforms=settings.gateway.platform_names, tell=self.relay.tell,
         )  # fmt: skip
         self.trimming = self._new_trimming(settings.messaging)
 
@@ -269,8 +270,9 @@ class Messaging:
         if self._place is None and self._has_started:  # a node of its own that is up: the frequent case
             self.proxy.act(actor, action, params, done, key=key)
             return
-        # What is about another user is done where that one is, whoever asks for it; the verb looks.
-        refusal = self._refusal(actor.user) if action != "erase_user" or not actor.is_admin else self._not_now()
+        # Performed at the partition of another user, whose rows or sessions they need; the verb checks that.
+        is_elsewhere = action == "signal" or (action == "erase_user" and actor.is_admin)
+        refusal = self._not_now() if is_elsewhere else self._refusal(actor.user)
         if refusal is None:
             self.proxy.act(actor, action, params, done, key=key)
         else:
@@ -356,6 +358,7 @@ class Messaging:
                     done(Unavailable("the node is stopping"))
                 else:
                     try:
+                        self.proxy.check_user(number)  # the user may have been erased while the inbox was opened
                         session = self.relay.connect(number, platform, device, sink, cursor=cursor, gateway=gateway)
                     except PixiuError as error:
                         done(error)
@@ -454,12 +457,18 @@ class Messaging:
 
         self.proxy.fire(record.payload, record.event_id, answered)
 
-    def _erased(self, users: list[int]) -> None:
-        """They are known no more, and their sessions end."""
+    def _end_users(self, users: list[int]) -> None:
+        """End the sessions of users who were erased or banned; they cannot log in again."""
+        directory = self.proxy.context.directory
         for user in users:
-            self.proxy.context.directory.bar(user)
+            profile = self.stores.users.get(user)
+            is_banned = profile is not None and not profile.is_erased
+            if is_banned:
+                directory.banned(user)
+            else:
+                directory.bar(user)
             for session in self.relay.sessions_of(user):
-                self.relay.kick(user, session.session_id, "erased")
+                self.relay.kick(user, session.session_id, "banned" if is_banned else "erased")
 
     def _write_ledger(self, payload: bytes) -> None:
         """Append what became of entries, or how it went, without waiting. A log that refuses gets it again later."""

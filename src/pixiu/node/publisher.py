@@ -25,11 +25,11 @@ from pixiu.blocking import LoopThread
 from pixiu.config import Settings
 from pixiu.links.member import Slot
 from pixiu.links.publishing import Publishing, PublishingRules
-from pixiu.machines.room_bodies import message_body
+from pixiu.machines.room_bodies import message_body, priority_name
 from pixiu.machines.rooms import room_number
 from pixiu.machines.scheduling import Priority
 from pixiu.model.errors import RequestError, TooLarge, Unavailable
-from pixiu.model.names import check_public_id
+from pixiu.model.names import new_public_id
 from pixiu.node.processes.cluster_end import ClusterEnd, secrets_of
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class Publisher:
         """As ``publish``, without waiting: ``done`` is told what became of it."""
         if self._publishing is None or self._end is None:
             raise Unavailable("this publisher is not open")
-        check_public_id(room, what="room")
+        room = new_public_id(room, what="room")
         if type(text) is not str:
             raise RequestError(f"text must be a text, not {type(text).__name__}")
         size, bytes_max = len(text.encode(errors="replace")), self._settings.rooms.message_bytes_max
@@ -168,7 +168,7 @@ class Publisher:
         mode: TalkMode = "live" if reliable is False else "acked" if reliable is True else reliable
         publishing = self._publishing
         message_id = publishing.next_id()
-        body = message_body(message_id, sender, room, self._end.clock.now_ms(), text, send_id)
+        body = message_body(message_id, sender, room, self._end.clock.now_ms(), text, send_id, priority_name(priority))
         publishing.publish(
             room_number(room), message_id, body, mode, done, sender=room_number(sender), priority=priority
         )

@@ -7,14 +7,13 @@ its stores are. The file is the owner's alone, since an address may hold a passw
 from __future__ import annotations
 
 import json
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from pixiu.config.engines import EMBEDDED, EngineSettings
 from pixiu.config.extras import how_to_install
 from pixiu.model.errors import ConfigError, CorruptData
 from pixiu.runtime.clock import SystemClock
-from pixiu.runtime.datadir import read_node_key
+from pixiu.runtime.datadir import read_identity
 from pixiu.runtime.files import write_durably
 
 if TYPE_CHECKING:
@@ -45,8 +44,8 @@ def remembered(root: Path) -> EngineSettings:
 
 
 def node_name(root: Path) -> str:
-    """What other engines know this data directory by: made from its key, and telling nothing of it."""
-    return sha256(b"pixiu node " + read_node_key(root).encode()).hexdigest()[:16]
+    """The name under which Redis and Cassandra keep the stores of a data directory."""
+    return read_identity(root).engine_name
 
 
 def open_redis(root: Path, url: str, *, prefix: str = "") -> RedisStores | None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from pixiu.model.errors import ConfigError, PixiuError, Unavailable
-from pixiu.model.hosts import is_loopback
 from pixiu.model.version import __version__
 from pixiu.node.joined import Joined, check_alone, joined_of, note_joined
 from pixiu.node.joining import Joining
@@ -29,6 +28,7 @@ from pixiu.queue.replication.control import RegistryControl
 from pixiu.queue.replication.driver import Replication
 from pixiu.queue.replication.joining import led_alone
 from pixiu.queue.replication.mending import Mending
+from pixiu.queue.replication.smss_follower import SmssFollower
 from pixiu.queue.server.commands import HANDLERS
 from pixiu.queue.server.server import QueueServer
 from pixiu.queue.storage.journal_check import JournalCheck
@@ -43,7 +43,7 @@ from pixiu.runtime.links import TcpLinks
 from pixiu.runtime.logging import configure_logging
 from pixiu.runtime.metrics import Metrics
 from pixiu.runtime.scheduler import LoopScheduler
-from pixiu.runtime.server import address_of, listen, peer_of, reset_on_close, watch_peer
+from pixiu.runtime.server import address_of, end_writing, listen, peer_of, reset_on_close, watch_peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -64,6 +64,8 @@ DRAIN_SECONDS = 5.0
 LEAVE_SECONDS = 1.0
 START_SECONDS = 10.0
 """How long a start waits for messaging; beyond that it goes on by itself, and the node is not ready."""
+BALLAST_MS = 10_000
+"""How often to keep as much room as a start after a crash would need."""
 DESCRIPTORS_KEPT_BACK = 128
 """For RocksDB and log files: not for clients. Each open topic log has two more."""
 HTTP_KEPT_BACK = 512
@@ -97,12 +99,15 @@ class Node:
         is_dev: bool = False,
         with_pipeline: bool = False,
         elected: Elected | None = None,
+        follows_smss: bool = False,
     ) -> None:
         """``with_pipeline`` runs the pipeline in a process beside it, where the node leads and has HTTP.
 
-        With ``elected`` the node is one of several that elect their leader through a registry.
+        With ``elected`` the node is one of several that elect their leader through a registry. With ``follows_smss``
+        the node that it follows is an smss master.
         """
         self._settings = settings
+        self._follows_smss = follows_smss
         self._with_pipeline = with_pipeline
         self._pipeline: PipelineChild | None = None
         self._elected = elected
@@ -118,7 +123,7 @@ class Node:
         self._mending: Mending | None = None
         self._scheduler: LoopScheduler | None = None
         self._server: QueueServer | None = None
-        self._replication: Replication | None = None
+        self._replication: Replication | SmssFollower | None = None
         self._links: TcpLinks | None = None
         self._host: MessagingHost | None = None
         self._surfaces: Surfaces | None = None
@@ -157,19 +162,25 @@ class Node:
         if self._elected is not None:
             self._elected.keys_changed[:] = [engine.take_keys]  # of this engine: a restart makes another
         engine.key_refusals.peer_of = peer_of
-        engine.recover(is_follower=not self._leads_alone)
+        # What came from smss was committed there: all of it is shown at once.
+        engine.recover(is_follower=not self._leads_alone and not self._follows_smss)
         queue_max, self._gateway_max = connections_max(settings, with_http=self._with_http and self._leads_alone)
         self._server = server = QueueServer(
-            engine, HANDLERS, connections_max=queue_max, watch_peer=watch_peer, reset_on_close=reset_on_close
+            engine,
+            HANDLERS,
+            connections_max=queue_max,
+            watch_peer=watch_peer,
+            reset_on_close=reset_on_close,
+            end_writing=end_writing,
         )
         self._listener = await listen(server.connection, settings.queue.host, settings.queue.port)
         queue_address = address_of(self._listener)
         self._links = TcpLinks(loop)
-        self._replication = engine.replication = self._new_replication(engine, queue_address)
+        self._replication = engine.replication = replication = self._new_replication(engine, queue_address)
         if self._follow is not None and self._with_http:
             self._replication.when_promoted = self._was_promoted
-        if self._leads_alone:
-            self._joining = joining = self._new_joining(engine, self._replication, queue_address)
+        if self._leads_alone and isinstance(replication, Replication):
+            self._joining = joining = self._new_joining(engine, replication, queue_address)
             engine.join_asked = joining.asked
         if engine.journal.last_event_id < self._follow_event:
             log.warning(
@@ -177,6 +188,7 @@ class Node:
                 extra={"last_event_id": engine.journal.last_event_id, "event": self._follow_event},
             )
         engine.start()
+        self._keep_ballast()
         rate = settings.journal.check_bytes_per_second
         self._check = JournalCheck(engine.journal, scheduler, engine.counters, bytes_per_second=rate)
         self._mending = Mending(engine, self._replication, self._links, self._check)
@@ -193,6 +205,11 @@ class Node:
         grpc, tcp = (None, None) if self._surfaces is None else self._surfaces.other_addresses()
         return Running(queue_address, http_address, grpc, directory.path, problems, tcp)
 
+    def _keep_ballast(self) -> None:
+        assert self._scheduler is not None
+        self._directory.keep_ballast()
+        self._scheduler.after(BALLAST_MS, self._keep_ballast)
+
     def _late(self) -> list[str]:
         """What a start has waited for in vain."""
         if self._host is None or self._starting is None or self._starting.done():
@@ -204,22 +221,26 @@ class Node:
         return why_not_listening(error, self._settings, http=self._with_http)
 
     def _follower_keys(self) -> tuple[str, ...]:
-        """What whoever wants a copy of everything has to show; without any, the network is trusted."""
+        """The cluster's secrets, which other nodes may show in place of node.key. Raises ``ConfigError``."""
         if self._elected is not None:
             return self._elected.keys
-        host, file = self._settings.queue.host, self._settings.replication.secret_file
+        file = self._settings.replication.secret_file
         if file:
             return queue_keys(read_secrets(Path(file)), "")
-        if not is_loopback(host):
-            log.warning(
-                "whoever reaches the queue's port can copy all of it: set replication.secret_file, or bind to loopback",
-                extra={"host": host},
+        if self._follow is not None and not self._follows_smss:
+            raise ConfigError(
+                f"--follow {self._follow[0]}:{self._follow[1]} needs a key that the leader accepts. On the leader's "
+                "machine: --secret-file LEADER-DATA/node.key. On another machine: put one secret of at least 16 "
+                "characters into a file, and start both nodes with --secret-file FILE"
             )
         return ()
 
-    def _new_replication(self, engine: Engine, address: str) -> Replication:
+    def _new_replication(self, engine: Engine, address: str) -> Replication | SmssFollower:
         elected, name, root = self._elected, self._name(), self._directory.path
         assert self._scheduler is not None and self._links is not None
+        if self._follows_smss and self._follow is not None:
+            host, port = self._follow
+            return SmssFollower(engine, name=name, address=f"{host}:{port}", links=self._links)
         control = None
         led_epoch = 0
         if elected is not None:
@@ -252,7 +273,8 @@ class Node:
 
     def _notes(self) -> dict[str, str]:
         problem = "" if self._check is None else self._check.problem
-        return {"journal": problem} if problem else {}
+        found = {"journal": problem} if problem else {}
+        return found if self._surfaces is None else found | self._surfaces.notes()
 
     def _was_promoted(self) -> None:
         self.is_promoted = True
@@ -345,6 +367,7 @@ class Node:
             found["door"] = self._host.door_problems()
         if self._surfaces is not None:
             found["gateway"] = self._surfaces.problems()
+            found["keys"] = self._surfaces.key_problems()
         return {part: "; ".join(reasons) for part, reasons in found.items() if reasons}
 
     def _about(self) -> str:
@@ -363,7 +386,7 @@ class Node:
         self._is_stopping = True
         if self._joining is not None:
             await self._joining.close()
-        if self._elected is not None and self._replication is not None:
+        if self._elected is not None and isinstance(self._replication, Replication):
             await self._leave(self._replication)
         if self._listener is not None:
             self._listener.close()
@@ -426,6 +449,7 @@ def run_node(
     follow_event: int,
     on_ready: Callable[[Running], None],
     meet: Callable[[], AbstractAsyncContextManager[Elected]] | None = None,
+    follows_smss: bool = False,
 ) -> int:
     """Run a node in this process until SIGTERM or SIGINT. Returns the exit code.
 
@@ -446,7 +470,7 @@ def run_node(
                 while not stop.is_set():
                     node = Node(
                         present, directory, http=http, follow=followed, follow_event=follow_event, is_dev=dev,
-                        with_pipeline=present.pipeline.enabled, elected=elected,
+                        with_pipeline=present.pipeline.enabled, elected=elected, follows_smss=follows_smss,
                     )  # fmt: skip
                     try:
                         running = await _run_once(node, stop, ready)

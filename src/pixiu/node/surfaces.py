@@ -25,7 +25,7 @@ from pixiu.node.grpc_door import make_grpc
 from pixiu.roles.broker.broker import Broker
 from pixiu.roles.broker.hot import HotRooms
 from pixiu.roles.broker.verbs import act as act_in_room
-from pixiu.roles.gateway import Gateway, LiveActions, RoomListening
+from pixiu.roles.gateway import Gateway, LiveActions, Rechecks, RoomListening
 from pixiu.runtime.app_server import AppServer
 from pixiu.runtime.authentication import make_authentication
 from pixiu.runtime.certificates import certificates_from
@@ -67,6 +67,7 @@ class Holder(Protocol):
     async def start(self) -> tuple[int, int]: ...
     async def stop(self) -> None: ...
     def problems(self) -> list[str]: ...
+    def certificate_problem(self) -> str | None: ...
 
 
 class Surfaces:
@@ -91,7 +92,7 @@ class Surfaces:
         ``name`` is the node's; ``connections_max`` is what the system allows here; ``pipeline`` runs beside it.
         """
         messaging = host.messaging
-        keys = Keyring(root, clock)
+        self._keys = keys = Keyring(root, clock)
         if is_dev and not keys.keys:
             keys.create(settings.security.token_algorithm)
         tokens = Tokens(keys, clock, settings.security)
@@ -99,7 +100,10 @@ class Surfaces:
         self.hot_rooms = HotRooms(clock)
         self._tracing = messaging.tracing
         doors = Doors(hot_rooms=self.hot_rooms)
-        administration = NodeAdministration(host, doors, pipeline=pipeline, lake_report=LakeReport(root, clock))
+        self._scheduler = scheduler
+        self._administration = administration = NodeAdministration(
+            host, doors, pipeline=pipeline, lake_report=LakeReport(root, clock)
+        )
         self.api = HttpApi(
             act=messaging.act, find_user=messaging.proxy.find_user, authentication=authentication,
             administration=administration, health=health, settings=settings.security, clock=clock,
@@ -150,6 +154,7 @@ class Surfaces:
         await self._http.start()
         ports = await self._holder.start()
         self.tcp_port = ports[1]
+        self._administration.history.start(self._scheduler)
         if self._grpc is not None:
             self.grpc_port = await self._grpc.start(self._settings.http.host, self._settings.gateway.grpc_port)
         return ports
@@ -162,6 +167,7 @@ class Surfaces:
 
     async def stop(self) -> None:
         """Take nobody any more, and send everyone away in order."""
+        self._administration.history.stop()
         await self._holder.stop()
         if self._grpc is not None:
             await self._grpc.stop()
@@ -171,6 +177,15 @@ class Surfaces:
     def problems(self) -> list[str]:
         """Why clients cannot come in."""
         return self._holder.problems()
+
+    def key_problems(self) -> list[str]:
+        """Why no token is accepted. With ``security.auth_url`` most tokens need no key of this node."""
+        return [] if self._settings.security.auth_url else self._keys.problems()
+
+    def notes(self) -> dict[str, str]:
+        """Faults that keep no client out for now: single keys, and a renewed certificate that is not in use."""
+        found = {"keys": "; ".join(self._keys.notes()), "certificate": self._holder.certificate_problem() or ""}
+        return {part: note for part, note in found.items() if note}
 
     def _report(self, row: RoomRow) -> None:
         """What happened in a room: for those who look now, and for the log."""
@@ -229,6 +244,7 @@ class _ThisProcess:
             messaging, authentication.authenticate, clock, scheduler, settings.gateway, names=context.directory,
             message_bytes_max=settings.messaging.message_bytes_max, connections_max=connections_max,
         )  # fmt: skip
+        self._rechecks = Rechecks(self.gateway, authentication, clock, scheduler, settings.security)
         LiveActions(self.gateway, context, scheduler, tell=messaging.relay.tell, is_present=messaging.relay.is_present)
         self.broker = _make_broker(host, settings, clock, scheduler, self._push, report)
         self._rooms = RoomListening(
@@ -245,6 +261,7 @@ class _ThisProcess:
 
     async def start(self) -> tuple[int, int]:
         self.gateway.start()
+        self._rechecks.start()
         if self._certificates is not None:
             self._certificates.watch(asyncio.get_running_loop(), interval_ms=self._settings.security.tls_reload_ms)
         http = self._settings.http
@@ -252,12 +269,16 @@ class _ThisProcess:
 
     async def stop(self) -> None:
         await self._server.stop()
+        self._rechecks.stop()
         self.gateway.stop()
         if self._certificates is not None:
             self._certificates.close()
 
     def problems(self) -> list[str]:
         return []
+
+    def certificate_problem(self) -> str | None:
+        return None if self._certificates is None else self._certificates.problem
 
     def _push(self, gateway: str, frames: list[Frame]) -> None:
         """From the broker to the one gateway of this process, and its acks back."""
@@ -303,3 +324,6 @@ class _OtherProcesses:
 
     def problems(self) -> list[str]:
         return self._processes.problems()
+
+    def certificate_problem(self) -> str | None:
+        return None  # each gateway process logs its own

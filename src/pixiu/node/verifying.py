@@ -1,4 +1,4 @@
-"""Two copies of one log, compared conversation by conversation: ``pixiu verify``.
+"""Two copies of one log, compared by conversation and topic: ``pixiu verify``.
 
 A copy is a data directory, whose journal is only read, whether a server runs on it or not; or a leader at
 ``HOST:PORT``, which is read as a follower would. Both are read to the same event, the last that both have committed.
@@ -15,13 +15,12 @@ from pixiu.queue.client import BlockingClient
 from pixiu.queue.client.frames import followed_frames
 from pixiu.queue.storage.record import MESSAGE_KINDS, Frame, decode_block, read_frame, read_frames
 from pixiu.queue.tail import records_of
-from pixiu.roles.carrier.checksums import Checksums, differences
+from pixiu.roles.carrier.checksums import TOPIC, Checksums, differences
 from pixiu.runtime.datadir import find_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pixiu.ports.log import LogRecord
     from pixiu.roles.carrier.checksums import Difference
 
 __all__ = ["Verified", "verify"]
@@ -37,6 +36,8 @@ class Verified(NamedTuple):
     """Both were read to this event."""
     records: int
     conversations: int
+    topics: int
+    """Other than Pixiu's main topic, whose records are compared by conversation."""
     differences: list[Difference]
 
 
@@ -75,17 +76,22 @@ class Copy:
                 return last
         return 0
 
-    def records(self, through: int) -> Iterator[LogRecord]:
-        """Every record of the main topic through here."""
+    def take_into(self, checksums: Checksums, through: int) -> Iterator[int]:
+        """Add every record through here; yields the event id reached after each."""
         last = 0
         for frame in self._frames(through):
             if last and frame.event_id != last + 1:
                 raise CorruptData(f"{self.place} has event {frame.event_id} behind event {last}")
             last = frame.last_event_id
-            if MAIN.encode() in frame.block[:200]:
-                record = decode_block(frame.block)
-                if record.kind in MESSAGE_KINDS and record.topic == MAIN.encode():
-                    yield from (row for row in records_of(record, MAIN) if row.event_id <= through)
+            record = decode_block(frame.block)
+            if record.kind in MESSAGE_KINDS and record.topic == MAIN.encode():
+                for row in records_of(record, MAIN):
+                    if row.event_id <= through:
+                        checksums.take(row)
+            elif last <= through:
+                topic = record.topic.decode(errors="replace")
+                checksums.take_of_topic(topic, record.event_id, record.kind, record.payload)
+            yield last
             if last >= through:
                 return
         if last < through:
@@ -130,7 +136,7 @@ def verify(here: str, there: str, progress: Callable[[int, int], object] | None 
     copies = Copy(here, key), Copy(there, key)
     through = min(copy.end() for copy in copies)
     if not through:
-        return Verified(0, 0, 0, [])
+        return Verified(0, 0, 0, 0, [])
     firsts = [copy.first() for copy in copies]
     if firsts[0] != firsts[1]:
         later = copies[firsts[1] > firsts[0]].place
@@ -141,11 +147,11 @@ def verify(here: str, there: str, progress: Callable[[int, int], object] | None 
     sums = Checksums(), Checksums()
     records = done = 0
     for copy, checksums in zip(copies, sums, strict=True):
-        for record in copy.records(through):
-            checksums.take(record)
+        for reached in copy.take_into(checksums, through):
             records += 1
             if progress is not None and records % ADVANCE_EVERY == 0:
-                progress(done + record.event_id, 2 * through)
+                progress(done + reached, 2 * through)
         done += through
-    conversations = len(sums[0].found.keys() | sums[1].found.keys())
-    return Verified(through, records, conversations, differences(sums[0].found, sums[1].found))
+    names = sums[0].found.keys() | sums[1].found.keys()
+    topics = sum(name.startswith(TOPIC) for name in names)
+    return Verified(through, records, len(names) - topics, topics, differences(sums[0].found, sums[1].found))

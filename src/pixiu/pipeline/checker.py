@@ -104,10 +104,11 @@ WITH limits AS (
 ), adds AS (
     SELECT g.*, (
         SELECT arg_max(coalesce(own.number, general.number), general.event_id) FROM limits general
-        LEFT JOIN limits own ON own.event_id = general.event_id AND own.platform = g.platform
+        LEFT JOIN limits own ON own.event_id = general.event_id
+            AND own.platform = CASE WHEN g.event_id < i.named_event THEN 'first' ELSE g.platform END
         WHERE general.platform = '' AND general.event_id <= g.event_id
     ) AS room
-    FROM gone g JOIN crowded USING (user_id, platform)
+    FROM gone g JOIN crowded USING (user_id, platform) JOIN inboxes i USING (user_id, platform)
 ), held AS (
     SELECT k.user_id, k.platform, k.useq, n.event_id, n.room, count(*) AS waiting
     FROM adds k

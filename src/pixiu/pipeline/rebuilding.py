@@ -215,7 +215,7 @@ def apply_rosters(log: SourceLog, stores: Stores) -> Applied:
                     record.event_id
                 )  # the same rule as the carrier's: it makes no sense, and is passed over
         rosters.take_removed()
-        rosters.take_erased()
+        rosters.take_gone()
         since += len(records)
         if since >= _COMMIT_RECORDS:
             stores.commit({})

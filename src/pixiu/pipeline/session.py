@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 from pixiu.config.extras import how_to_install
 from pixiu.model.errors import Unavailable
 from pixiu.pipeline.java import start_java
+from pixiu.runtime.java import HOW_TO_INSTALL_JAVA, find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,11 +58,8 @@ def require_packages(*names: str) -> None:
 def require_spark() -> None:
     """Raise ``Unavailable`` with what to do if Spark cannot run here."""
     require_packages("pyspark", *PACKAGES)
-    home = os.environ.get("JAVA_HOME")
-    if not (home and (Path(home) / "bin" / "java").exists()) and shutil.which("java") is None:
-        raise Unavailable(
-            "the pipeline needs Java 17 for Spark; install it (Debian: apt install openjdk-17-jre-headless)"
-        )
+    if find_java() is None:
+        raise Unavailable(f"the pipeline needs Java 17 for Spark; install it, {HOW_TO_INSTALL_JAVA}")
 
 
 def open_session(

@@ -20,6 +20,18 @@ class Contacts(Protocol):
         """(peer, time of adding), oldest first; equal times by number."""
         ...
 
+    def linked_at(self, user: int, peer: int) -> int | None:
+        """When ``user`` added ``peer``; None if ``peer`` is not on the list. The cost does not depend on the list."""
+        ...
+
+    def count(self, user: int) -> int:
+        """How many contacts ``user`` has."""
+        ...
+
+    def blocked_count(self, user: int) -> int:
+        """How many others ``user`` blocks."""
+        ...
+
     def block(self, user: int, peer: int, *, is_blocked: bool) -> None:
         """Let ``user`` hear nothing of ``peer``, or again."""
         ...

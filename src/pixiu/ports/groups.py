@@ -46,12 +46,23 @@ class Groups(Protocol):
         """How many members there are; asked at every join."""
         ...
 
-    def page(self, group: int, offset: int, limit: int) -> list[Member]:
-        """Some of the members, by user number, behind the first ``offset``."""
+    def admins(self, group: int) -> list[int]:
+        """The owner and the admins, by user number; asked at every request to join."""
+        ...
+
+    def page(self, group: int, offset: int, limit: int, *, after: int = 0) -> list[Member]:
+        """Members with numbers above ``after``, by number, without the first ``offset`` of them.
+
+        The cost grows with ``offset``, not with ``after``.
+        """
         ...
 
     def groups_of(self, user: int) -> list[int]:
         """The groups that a user is in now, by number."""
+        ...
+
+    def count_of(self, user: int) -> int:
+        """How many groups a user is in now; asked for everyone who becomes a member."""
         ...
 
     def past_groups_of(self, user: int) -> list[int]:
@@ -62,8 +73,24 @@ class Groups(Protocol):
         """Note that ``user`` asks to join; ``at`` 0 drops the request."""
         ...
 
-    def requests(self, group: int) -> list[tuple[int, int]]:
-        """(user, time) of those who ask, by user number."""
+    def request_of(self, group: int, user: int) -> int:
+        """When ``user`` asked to join; 0 if there is no request."""
+        ...
+
+    def requests(self, group: int, *, limit: int | None = None) -> list[tuple[int, int]]:
+        """(user, time) of those who ask, by user number; the first ``limit`` of them."""
+        ...
+
+    def invite(self, group: int, user: int, at: int) -> None:
+        """Note that ``user`` is invited to join; ``at`` 0 drops the invitation."""
+        ...
+
+    def invited_at(self, group: int, user: int) -> int:
+        """When ``user`` was invited; 0 if there is no invitation."""
+        ...
+
+    def invitations(self, user: int, *, limit: int | None = None) -> list[tuple[int, int]]:
+        """(group, time) of a user's invitations, by group number; the first ``limit`` of them."""
         ...
 
     def forget_left(self, through: int) -> None:

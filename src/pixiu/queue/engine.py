@@ -24,7 +24,7 @@ from pixiu.queue.storage.filling import Filler
 from pixiu.queue.storage.journal import Journal
 from pixiu.queue.storage.keys import Numbers, RecentKeys
 from pixiu.queue.storage.messages import number_and_key
-from pixiu.queue.storage.record import Kind, decode_block
+from pixiu.queue.storage.record import MESSAGE_KINDS, Kind, decode_block
 from pixiu.queue.storage.recovery import find_end
 from pixiu.queue.storage.redact import finish_redaction
 from pixiu.queue.storage.segment import entries_of
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from pixiu.ports.scheduler import Scheduler
     from pixiu.queue.batch import Batch
     from pixiu.queue.replication.driver import Replication
+    from pixiu.queue.replication.smss_follower import SmssFollower
+    from pixiu.queue.storage.record import Frame, Record
     from pixiu.queue.tail import Tail
 
 log = logging.getLogger(__name__)
@@ -97,7 +99,7 @@ class Engine:
             commit=self._commit, flushed=self._flushed, refusal=self._refusal,
         )  # fmt: skip
         self.background = Background(self)
-        self.replication: Replication | None = None
+        self.replication: Replication | SmssFollower | None = None
         self.is_leader = True
         self.refuse_writes: str | None = None
         """Why a leader takes no writes at the moment."""
@@ -114,6 +116,7 @@ class Engine:
         self.retention_holds: list[Callable[[], int]] = []
         """Followers and others: the oldest event id that each still needs."""
         self._behind: dict[int, Topic] = {}
+        self._behind_reason = ""
         self._noted_us = 0
         self._low_space: str | None = None
         self._space_looked_us = -SPACE_LOOK_MS * 1000
@@ -150,7 +153,7 @@ class Engine:
             record = decode_block(frame.block)
             number = self._topic_number(record.topic)
             if record.event_id <= through:
-                self.state.apply(record, frame)
+                self._apply_again(record, frame)
                 replayed += frame.count
             elif record.kind == Kind.CREATE:
                 self._arriving[record.topic] = record.event_id
@@ -168,10 +171,25 @@ class Engine:
             self._write_index(pending, index_at)
         return replayed
 
+    def _apply_again(self, record: Record, frame: Frame) -> None:
+        """Apply a record of the journal at a start. On a full disk its topic's log is completed later."""
+        topic = self.topics.get(record.topic) if record.kind in MESSAGE_KINDS else None
+        if topic is None or topic.create_event_id in self._behind:
+            self.state.apply(record, frame, to_log=topic is None)
+            return
+        try:
+            self.state.apply(record, frame)
+        except OSError as error:
+            self._fell_behind(topic, record.event_id, error)
+            self.state.apply(record, frame, to_log=False)
+
     def _write_index(self, pending: list[bytes], at: int) -> int:
         data = b"".join(pending)
         pending.clear()
-        self.journal.tail.index.write(data, at)
+        try:
+            self.journal.tail.index.write(data, at)
+        except OSError as error:  # it is derived and is made again when it is needed
+            log.warning("index_not_written", extra={"path": self.journal.tail.index_path, "reason": str(error)})
         return at + len(data)
 
     def start(self) -> None:
@@ -244,6 +262,7 @@ class Engine:
         """The message is safe in the journal; its topic log is not writable now. Catch up from there when it is."""
         log.warning("topic log is behind", extra={"topic": topic.name.decode(errors="replace"), "reason": str(error)})
         self._behind[topic.create_event_id] = topic
+        self._behind_reason = str(error)
         self.scheduler.after(1000, lambda: self._catch_up(topic, event_id))
 
     def _catch_up(self, topic: Topic, missing: int) -> None:
@@ -259,6 +278,7 @@ class Engine:
                 if record.topic == topic.name and record.kind in (Kind.PUBLISH, Kind.APPEND, Kind.FIRE):
                     self.state.apply(record, frame)
         except (OSError, PixiuError) as error:
+            self._behind_reason = str(error)
             log.warning("topic log is still behind", extra={"reason": str(error)})
             self.scheduler.after(1000, lambda: self._catch_up(topic, missing))
             return
@@ -309,6 +329,7 @@ class Engine:
                 self.state.begin_epoch(frame.epoch, record.event_id, changes)
                 self.state.store.write(changes.puts, changes.deletes)
         self.journal.append(frames, b"".join(entries), copies[-1].last_event_id)
+        self.writer.failing = None
         self._copies.add(copies)
         self.counters.bytes_written += len(frames)
         self.writer.copied()
@@ -435,11 +456,13 @@ class Engine:
             reasons.append(self.writer.poisoned)
         if self.writer.stalled:
             reasons.append(self.writer.stalled)
+        if self.writer.failing and not self.writer.poisoned:
+            reasons.append(self.writer.failing)
         space = self._space_problem()
         if space:
             reasons.append(space)
         if self._behind:
-            reasons.append(f"{len(self._behind)} topic logs are behind the journal")
+            reasons.append(f"topic logs behind the journal: {len(self._behind)} ({self._behind_reason})")
         return reasons
 
     def _keys_between(self, after: int, through: int) -> Iterator[tuple[bytes, Numbers]]:

@@ -228,10 +228,19 @@ class EngineLog:
         self.engine.committed_hooks.append(receive)
 
     def read(self, after: int, limit: int) -> list[LogRecord]:
-        """Committed records of Pixiu's topics behind ``after``; none only when there is none up to ``committed``."""
+        """Committed records of Pixiu's topics behind ``after``; none only when there is none up to ``committed``.
+
+        Raises ``CorruptData`` where the journal ends before what is committed: no read goes on without advancing.
+        """
         records: list[LogRecord] = []
         while not records and after < self.engine.commit_event_id:
-            records, after = self._tail.read(after, limit)
+            records, reached = self._tail.read(after, limit)
+            if reached <= after:
+                raise CorruptData(
+                    f"the journal ends with event {after}, before event {self.engine.commit_event_id}, which is "
+                    "committed; look at its files with: pixiu queue verify"
+                )
+            after = reached
         return records
 
     def scan(self, through: int, batch: int) -> Iterator[list[LogRecord]]:

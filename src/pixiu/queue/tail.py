@@ -114,6 +114,10 @@ class Tail:
 
     def read(self, after: int, limit: int) -> tuple[list[LogRecord], int]:
         """Records behind ``after``, about ``limit`` of them, and the event id that they bring the reader to."""
+        if self._end <= after < self._engine.commit_event_id:
+            # A record that opens an epoch, and all that a follower copies, is committed without a batch.
+            self._stretches.clear()
+            self._size, self._from = 0, self._engine.commit_event_id + 1
         if after + 1 < self._from:
             return self.read_segments(after, limit)
         self._reader = None
@@ -131,10 +135,16 @@ class Tail:
                 break
         return found, through
 
+    @property
+    def _end(self) -> int:
+        """The last event that memory covers."""
+        return self._stretches[-1].last if self._stretches else self._from - 1
+
     def read_segments(self, after: int, limit: int) -> tuple[list[LogRecord], int]:
         """As ``read``, from the journal's files. A reader that goes on where it ended does not search again."""
         engine = self._engine
-        if self._reader is None or self._read_through != after:
+        is_going_on = self._reader is not None and self._read_through == after
+        if self._reader is None or not is_going_on:
             if after < engine.journal.first_event_id - 1:
                 raise Gone(f"events up to {engine.journal.first_event_id - 1} are no longer in the journal")
             # A reader may stand in the middle of a record of many: begin with that whole record.
@@ -154,6 +164,9 @@ class Tail:
         else:
             self._reader = None
         self._read_through = through
+        if is_going_on and through == after:  # the reader had ended before the newest records were written
+            self._reader = None
+            return self.read_segments(after, limit)
         return found, through
 
     def _decoded(self, frame: Frame, after: int) -> list[LogRecord]:

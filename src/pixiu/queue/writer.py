@@ -45,6 +45,9 @@ log = logging.getLogger(__name__)
 INLINE_FLUSH_MS_MAX = 2.0
 """A flush that takes longer than this on average runs beside the loop."""
 
+PROBE_MS = 1000
+"""How often to try whether the journal can be written again."""
+
 STALL_MS = 1000
 """How soon to try again what the store refused."""
 
@@ -104,6 +107,8 @@ class Writer:
         """Followers: given what the journal has more, behind which event id, before it is flushed here."""
         self.poisoned: str | None = None
         """Why nothing is accepted any more."""
+        self.failing: str | None = None
+        """Why the last write to the journal was refused by the disk; None once one succeeds."""
         self.stalled: str | None = None
         """Why everything waits: what is durable cannot be shown."""
 
@@ -200,7 +205,8 @@ class Writer:
         try:
             position = self._journal.begin(next_event_id)
         except OSError as error:
-            self._refuse(operations, f"cannot write: {error}")
+            self.write_failed(error)
+            self._refuse(operations, f"cannot write: {error.strerror or error}")
             return
         batch = Batch(
             next_event_id=next_event_id,
@@ -296,13 +302,14 @@ class Writer:
             self._journal.append(frames, batch.entries(), batch.last_event_id)
         except OSError as error:
             batch.changes.undone()
-            self._log.failed(error, len(frames))
+            self.write_failed(error, len(frames))
             if self._journal.is_torn:
                 self._operations = operations
                 self.flush_failed(error)
             else:
                 self._refuse(operations, f"cannot write: {error.strerror or error}")
             return
+        self.failing = None
         counters = self._counters
         counters.batches += 1
         counters.bytes_written += len(frames)
@@ -321,6 +328,25 @@ class Writer:
             self._flush_inline(batch.last_event_id)
         else:
             self._flush_beside(batch.last_event_id)
+
+    def write_failed(self, error: OSError, size: int = 0) -> None:
+        """The disk has refused a write: the node is not ready until one succeeds, this writer's or a probe."""
+        self._log.failed(error, size)
+        if self.failing is None:
+            self._scheduler.after(PROBE_MS, self._probe)
+        self.failing = f"the journal cannot be written: {error.strerror or error}"
+
+    def _probe(self) -> None:
+        """Clients of a node that is not ready may send nothing: find out without them whether the disk works again."""
+        if self.failing is None or self.poisoned:
+            return
+        try:
+            self._journal.probe(self.next_event_id)
+        except OSError as error:
+            self.failing = f"the journal cannot be written: {error.strerror or error}"
+            self._scheduler.after(PROBE_MS, self._probe)
+        else:
+            self.failing = None
 
     def _flush_inline(self, through: int) -> None:
         started = self._clock.monotonic_us()

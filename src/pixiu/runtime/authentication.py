@@ -3,12 +3,13 @@
 ::
 
     POST /your/path            {"token": "…"}
-    200                        {"user": "alice", "platform": "web", "device": "d1", "admin": false}
-    401 or 403                 nobody knows it: Unauthenticated
+    200                        {"user": "alice", "platform": "web", "device": "d1", "admin": false, "expires_at": …}
+    401 or 403                 the token is not valid: Unauthenticated
 
-Every other answer, and none in time, is ``Unavailable``: the caller may try again. An answer is good for a short,
-bounded time; many who ask about one token at once are one request. Tokens that a key of this node claims to have signed
-are decided here: operators come in while your server is down.
+Every other answer, and none in time, is ``Unavailable``: the caller may try again. New logins may reuse an answer for
+``auth_cache_ms``; a recheck of an open session always asks. Concurrent requests about one token are one request.
+An identity expires ``auth_identity_ms`` after it was confirmed, or at ``expires_at`` if that is earlier. Tokens whose
+header names a key of this node are verified here, so that operators can log in while your server is down.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ class AskedAuthentication:
         self._loop = loop
         self._clock = clock
         self._cache_ms = settings.auth_cache_ms
+        self._identity_ms = settings.auth_identity_ms
+        self._is_failing = False
         self._poster = JsonPoster(settings.auth_url, setting="security.auth_url", timeout_ms=settings.auth_timeout_ms)
         self._tokens = tokens
         self._known: dict[bytes, _Known] = {}
@@ -84,9 +87,29 @@ class AskedAuthentication:
             return
         digest = sha256(token.encode()).digest()
         known = self._known.get(digest)
-        if known is not None and self._clock.monotonic_us() < known.until_us:
+        if known is not None and self._clock.monotonic_us() < known.until_us and not self._has_expired(known.answer):
             done(known.answer)
-        elif digest in self._waiting:
+        else:
+            self._ask_once(token, digest, done)
+
+    @property
+    def generation(self) -> int:
+        """``Authentication``: rises with every change of the keys."""
+        return 0 if self._tokens is None else self._tokens.generation
+
+    def recheck(self, identity: Identity, done: Callable[[Identity | PixiuError], object]) -> None:
+        """``Authentication``: the keys decide about their own tokens; about the others the server is asked again."""
+        if identity.token:
+            self._ask_once(identity.token, sha256(identity.token.encode()).digest(), done)
+        elif self._tokens is not None:
+            self._tokens.recheck(identity, done)
+
+    def _has_expired(self, answer: Identity | TokenRefused) -> bool:
+        return isinstance(answer, Identity) and answer.expires_at <= self._clock.now_ms()
+
+    def _ask_once(self, token: str, digest: bytes, done: Callable[[Identity | PixiuError], object]) -> None:
+        """Ask, or wait for the answer to the same question."""
+        if digest in self._waiting:
             self._waiting[digest].append(done)
         elif len(self._tasks) >= ASKED_MAX:
             done(Overloaded(f"{ASKED_MAX} questions to security.auth_url wait already", retry_after_ms=1000))
@@ -105,10 +128,16 @@ class AskedAuthentication:
     async def _ask(self, token: str, digest: bytes) -> None:
         answer: Identity | PixiuError
         try:
-            answer = _understood(*await self._poster.post({"token": token}))
+            answer = self._identity(token, *await self._poster.post({"token": token}))
         except PixiuError as error:
-            log.warning("authentication server failed", extra={"reason": str(error)})
+            if not self._is_failing:  # one line per outage, not one per request
+                self._is_failing = True
+                log.warning("auth_url_failed", extra={"reason": str(error)})
             answer = Unavailable("the authentication server does not answer; try again", retry_after_ms=1000)
+        else:
+            if self._is_failing:
+                self._is_failing = False
+                log.info("auth_url_recovered")
         if isinstance(answer, Identity | TokenRefused):
             good_ms = self._cache_ms if isinstance(answer, Identity) else min(self._cache_ms, REFUSAL_MS_MAX)
             until_us = self._clock.monotonic_us() + good_ms * 1000
@@ -116,22 +145,34 @@ class AskedAuthentication:
         for done in self._waiting.pop(digest):
             done(answer)
 
+    def _identity(self, token: str, status: int, body: bytes) -> Identity | TokenRefused:
+        """The server's answer, with the time at which it ends; raises ``Unavailable`` if it is not as agreed."""
+        if status in (401, 403):
+            return TokenRefused("refused")
+        if status != 200:
+            raise Unavailable(f"it answered with status {status}")
+        identity = _understood(body)
+        now_ms = self._clock.now_ms()
+        if identity.expires_at and identity.expires_at <= now_ms:
+            return TokenRefused("expired")
+        latest = now_ms + self._identity_ms
+        return identity._replace(expires_at=min(identity.expires_at or latest, latest), token=token)
 
-def _understood(status: int, body: bytes) -> Identity | TokenRefused:
-    """What the server says; raises if that makes no sense."""
-    if status in (401, 403):
-        return TokenRefused("refused")
-    if status != 200:
-        raise Unavailable(f"it answered with status {status}")
+
+def _understood(body: bytes) -> Identity:
+    """What the server says; raises ``Unavailable`` if that makes no sense."""
     try:
         said = json.loads(body)
         user, platform = said["user"], said.get("platform", "web")
         device, is_admin = said.get("device", ""), said.get("admin", False)
+        expires_at = said.get("expires_at", 0)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Unavailable("its answer is not as agreed") from None
     if type(user) is not str or type(platform) is not str or type(device) is not str or type(is_admin) is not bool:
         raise Unavailable("its answer has fields of wrong types")
+    if type(expires_at) is not int or expires_at < 0:
+        raise Unavailable("expires_at in its answer is not a time in milliseconds")
     try:
-        return checked_identity(Identity(user, platform, device, is_admin))
+        return checked_identity(Identity(user, platform, device, is_admin, expires_at))
     except RequestError as error:
         raise Unavailable(f"its answer is not as agreed: {error}") from error

@@ -11,13 +11,16 @@ from pixiu.runtime.port_holder import port_holder
 __all__ = ["cannot_listen", "is_no_address", "why_not_bind"]
 
 
-def why_not_bind(host: str, port: int) -> OSError | None:
-    """What a server would meet that listens here; None if nothing is in its way."""
+def why_not_bind(host: str, port: int, *, udp: bool = False) -> OSError | None:
+    """The error that a server would get that listens here; None if it can. ``udp``: for datagrams as well."""
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        if udp:
+            found += socket.getaddrinfo(host or None, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE)
         for family, kind, protocol, _, address in found:
             with socket.socket(family, kind, protocol) as sock:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if kind == socket.SOCK_STREAM:
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if family == socket.AF_INET6:
                     sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 sock.bind(address)

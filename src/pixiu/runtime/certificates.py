@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from cryptography import x509
 
 from pixiu.model.errors import ConfigError
+from pixiu.runtime.owner import cannot_read
 
 if TYPE_CHECKING:
     import asyncio
@@ -70,6 +71,12 @@ class Certificates:
         """When the certificate in use ends: milliseconds since the epoch."""
         return self._expires_at
 
+    @property
+    def key_type(self) -> str:
+        """``EC``, ``RSA``, ``Ed25519`` and so on: the kind of the certificate's key."""
+        certificate = x509.load_pem_x509_certificate(self._certificate.read_bytes())
+        return type(certificate.public_key()).__name__.removesuffix("PublicKey")
+
     def reload_if_changed(self) -> bool:
         """Take what is on disk, if it is new and good. True if it was taken."""
         mark = self._marks()
@@ -114,6 +121,11 @@ class Certificates:
         context.set_ciphers(_CIPHERS)
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
         context.set_alpn_protocols(["http/1.1"])
+        for path in filter(None, (self._certificate, self._key, self._client_ca)):
+            try:
+                path.read_bytes()
+            except OSError as error:
+                raise ConfigError(cannot_read(path, error)) from error
         try:
             # Without an answer to a question for the password there is none: a terminal must not be asked.
             context.load_cert_chain(self._certificate, self._key, password=lambda: b"")
@@ -140,12 +152,12 @@ def client_context(
 
 
 def _mark(path: Path) -> tuple[int, int, int] | None:
-    """What changes with a file, also when a link is turned to another file."""
+    """Changes with the content, the owner and the permissions of a file, and with the target of a link."""
     try:
         status = path.stat()
     except OSError:
         return None
-    return status.st_mtime_ns, status.st_ino, status.st_size
+    return status.st_ctime_ns, status.st_ino, status.st_size
 
 
 def _expires_at(path: Path) -> int:

@@ -72,7 +72,7 @@ class SystemFiles:
         beside = target.with_name(target.name + ".new")
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
         try:
-            os.write(descriptor, data)
+            _write_all(descriptor, data)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -142,6 +142,13 @@ def _ignore_missing(_function: object, _path: str, error: tuple[type[BaseExcepti
         raise error[1]
 
 
+def _write_all(descriptor: int, data: bytes) -> None:
+    """Write everything or raise: on a disk that is almost full one call may write a part."""
+    written = 0
+    while written < len(data):
+        written += os.write(descriptor, data[written:])
+
+
 def write_durably(path: Path, text: str, *, mode: int, is_new: bool = False) -> None:
     """Write a small file so that a crash leaves the old one or the new one, whole.
 
@@ -150,7 +157,7 @@ def write_durably(path: Path, text: str, *, mode: int, is_new: bool = False) -> 
     new = path.with_name(path.name + ".new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | (os.O_EXCL if is_new else os.O_TRUNC), mode)
     try:
-        os.write(descriptor, text.encode())
+        _write_all(descriptor, text.encode())
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -8,7 +8,8 @@
 
 A file is a JSON Web Key. The newest key that holds its secret signs; all of them verify; a retired one does neither.
 A file without the secret half (``d``) verifies only: a node that issues no tokens needs no more. A running server
-notices within a second. Secrets are readable by their owner alone, or the file is refused.
+notices within a second. Secrets are readable by their owner alone, or the file is refused. A key that cannot be read or
+is damaged stops a start; while a server runs, it is left out, logged, and reported by ``problems()``.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from __future__ import annotations
 import json
 import logging
 import secrets
+import shlex
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from pixiu.model.errors import ConfigError, CorruptData, NotFound, PixiuError
 from pixiu.runtime.files import write_durably
+from pixiu.runtime.owner import cannot_read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,6 +54,8 @@ class Key(NamedTuple):
     created_at: int
     verifier: Ed25519PublicKey | bytes
     signer: Ed25519PrivateKey | bytes | None
+    name: str
+    """The id and a digest of the verifying half: another key under the same id has another name."""
 
 
 class Keyring:
@@ -59,7 +65,9 @@ class Keyring:
         self._folder = data / FOLDER
         self._clock = clock
         self._keys: dict[str, Key] = {}
-        self._seen: list[tuple[str, int, int]] | None = None
+        self._names: frozenset[str] = frozenset()
+        self._seen: list[tuple[str, int, int, int]] | None = None
+        self._left_out: list[str] = []
         self._looked_at = 0
         self.generation = 0
         """Rises with every change."""
@@ -74,6 +82,21 @@ class Keyring:
     def look_sometimes(self) -> None:
         """Notice changes of the files, within a second. Whoever trusts ``generation`` asks for this first."""
         self._look_sometimes(LOOK_AGAIN_US)
+
+    def is_current(self, name: str) -> bool:
+        """Whether the key of this name (``Key.name``) still verifies."""
+        self._look_sometimes(LOOK_AGAIN_US)
+        return name in self._names
+
+    def problems(self) -> list[str]:
+        """Why no token can be verified: there are keys, and none was ever readable. Empty without any key."""
+        self._look_sometimes(LOOK_AGAIN_US)
+        return [] if self._keys else list(self._left_out)
+
+    def notes(self) -> list[str]:
+        """Keys that cannot be read now, while the keys that were read before stay in use."""
+        self._look_sometimes(LOOK_AGAIN_US)
+        return list(self._left_out) if self._keys else []
 
     def find(self, kid: str) -> Key | None:
         """The key of this id, unless it is unknown or retired."""
@@ -128,32 +151,56 @@ class Keyring:
             self._look()
 
     def _look(self, *, strict: bool = False) -> None:
-        """Read the files again if any has changed. At the start a bad file is an error; later it is left out."""
+        """Read the files again if any has changed. At the start a bad file is an error; later it is left out.
+
+        While the folder itself cannot be read (a file system that fails), the keys stay as they are.
+        """
         self._looked_at = self._clock.monotonic_us()
-        paths = sorted(self._folder.glob("*.json")) if self._folder.is_dir() else []
-        seen = [(path.name, *_mark(path)) for path in paths]
+        paths, problem = self._paths()
+        if strict and problem:
+            raise PixiuError(problem)
+        seen = [(problem, 0, 0, 0), *((path.name, *_mark(path)) for path in paths)]
         if seen == self._seen:
             return
         keys: list[Key] = []
+        left_out = [problem] if problem else []
         for path in paths:
             try:
                 keys.append(_read(path))
             except PixiuError as error:
                 if strict:
                     raise
-                log.error("key left out", extra={"path": str(path), "reason": str(error)})
-        self._keys = {key.kid: key for key in keys}
+                left_out.append(str(error))
+                if isinstance(error.__cause__, OSError) and path.stem in self._keys:
+                    keys.append(self._keys[path.stem])  # it is there and cannot be read now: that retires nothing
+        for reason in left_out:
+            if reason not in self._left_out:
+                log.error("signing_key_ignored", extra={"folder": str(self._folder), "reason": reason})
+        self._left_out = left_out
         self._seen = seen
+        if problem:
+            return  # every key would seem to be retired
+        self._keys = {key.kid: key for key in keys}
+        self._names = frozenset(key.name for key in keys)
         self.generation += 1
 
+    def _paths(self) -> tuple[list[Path], str]:
+        """The key files, by name; and why they cannot be listed."""
+        try:
+            return sorted(path for path in self._folder.iterdir() if path.suffix == ".json"), ""
+        except (FileNotFoundError, NotADirectoryError):
+            return [], ""
+        except OSError as error:
+            return [], cannot_read(self._folder, error)
 
-def _mark(path: Path) -> tuple[int, int]:
-    """What changes with a file."""
+
+def _mark(path: Path) -> tuple[int, int, int]:
+    """Changes with a file's content, owner or mode."""
     try:
         status = path.stat()
     except OSError:
-        return 0, 0
-    return status.st_mtime_ns, status.st_ino
+        return 0, 0, 0
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 def _read(path: Path) -> Key:
@@ -170,17 +217,27 @@ def _read(path: Path) -> Key:
             private = Ed25519PrivateKey.from_private_bytes(_bytes(held["d"])) if "d" in held else None
             if private is not None and private.public_key() != public:
                 raise ValueError("its halves do not belong together")
-            return Key(kid, "EdDSA", held["created_at"], public, private)
+            return Key(kid, "EdDSA", held["created_at"], public, private, _name(kid, public.public_bytes_raw()))
         if (algorithm, held["kty"]) == ("HS256", "oct"):
             secret = _bytes(held["k"])
             if len(secret) < SECRET_BYTES:
                 raise ValueError(f"a secret has at least {SECRET_BYTES} bytes")
-            return Key(kid, "HS256", held["created_at"], secret, secret)
+            return Key(kid, "HS256", held["created_at"], secret, secret, _name(kid, secret))
         raise ValueError("alg must be EdDSA with an Ed25519 key, or HS256 with a secret")
     except OSError as error:
-        raise PixiuError(f"cannot read the key {path}: {error.strerror}") from error
+        raise PixiuError(cannot_read(path, error)) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise CorruptData(f"{path} is not a key: {error}", path=str(path)) from error
+        aside = f"mv {shlex.quote(str(path))} {shlex.quote(f'{path}.damaged')}"
+        raise CorruptData(
+            f"{path} is not a key: {error}. Restore the file from a copy, or set it aside: {aside}. Tokens signed with "
+            f"that key are then refused; without another key, create one: "
+            f"pixiu token --new-key --data {shlex.quote(str(path.parent.parent))}",
+            path=str(path),
+        ) from error
+
+
+def _name(kid: str, verifier: bytes) -> str:
+    return f"{kid}.{sha256(verifier).hexdigest()[:16]}"
 
 
 def _text(data: bytes) -> str:

@@ -42,6 +42,12 @@ def watch_peer(transport: asyncio.BaseTransport) -> None:
                 found.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
+def end_writing(transport: asyncio.Transport) -> None:
+    """Send what was written and then the end of the stream; the peer's bytes are still read."""
+    if not transport.is_closing() and transport.can_write_eof():
+        transport.write_eof()
+
+
 def reset_on_close(transport: asyncio.BaseTransport) -> None:
     """Make closing drop unsent bytes at once, so that a peer that takes nothing holds no kernel memory of ours."""
     found = transport.get_extra_info("socket")

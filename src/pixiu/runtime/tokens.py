@@ -53,8 +53,8 @@ _TEXTS: dict[Reason, str] = {
 }
 _decode = msgspec.json.decode
 _PADDING = (b"", b"=", b"==", b"===")
-_TO_BASE64 = bytes.maketrans(b"-_+/", b"+/!!")
-"""From the alphabet of URLs to the usual one, whose own two characters are of no use here."""
+_TO_BASE64 = bytes.maketrans(b"-_+/=", b"+/!!!")
+"""From base64url without padding to base64. The characters that base64url does not have become invalid ones."""
 
 
 class TokenRefused(Unauthenticated):
@@ -109,6 +109,21 @@ class Tokens:
         else:
             done(identity)
 
+    @property
+    def generation(self) -> int:
+        """``Authentication``: rises with every change of the keys."""
+        self.keys.look_sometimes()
+        return self.keys.generation
+
+    def recheck(self, identity: Identity, done: Callable[[Identity | PixiuError], object]) -> None:
+        """``Authentication``: the token stays valid until it expires or its key is retired."""
+        if not self.keys.is_current(identity.key):
+            done(TokenRefused("unknown_key"))
+        elif identity.expires_at + self._settings.clock_skew_ms <= self._clock.now_ms():
+            done(TokenRefused("expired"))
+        else:
+            done(identity)
+
     def knows(self, token: str) -> bool:
         """Does it claim to be signed by a key of this node? Then nobody else decides about it."""
         try:
@@ -129,7 +144,7 @@ class Tokens:
             key = self._key_of(opened.header)
             if key is None:
                 raise TokenRefused("unknown_key")
-            identity = self._identity(_claims(opened, key))
+            identity = self._identity(_claims(opened, key))._replace(key=key.name)
             if self.keys.generation == self._generation:
                 remember(self._verified, digest, identity, REMEMBERED_MAX)
         if identity.expires_at + self._settings.clock_skew_ms <= self._clock.now_ms():

@@ -7,7 +7,6 @@ already, use that.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,7 +15,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pixiu.config.extras import how_to_install
 from pixiu.model.errors import ConfigError, Unavailable
+from pixiu.runtime.java import HOW_TO_INSTALL_JAVA, find_java
+from pixiu.runtime.ports import free_ports
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Ensemble",
     "configure_server",
-    "free_ports",
     "is_serving",
     "server_command",
     "server_environment",
@@ -41,10 +42,11 @@ STOP_SECONDS = 5
 
 def what_zookeeper_needs() -> str:
     """What is missing to start ZooKeeper here, in a sentence; empty if nothing is."""
-    if shutil.which("java") is None:
-        return "Java 17 is not installed; on Debian: apt install openjdk-17-jre-headless"
+    if find_java() is None:
+        return f"Java 17 is not installed; {HOW_TO_INSTALL_JAVA}"
     if find_spec("pyspark") is None:
-        return "ZooKeeper's jars come with the package pyspark, which is not installed; try: make setup"
+        how = how_to_install("pipeline")
+        return f"ZooKeeper's jars come with the package pyspark, which is not installed; install it with: {how}"
     return ""
 
 
@@ -182,15 +184,3 @@ def is_serving(port: int) -> bool:
     except OSError:
         return False
     return b"Mode:" in answer
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody has now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

@@ -39,6 +39,7 @@ from pixiu.machines.client_session.values import (
     Said,
     Scheduled,
     Sent,
+    SignalEvent,
     TypingEvent,
 )
 from pixiu.sdk.blocking import BlockingClient
@@ -77,6 +78,7 @@ __all__ = [
     "Said",
     "Scheduled",
     "Sent",
+    "SignalEvent",
     "Store",
     "TokenSource",
     "TypingEvent",

@@ -70,6 +70,15 @@ class Actions(ABC):
         """Send a message to a group."""
         return _sent(await self._say("gsend", {"group": group}, text, content))
 
+    async def signal(
+        self, to: str, text: str | None = None, *, body: bytes | None = None, kind: str | None = None,
+        fields: Mapping[str, str] | None = None,
+    ) -> int:  # fmt: skip
+        """Send a live message that is never stored. Returns how many sessions of the user it went to; 0: dropped."""
+        packed = None if body is None else b64encode(body).decode()
+        answer = await self.act("signal", to=to, text=text, body=packed, kind=kind, fields=fields)
+        return number(answer.get("delivered"))
+
     async def schedule(
         self, at: int, text: str | None = None, *, to: str | None = None, group: str | None = None,
         **content: Unpack[Content],
@@ -84,11 +93,22 @@ class Actions(ABC):
 
     async def scheduled(self) -> tuple[Scheduled, ...]:
         """One's own messages that wait for their time."""
-        answer = await self.act("scheduled")
+        rows = (await self._pages("scheduled", "scheduled"))["scheduled"]
         return tuple(
-            Scheduled(number(each.get("schedule_id")), number(each.get("at")), Message.read(each))
-            for each in answer.get("scheduled") or ()
+            Scheduled(number(row.get("schedule_id")), number(row.get("at")), Message.read(row)) for row in rows
         )
+
+    async def _pages(self, action: str, *lists: str) -> dict[str, list[dict[str, Any]]]:
+        """Every page of a list, joined."""
+        found: dict[str, list[dict[str, Any]]] = {name: [] for name in lists}
+        cursor: str | None = None
+        while True:
+            page = await self.act(action, cursor=cursor)
+            for name in lists:
+                found[name] += page.get(name) or ()
+            cursor = page.get("cursor") if page.get("has_more") else None
+            if not cursor:
+                return found
 
     async def recall(self, message_id: Id) -> None:
         """Take a message back, for everyone and for good."""
@@ -185,23 +205,23 @@ class Actions(ABC):
         return Profile.read(await self.act("user", user=user))
 
     async def contact(self, user: str) -> Contacts:
-        """Add a user to one's list."""
+        """Add a user to one's list. Returns that contact alone; ``contacts`` gives the list."""
         return Contacts.read(await self.act("contact", user=user))
 
     async def unlink(self, user: str) -> Contacts:
-        """Take a user off one's list."""
+        """Remove a user from one's list. Returns no contact."""
         return Contacts.read(await self.act("unlink", user=user))
 
     async def contacts(self) -> Contacts:
-        """One's list of people and groups, with what is unread."""
-        return Contacts.read(await self.act("contacts"))
+        """One's whole list of people and groups, with unread counts, read page by page."""
+        return Contacts.read(await self._pages("contacts", "contacts", "others", "invitations"))
 
     async def block(self, user: str) -> Contacts:
-        """Hear nothing of a user any more."""
+        """Refuse messages of a user from now on. Returns the user's contact, if there is one."""
         return Contacts.read(await self.act("block", user=user))
 
     async def unblock(self, user: str) -> Contacts:
-        """Hear that user again."""
+        """Accept messages of that user again. Returns the user's contact, if there is one."""
         return Contacts.read(await self.act("unblock", user=user))
 
     # Phones.
@@ -262,11 +282,24 @@ class Actions(ABC):
         """Listen in a room no more."""
         return number((await self.act("leave", room=room)).get("members"))
 
-    async def say(self, room: str, text: str, *, reliable: bool = False, send_id: str | None = None) -> Said:
-        """Say something to everyone in a room. Nothing of it is stored; a cut connection may lose it."""
+    async def say(
+        self,
+        room: str,
+        text: str,
+        *,
+        reliable: bool = False,
+        send_id: str | None = None,
+        priority: Literal["low", "normal", "high"] = "normal",
+    ) -> Said:
+        """Say something to everyone in a room. Nothing of it is stored; a cut connection may lose it.
+
+        For a listener that reads slowly, messages of priority ``high`` are sent first, and ``low`` ones dropped first.
+        """
         params: dict[str, Any] = {"room": room, "text": text, "send_id": send_id or self.new_send_id()}
         if reliable:
             params["class"] = "reliable"
+        if priority != "normal":
+            params["priority"] = priority
         answer = await self.act("say", **params)
         return Said(
             str(answer.get("room")), number(answer.get("message_id")), number(answer.get("at")),

@@ -184,5 +184,6 @@ class BlockingClient:
     enter = _blocking(Client.enter)
     leave = _blocking(Client.leave)
     say = _blocking(Client.say)
+    signal = _blocking(Client.signal)
     typing = _blocking(Client.typing)
     presence = _blocking(Client.presence)

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from pixiu.machines.client_session import INBOX
-from pixiu.machines.client_session.values import Contacts, Gap, Message, Page, Place, number
+from pixiu.machines.client_session.values import Gap, Message, Page, Place, number
 from pixiu.model.errors import PixiuError, RequestError, Unavailable
 from pixiu.model.ids import snowflake_time_ms
 
@@ -175,7 +175,7 @@ class CatchingUp:
     async def catch_up(self, after: int) -> None:
         """See ``Client.catch_up``."""
         async with self._catching:
-            contacts = Contacts.read(await self._client.act("contacts"))
+            contacts = await self._client.contacts()
             places = {contact.place for contact in (*contacts.contacts, *contacts.others)} | set(self._places)
             if self._store is not None:
                 places |= set(self._store.conversations())

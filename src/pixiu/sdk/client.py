@@ -352,6 +352,10 @@ class Client(Driver, Actions):
             return True
         return self._put(items)
 
+    def _hurry(self, message: dict[str, Any]) -> None:
+        if self.is_known:  # before that the message's own place is early enough
+            self._shelf.hurry(message)
+
     def _put(self, items: list[Incoming]) -> bool:
         try:
             self._shelf.put(items)
@@ -382,6 +386,8 @@ class Client(Driver, Actions):
                     self._failure = Unavailable(reason)
             case ContactsEvent(contacts):
                 self.known = contacts
+                if contacts.has_more:
+                    self._spawn(self._learn_contacts())
             case GapEvent(gap):
                 if not self._catching_up.found(gap):
                     missed = self._session.take_missed()
@@ -399,6 +405,13 @@ class Client(Driver, Actions):
             case _:
                 pass
         self._events.append(event)
+
+    async def _learn_contacts(self) -> None:
+        """The push at login is the first page of a long list: fetch the others, and tell of the whole list."""
+        contacts = await self.contacts()
+        self.known = contacts
+        self._events.append(ContactsEvent(contacts))
+        self._wake()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         async def guarded() -> None:

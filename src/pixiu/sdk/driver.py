@@ -18,6 +18,7 @@ from pixiu.machines.client_session import (
     Connect,
     Drop,
     Ended,
+    Hurry,
     State,
     Tell,
     Write,
@@ -68,6 +69,10 @@ class Driver(ABC):
     @abstractmethod
     def _arrive(self, items: list[Incoming]) -> bool:
         """Keep what has arrived. False: it could not be kept, and the session knows."""
+
+    @abstractmethod
+    def _hurry(self, message: dict[str, Any]) -> None:
+        """Show an early copy of an urgent message before what waits."""
 
     @abstractmethod
     def _tell(self, event: Event) -> None:
@@ -122,6 +127,8 @@ class Driver(ABC):
                 case Arrived(items):
                     if not self._arrive(items):
                         break
+                case Hurry(message):
+                    self._hurry(message)
                 case Answered(asked, answer):
                     future = self._waiting.get(asked)
                     if future is not None and not future.done():

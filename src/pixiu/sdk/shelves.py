@@ -3,12 +3,17 @@
 A shelf gives things in the order of their arrival, and tells by ``held`` what may be acked: in memory when the program
 is done with it, in a store as soon as it is written there. Talk of rooms, which nobody keeps, waits in memory in both:
 the newest ``TALK_MAX``.
+
+An early copy of an urgent message is taken before everything else. The message itself, when its turn comes, is then
+passed over and counts as taken. The copy is never kept: a program that ends before that turn gets the message again.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from pixiu.machines.client_session.values import number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -19,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["TALK_MAX", "MemoryShelf", "Shelf", "StoreShelf", "Taken"]
 
 TALK_MAX = 1_000
+HURRIED_MAX = 1_000
+"""Urgent messages that were taken early and whose turn has not come; the oldest are forgotten, and shown again then."""
 
 Raw = dict[str, Any]
 
@@ -55,6 +62,10 @@ class Shelf(Protocol):
         """Keep what was missed before, and came out of a gap."""
         ...
 
+    def hurry(self, message: Raw) -> None:
+        """An early copy of an urgent message: the next one to be taken."""
+        ...
+
     def take(self) -> Taken | None:
         """The next one, if there is one."""
         ...
@@ -88,6 +99,42 @@ class Talk:
         return Taken(self._talk.popleft(), False, Hand()) if self._talk else None
 
 
+class Urgent:
+    """Early copies of urgent messages, and which of them the program has taken."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, Raw] = {}
+        self._taken: dict[int, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, message: Raw) -> None:
+        """Keep a copy, once. Beyond the bound it is dropped: the message comes in its place."""
+        message_id = number(message.get("message_id"))
+        if message_id not in self._taken and len(self._waiting) < HURRIED_MAX:
+            self._waiting.setdefault(message_id, message)
+
+    def take(self) -> Raw:
+        """The oldest copy."""
+        message_id = next(iter(self._waiting))
+        self._taken[message_id] = None
+        if len(self._taken) > HURRIED_MAX:
+            del self._taken[next(iter(self._taken))]
+        return self._waiting.pop(message_id)
+
+    def was_taken(self, message: Raw) -> bool:
+        """Whether the program has had an early copy of this message."""
+        return bool(self._taken) and number(message.get("message_id")) in self._taken
+
+    def arrived(self, message: Raw) -> None:
+        """The turn of the message itself has come: its copy is not needed any longer."""
+        if self._taken or self._waiting:
+            message_id = number(message.get("message_id"))
+            self._taken.pop(message_id, None)
+            self._waiting.pop(message_id, None)
+
+
 class MemoryShelf:
     """Without a store. What nobody has taken is not acked, so a server stops after its window."""
 
@@ -98,6 +145,7 @@ class MemoryShelf:
         self._last = Hand()
         self._last.is_done = True
         self._waiting = 0
+        self._urgent = Urgent()
 
     def put(self, items: list[Incoming]) -> None:
         """Keep what has arrived."""
@@ -118,7 +166,10 @@ class MemoryShelf:
     def _pass(self) -> None:
         """What is not for the program goes by itself, and is acked with what lies before it."""
         items = self._items
-        while items and items[0][0] is None:
+        while items and ((message := items[0][0]) is None or self._urgent.was_taken(message)):
+            if message is not None:
+                self._waiting -= 1
+                self._urgent.arrived(message)
             hand = items.popleft()[2]
             last = self._last
             if last.is_done:
@@ -126,8 +177,17 @@ class MemoryShelf:
             elif hand.cursor and (hand.generation != last.generation or hand.cursor > last.cursor):
                 last.cursor, last.generation = hand.cursor, hand.generation
 
+    def hurry(self, message: Raw) -> None:
+        """An early copy of an urgent message: the next one to be taken."""
+        self._urgent.add(message)
+
     def take(self) -> Taken | None:
         """The next one."""
+        if self._urgent:
+            copy, hand = self._urgent.take(), Hand()
+            self._last = hand
+            self._pass()
+            return Taken(copy, False, hand)
         if not self._items:
             return self._talk.take()
         message, is_late, hand = self._items.popleft()
@@ -156,6 +216,9 @@ class StoreShelf:
         self._store = store
         self._held = held
         self._talk = Talk(missed)
+        self._urgent = Urgent()
+        self._last = Hand()
+        self._last.is_done = True
         self._page: deque[tuple[int, Raw, bool]] = deque()
         self._read = store.taken
         self._waiting = store.waiting(store.taken)
@@ -182,15 +245,30 @@ class StoreShelf:
         """Write what was missed before."""
         self._waiting += self._store.arrived([(message, True) for message in messages], 0, is_late=True)
 
+    def hurry(self, message: Raw) -> None:
+        """An early copy of an urgent message: the next one to be taken."""
+        self._urgent.add(message)
+
     def take(self) -> Taken | None:
         """The next one, from the store."""
-        if not self._page:
-            self._page.extend(self._store.untaken(self._read, 100))
-        if not self._page:
-            return self._talk.take()
-        self._read, message, is_late = self._page.popleft()
-        self._waiting -= 1
-        return Taken(message, is_late, Hand(place=self._read))
+        if self._urgent:
+            self._last = Hand()
+            return Taken(self._urgent.take(), False, self._last)
+        while True:
+            if not self._page:
+                self._page.extend(self._store.untaken(self._read, 100))
+            if not self._page:
+                return self._talk.take()
+            self._read, message, is_late = self._page.popleft()
+            self._waiting -= 1
+            if not self._urgent.was_taken(message):
+                self._last = Hand(place=self._read)
+                return Taken(message, is_late, self._last)
+            self._urgent.arrived(message)
+            if self._last.is_done:
+                self._store.took(self._read)
+            else:
+                self._last.place = self._read
 
     def finish(self, hand: Hand) -> None:
         """Remember that the program has had it."""

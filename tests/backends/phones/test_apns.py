@@ -289,7 +289,7 @@ async def test_settings_that_cannot_work_are_refused_at_the_start(
 @pytest.mark.parametrize("package", ["httpx", "h2"])
 async def test_a_package_that_is_missing_is_named(apple: Apple, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ConfigError, match=rf"phones need the package {package}; install it with: .*\[phones\]"):
+    with pytest.raises(ConfigError, match=rf"phones need the package {package}; install it with: "):
         Stage(apple)
 
 

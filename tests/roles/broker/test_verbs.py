@@ -16,7 +16,7 @@ def test_the_verbs_are_those_of_the_design() -> None:
     assert {name: sorted(verb.params) for name, verb in ROOM_VERBS.items()} == {
         "enter": ["room"],
         "leave": ["room"],
-        "say": ["class", "room", "send_id", "text"],
+        "say": ["class", "priority", "room", "send_id", "text"],
     }
 
 

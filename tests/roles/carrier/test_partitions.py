@@ -35,10 +35,22 @@ scripts = st.lists(st.one_of(records, records, erased), min_size=1, max_size=40)
 
 
 def logged(script: list[Record]) -> Log:
+    """The records with their numbers. A recall names the author and the conversation of its message, as the verb does.
+
+    A random recall that names others would give the partition of one participant another tombstone than that of the
+    other, which no accepted request can do.
+    """
     numbering, log = Applied(), []
+    sent: dict[int, Record] = {}
     for index, record in enumerate([*BEGINNING, *script]):
+        if record.HasField("recalled"):
+            said = sent.setdefault(record.recalled.message_id, record)
+            setattr(record.recalled, "from", said.actor)
+            record.recalled.to, record.recalled.group = said.to, said.group
         key = user_key(record.user.public_id) if record.HasField("user") else send_key(record.actor, f"s{index}")
-        log.append((numbering.number(record, key=key), record))
+        numbered = numbering.number(record, key=key)
+        sent.setdefault(numbered.message_id, record)
+        log.append((numbered, record))
     return log
 
 

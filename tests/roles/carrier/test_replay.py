@@ -125,7 +125,7 @@ def test_applying_everything_again_changes_nothing(script: list[Record]) -> None
     assert content(stores) == straight(log)
 
 
-@pytest.mark.feature("X46", "X59")
+@pytest.mark.feature("X59")
 @given(scripts, st.data())
 @settings(max_examples=60)
 def test_from_any_commit_on_the_end_is_the_same(script: list[Record], data: st.DataObject) -> None:

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from pixiu.config.gateway import GatewaySettings
+from pixiu.machines.room_bodies import body_class, message_body
+from pixiu.machines.scheduling import Priority
 from pixiu.machines.session import CODECS
 from pixiu.model.errors import ConfigError, Overloaded
 from pixiu.model.frames_pb2 import ClientFrame
 from pixiu.roles.gateway.outlet import DEFERRED_MAX, Talk
 from pixiu.roles.gateway.rates import Buckets
 from tests.roles.gateway.scene import Scene, pushes
+
+
+def room_body(number: int, priority: str) -> bytes:
+    return message_body(1000 + number, "ann", "lobby", 0, str(number), "", priority)
+
+
+def texts(frames: list[dict[str, Any]]) -> list[str]:
+    return [frame["message"]["text"] for frame in frames]
 
 
 class TestSlowReader:
@@ -54,6 +65,38 @@ class TestSlowReader:
         assert [frame["n"] for frame in transport.pushed("message")] == [*range(0, 200, 2), 199], "in order"
         assert {"push": "gap", "room": "lobby", "missed": 99} in transport.frames
         assert len(transport.pushed("presence")) == DEFERRED_MAX - 1, "the bound of the others is their own"
+
+    def test_urgent_room_messages_overtake_what_waits_and_bulk_comes_last(self) -> None:
+        scene = Scene()
+        connection, transport = scene.open()
+        connection.pause_writing()
+        said = ["low", "normal", "high", "normal", "low"]
+        for number, priority in enumerate(said):
+            connection.outlet.talk(Talk("lobby", [room_body(number, priority)]))
+        connection.outlet.talk(Talk("lobby", [room_body(5, "normal"), room_body(6, "high")], is_reliable=True))
+        connection.resume_writing()
+        scene.run()
+        assert texts(transport.pushed("message")) == ["2", "6", "3", "5", "4"]
+        assert {"push": "gap", "room": "lobby", "missed": 2} in transport.frames
+
+    def test_bulk_gives_way_at_the_bound_of_what_waits(self) -> None:
+        scene = Scene()
+        connection, transport = scene.open()
+        connection.pause_writing()
+        for number in range(DEFERRED_MAX):
+            connection.outlet.talk(Talk(f"room {number}", [room_body(number, "low")]))
+        for number in range(DEFERRED_MAX, DEFERRED_MAX + 2):
+            connection.outlet.talk(Talk(f"room {number}", [room_body(number, "normal")]))
+        connection.outlet.talk(Talk("another room", [room_body(0, "low")]))
+        connection.resume_writing()
+        scene.run()
+        kept = [str(number) for number in (64, 65, *range(2, DEFERRED_MAX))]
+        assert texts(transport.pushed("message")) == kept
+        assert scene.gateway.counters.dropped_events == 3
+
+    def test_text_of_a_message_cannot_claim_a_priority(self) -> None:
+        claim = '{"push":"message","message":{"priority":"high"'
+        assert body_class(message_body(1, "ann", "lobby", 0, claim, "")) is Priority.CHAT
 
     @pytest.mark.feature("P27")
     def test_who_does_not_take_reliable_talk_is_kicked_and_not_deceived(self) -> None:

@@ -1,5 +1,7 @@
 """The map of a cluster, from what the registry lists and what processes say."""
 
+from typing import Any
+
 import pytest
 
 from pixiu.roles.meta.map import GONE_MS, METRICS, REPLACED_MS, STALE_MS, ClusterMap, samples_of
@@ -47,6 +49,20 @@ def filled() -> ClusterMap:
         cluster.heard("proxy/partition0/0000000001", at_ms, text(messages, 0), [PEER], [], {})
         cluster.heard("probe/partition0/0000000001", at_ms, "", [], [], paths)
     return cluster
+
+
+def test_gateway_has_the_address_of_its_console() -> None:
+    cluster = ClusterMap()
+    named = {
+        "gateway/partition0/0000000001": entry("gateway-0-1", "gateway", node="127.0.0.1:8401"),
+        "gateway/partition0/0000000002": entry("gateway-0-2", "gateway", node="10.0.0.2:8402", tls=True),
+        "proxy/partition0/0000000003": entry("proxy-0-3", "proxy", node="10.0.0.2:1"),
+    }
+    cluster.listed(named, NOW)
+    found = {node["name"]: node.get("clients") for node in cluster.content(NOW)["nodes"]}
+    assert found == {
+        "gateway-0-1": "http://127.0.0.1:8401", "gateway-0-2": "https://10.0.0.2:8402", "proxy-0-3": None,
+    }  # fmt: skip
 
 
 @pytest.mark.feature("X31")
@@ -120,6 +136,69 @@ def test_who_was_there_is_shown_as_gone_unless_it_drained_or_was_replaced() -> N
     cluster.listed(draining, NOW)
     cluster.listed(without, NOW + 1)
     assert not cluster.content(NOW)["gone"]
+
+
+def names_of(content: dict[str, Any], part: str) -> list[str]:
+    return sorted(node["name"] for node in content[part])
+
+
+@pytest.mark.feature("X31")
+def test_a_killed_process_is_missing_until_its_replacement_is_listed_and_is_shown_once() -> None:
+    cluster = filled()
+    old, new = "broker/partition0/0000000003", "broker/partition0/0000000004"
+    cluster.listed(FOLDER, NOW + 4_000)  # the registry lists it until its session ends
+    cluster.unheard(old, NOW + 4_000, is_refused=True)
+    content = cluster.content(NOW + 4_000)
+    assert names_of(content, "gone") == ["broker-0-3"] and "broker-0-3" not in names_of(content, "nodes")
+    assert content["gone"][0]["since"] == NOW + 4_000
+    assert cluster.snapshot(NOW + 4_000)["pixiu_cluster_silent"]["broker",] == 1  # type: ignore[index]
+
+    both = FOLDER | {new: entry("broker-0-3", "broker", admin="127.0.0.1:94", state="Init")}
+    asked = cluster.listed(both, NOW + 6_000)
+    assert old not in asked and asked[new] == "127.0.0.1:94"
+    content = cluster.content(NOW + 6_000)
+    assert names_of(content, "nodes").count("broker-0-3") == 1 and not content["gone"]
+    cluster.heard(new, NOW + 6_000, text(1, 1), [], [], {})
+    after = {path: each for path, each in both.items() if path != old}
+    cluster.listed(after, NOW + 8_000)
+    content = cluster.content(NOW + 8_000)
+    assert names_of(content, "nodes").count("broker-0-3") == 1 and not content["gone"]
+
+
+def test_a_killed_process_without_a_replacement_stays_missing_after_the_registry_dropped_it() -> None:
+    cluster = filled()
+    path = "broker/partition0/0000000003"
+    cluster.unheard(path, NOW + 4_000, is_refused=True)
+    cluster.listed(FOLDER, NOW + 5_000)
+    assert names_of(cluster.content(NOW + 5_000), "gone") == ["broker-0-3"]
+    cluster.listed({each: row for each, row in FOLDER.items() if each != path}, NOW + 14_000)
+    (gone,) = cluster.content(NOW + 14_000)["gone"]
+    assert (gone["name"], gone["since"]) == ("broker-0-3", NOW + 4_000)
+
+
+def test_a_process_that_answers_again_is_not_missing() -> None:
+    cluster = filled()
+    path = "broker/partition0/0000000003"
+    cluster.unheard(path, NOW + 4_000, is_refused=True)
+    cluster.heard(path, NOW + 6_000, text(1, 1), [], [], {})
+    content = cluster.content(NOW + 6_000)
+    assert not content["gone"] and "broker-0-3" in names_of(content, "nodes")
+
+
+def test_a_process_that_does_not_answer_in_time_twice_is_listed_as_silent() -> None:
+    cluster = filled()
+    path = "broker/partition0/0000000003"
+
+    def answers() -> bool:
+        (broker,) = [node for node in cluster.content(NOW + 4_000)["nodes"] if node["name"] == "broker-0-3"]
+        return bool(broker["answers"])
+
+    cluster.unheard(path, NOW + 4_000, is_refused=False)
+    assert answers(), "one late answer of a busy machine"
+    cluster.unheard(path, NOW + 6_000, is_refused=False)
+    assert not answers()
+    cluster.heard(path, NOW + 4_000, text(1, 1), [], [], {})
+    assert answers()
 
 
 def test_who_begins_anew_under_its_own_name_stands_in_for_nobody_else() -> None:

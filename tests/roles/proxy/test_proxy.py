@@ -190,7 +190,7 @@ def test_sends_are_answered_when_committed_and_other_changes_when_applied() -> N
 def test_whoever_changed_something_reads_it() -> None:
     world = World()
     contacts = world.do("alice", "contact", user="bob")
-    assert contacts == world.do("alice", "contacts")
+    assert contacts["contacts"] == world.do("alice", "contacts")["contacts"]
     assert [row["user"] for row in contacts["contacts"]] == ["bob"]  # type: ignore[attr-defined]
 
 
@@ -214,6 +214,7 @@ def test_a_log_that_refuses_is_told_to_the_caller_and_nothing_was_done() -> None
 # Limits.
 
 
+@pytest.mark.feature("C38")
 def test_a_user_may_send_in_bursts_and_so_often_on_average() -> None:
     world = World(replace(MessagingSettings(), sends_per_second=10, send_burst=5))
     alice, bob = world.actor("alice"), world.actor("bob")
@@ -341,7 +342,7 @@ def test_an_inbox_is_a_known_users_on_a_sound_platform() -> None:
     world = World()
     user = world.number("alice")
     assert isinstance(open_inbox(world, 12345, "web"), Unauthenticated)
-    for platform in ("", "a-b", "first", "x" * 33, "a\n"):
+    for platform in ("", "first", "x" * 33, "a\n"):
         assert isinstance(open_inbox(world, user, platform), PixiuError)
 
 

@@ -46,7 +46,7 @@ def talks_of(count: int, rooms: int, copy: int = 0) -> list[Talk]:
 
 
 @pytest.mark.feature("X21", "X72")
-@pytest.mark.parametrize("partitions", [1, 2, 4])
+@pytest.mark.parametrize("partitions", [1, 2, 4, 8])
 def test_each_goes_to_its_broker_in_order(partitions: int) -> None:
     cluster, proxy = proxy_of(partitions)
     sent = watched(proxy)

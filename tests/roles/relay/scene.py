@@ -14,7 +14,7 @@ from pixiu.config import InboxSettings
 from pixiu.machines.delivery import Delivery, Push
 from pixiu.model.cursor import Cursors
 from pixiu.model.inbox import NEED_ALL, Entry
-from pixiu.model.pixiu_pb2 import Record
+from pixiu.model.pixiu_pb2 import HIGH, MsgChat, Record
 from pixiu.model.wake import Wake
 from pixiu.roles.relay import Relay
 from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
@@ -175,10 +175,13 @@ class Scene:
         has_body: bool = True,
         with_bodies: bool = True,
         message_id: int = 0,
+        is_urgent: bool = False,
     ) -> Wake:
         """Write a message to the stores, as the carrier does before it wakes the relay."""
         message_id = message_id or next(self._message_ids)
         body = b"message %d" % message_id
+        if is_urgent:
+            body = MsgChat(msgId=message_id, priority=HIGH).SerializeToString()
         if has_body:
             self.bodies.put(message_id, body, 1)
         self.inboxes.open(user, platform)
@@ -190,9 +193,17 @@ class Scene:
         entry = Entry(useq, message_id, 0, at, options, session)
         return Wake(user, platform, useq, [entry], {message_id: body} if with_bodies else None)
 
-    def say(self, user: int, platform: str = "web", *, options: int = NEED_ALL, session: int = 0) -> int:
+    def say(
+        self,
+        user: int,
+        platform: str = "web",
+        *,
+        options: int = NEED_ALL,
+        session: int = 0,
+        is_urgent: bool = False,
+    ) -> int:
         """Store and wake. Returns the useq."""
-        wake = self.store(user, platform, options=options, session=session)
+        wake = self.store(user, platform, options=options, session=session, is_urgent=is_urgent)
         self.relay.wake([wake])
         return wake.latest
 

@@ -90,7 +90,7 @@ def test_the_memory_of_those_who_left_is_bounded() -> None:
         resuming.leaves(live)
     assert len(resuming) == 3
     live.session = live.session._replace(device="elsewhere")
-    live.inbox.delivery.owner_lost()
+    live.inbox.delivery.logged_out(client.session_id)
     assert resuming.came(live.inbox, "phone-4", 1) == (1, 3)
     assert resuming.came(live.inbox, "phone-0", 1) == (1, 1), "the oldest was forgotten"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from base64 import b64encode
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -196,9 +195,7 @@ def push_params_of(request: PushRequest) -> Params:
     """A PushRequest of gomsg as the params of the action ``push``."""
     params: Params = {
         "uids": list(request.uids),
-        "msg_bodies": [
-            {"@type": each.type_url, "value": b64encode(each.value).decode()} for each in request.msg_bodies
-        ],
+        "msg_bodies": [{"@type": each.type_url, "value": each.value} for each in request.msg_bodies],
         "msg_options": int(request.msg_options),
         "exclusive_platform_config": {
             user: _platforms(chosen) for user, chosen in request.exclusive_platform_config.items()

@@ -14,6 +14,7 @@ more than the seed's, ``prev``; where the literal statement leaves no room for i
 """
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -22,7 +23,17 @@ from pixiu.model.ids import snowflake_time_ms
 from pixiu.model.pixiu_pb2 import PLAIN, SYSTEM, MsgChat
 from pixiu.model.timeline import GroupRow, PrivateRow, State
 
-__all__ = ["ID_MAX", "Content", "Layout", "bucket_of", "content_of", "group_values", "pk_of", "private_values"]
+__all__ = [
+    "ID_MAX",
+    "Content",
+    "Layout",
+    "bucket_of",
+    "content_of",
+    "group_values",
+    "pk_of",
+    "private_values",
+    "usid_of",
+]
 
 ID_MAX = 2**63 - 1
 BUCKET_MS = 30 * 86_400_000
@@ -65,10 +76,28 @@ def content_of(message_id: int, body: bytes | None) -> Content:
             body = None
     if body is None:
         return Content(0, snowflake_time_ms(message_id), 0, 0, b"", 0, 0)
-    send_id = chat.sendId
-    usid = int(send_id) if send_id.isdecimal() and len(send_id) < 19 and send_id.isascii() else 0
     ct = 1 if chat.chatType == SYSTEM else 2 if chat.encType != PLAIN else 0
-    return Content(usid, chat.tm, ct, max(-128, min(chat.msgType, 127)), chat.data, chat.keyPrint, chat.refMessageId)
+    return Content(
+        usid_of(chat.sendId),
+        chat.tm,
+        ct,
+        max(-128, min(chat.msgType, 127)),
+        chat.data,
+        chat.keyPrint,
+        chat.refMessageId,
+    )
+
+
+def usid_of(send_id: str) -> int:
+    """A send_id as the seed's 64-bit column (C17): its number if it is a decimal, else a hash of it; 0 for none."""
+    if not send_id:
+        return 0
+    digits = send_id.removeprefix("-")
+    if digits.isascii() and digits.isdecimal():
+        number = int(send_id)
+        if -ID_MAX - 1 <= number <= ID_MAX:
+            return number
+    return int.from_bytes(blake2b(send_id.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 def private_values(row: PrivateRow, content: Content) -> tuple[object, ...]:

@@ -20,6 +20,8 @@ class EmbeddedContacts:
     def __init__(self, overlay: Overlay, *, cached_max: int = 50_000) -> None:
         self._overlay = overlay
         self._pairs: Cache[tuple[int, int], tuple[int, int]] = Cache(cached_max)
+        self._counts: Cache[int, tuple[int, int]] = Cache(cached_max)
+        """Contacts and blocks by user: counting them takes a scan of the user's rows."""
 
     def link(self, user: int, peer: int, at: int) -> bool:
         """Add ``peer`` to ``user``'s list; the time of the first adding stays."""
@@ -46,6 +48,31 @@ class EmbeddedContacts:
                 found.append((at, int.from_bytes(key[9:], "big")))
         found.sort()
         return [(peer, at) for at, peer in found]
+
+    def linked_at(self, user: int, peer: int) -> int | None:
+        """When ``user`` added ``peer``; None if ``peer`` is not on the list."""
+        flags, at = self._row(user, peer)
+        return at if flags & _LINKED else None
+
+    def count(self, user: int) -> int:
+        """How many contacts ``user`` has."""
+        return self._counted(user)[0]
+
+    def blocked_count(self, user: int) -> int:
+        """How many others ``user`` blocks."""
+        return self._counted(user)[1]
+
+    def _counted(self, user: int) -> tuple[int, int]:
+        counts = self._counts.find(user)
+        if counts is None:
+            linked = blocked = 0
+            for _, value in self._overlay.scan(*range1(CONTACT, user, -1, NUMBER_MAX)):
+                flags = value[0]
+                linked += flags & _LINKED != 0
+                blocked += flags & _BLOCKED != 0
+            counts = linked, blocked
+            self._counts.keep(user, counts)
+        return counts
 
     def block(self, user: int, peer: int, *, is_blocked: bool) -> None:
         """Let ``user`` hear nothing of ``peer``, or again."""
@@ -75,6 +102,12 @@ class EmbeddedContacts:
 
     def _put(self, user: int, peer: int, flags: int, at: int) -> None:
         key = key2(CONTACT, user, peer)
+        counts = self._counts.find(user)
+        if counts is not None:
+            before = self._row(user, peer)[0]
+            linked = counts[0] + (flags & _LINKED != 0) - (before & _LINKED != 0)
+            blocked = counts[1] + (flags & _BLOCKED != 0) - (before & _BLOCKED != 0)
+            self._counts.keep(user, (linked, blocked))
         if flags:
             self._overlay.put(key, _row.pack(flags, at))
         else:

@@ -16,6 +16,7 @@ from pixiu.backends.embedded.layout import (
     GROUP,
     GROUP_NAME,
     GROUP_OF,
+    INVITED,
     LEFT,
     MEMBER,
     NUMBER_MAX,
@@ -27,10 +28,10 @@ from pixiu.backends.embedded.layout import (
     number,
     range1,
 )
-from pixiu.backends.embedded.members import GroupMembers, decoded_stays, encoded_stays, weight_of
+from pixiu.backends.embedded.members import GroupMembers, decoded_stays, encoded_stays, is_admin, weight_of
 from pixiu.backends.embedded.overlay import Overlay, Rows
 from pixiu.backends.memory.groups import stays_kept, with_stay
-from pixiu.model.group import Group, Member
+from pixiu.model.group import Group, Member, Role
 
 __all__ = ["EmbeddedGroups"]
 
@@ -45,6 +46,16 @@ _IS_LARGE = 2
 _IS_SINCE_JOIN = 4
 
 
+class _Summary:
+    """What is held of a group that is too large for its members to be held."""
+
+    __slots__ = ("admins", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.admins: set[int] = set()
+
+
 class EmbeddedGroups:
     """Groups, members, requests. ``cached_members_max`` members are held, of all groups together."""
 
@@ -54,8 +65,10 @@ class EmbeddedGroups:
         self._numbers: Cache[str, int] = Cache(cached_max)
         self._changed: dict[int, Group] = {}
         self._members: Cache[int, GroupMembers] = Cache(cached_members_max, weight_of)
-        self._counts: Cache[int, int] = Cache(cached_max)
-        """Of large groups: it takes a walk over all members to make one."""
+        self._summaries: Cache[int, _Summary] = Cache(cached_max)
+        """Of large groups: making one takes a scan of all members."""
+        self._group_counts: Cache[int, int] = Cache(cached_max)
+        """How many groups a user is in: counting them takes a scan of the user's rows."""
         overlay.attach(self)
 
     def number_of(self, public_id: str) -> int | None:
@@ -110,9 +123,13 @@ class EmbeddedGroups:
             overlay.put(key2(GROUP_OF, user, group), b"")
         elif was_member and not is_member:
             overlay.delete(key2(GROUP_OF, user, group))
-        count = self._counts.find(group)
-        if count is not None:
-            self._counts.keep(group, count + is_member - was_member)
+        group_count = self._group_counts.find(user)
+        if group_count is not None:
+            self._group_counts.keep(user, group_count + is_member - was_member)
+        summary = self._summaries.find(group)
+        if summary is not None:
+            summary.count += is_member - was_member
+            (summary.admins.add if is_admin(stays) else summary.admins.discard)(user)
         ends = {stay.left for stay in before}
         for stay in stays:
             if stay.left and stay.left not in ends:
@@ -140,23 +157,43 @@ class EmbeddedGroups:
         members = self._members.find(group)
         if members is not None:
             return members.count
-        count = self._counts.find(group)
-        if count is None:
-            count = sum(1 for _ in self._present(group))
-            self._counts.keep(group, count)
-        return count
+        return self._summary(group).count
 
-    def page(self, group: int, offset: int, limit: int) -> list[Member]:
-        """Some of the members, by user number, behind the first ``offset``."""
+    def admins(self, group: int) -> list[int]:
+        """The owner and the admins, by user number."""
+        members = self._members.find(group)
+        return sorted(members.admins if members is not None else self._summary(group).admins)
+
+    def _summary(self, group: int) -> _Summary:
+        summary = self._summaries.find(group)
+        if summary is None:
+            summary = _Summary()
+            for member in self._present(group):
+                summary.count += 1
+                if member.role >= Role.ADMIN:
+                    summary.admins.add(member.user)
+            self._summaries.keep(group, summary)
+        return summary
+
+    def page(self, group: int, offset: int, limit: int, *, after: int = 0) -> list[Member]:
+        """Members with numbers above ``after``, by number, without the first ``offset`` of them."""
         members = self._members.find(group)
         if members is not None:
-            return members.now()[offset : offset + limit]
-        return list(islice(self._present(group), offset, offset + limit))
+            return members.page(offset, limit, after)
+        return list(islice(self._present(group, after), offset, offset + limit))
 
     def groups_of(self, user: int) -> list[int]:
         """The groups that a user is in now, by number."""
         pairs = self._overlay.scan(*range1(GROUP_OF, user, -1, NUMBER_MAX))
         return [int.from_bytes(key[9:], "big") for key, _ in pairs]
+
+    def count_of(self, user: int) -> int:
+        """How many groups a user is in now."""
+        count = self._group_counts.find(user)
+        if count is None:
+            count = sum(1 for _ in self._overlay.scan(*range1(GROUP_OF, user, -1, NUMBER_MAX)))
+            self._group_counts.keep(user, count)
+        return count
 
     def past_groups_of(self, user: int) -> list[int]:
         """The groups that a user has ever left, by number."""
@@ -170,9 +207,31 @@ class EmbeddedGroups:
         elif self._overlay.get(key2(REQUEST, group, user)) is not None:
             self._overlay.delete(key2(REQUEST, group, user))
 
-    def requests(self, group: int) -> list[tuple[int, int]]:
-        """(user, time) of those who ask, by user number."""
-        pairs = self._overlay.scan(*range1(REQUEST, group, -1, NUMBER_MAX))
+    def request_of(self, group: int, user: int) -> int:
+        """When ``user`` asked to join; 0 if there is no request."""
+        value = self._overlay.get(key2(REQUEST, group, user))
+        return 0 if value is None else int.from_bytes(value, "big")
+
+    def requests(self, group: int, *, limit: int | None = None) -> list[tuple[int, int]]:
+        """(user, time) of those who ask, by user number; the first ``limit`` of them."""
+        pairs = islice(self._overlay.scan(*range1(REQUEST, group, -1, NUMBER_MAX)), limit)
+        return [(int.from_bytes(key[9:], "big"), int.from_bytes(value, "big")) for key, value in pairs]
+
+    def invite(self, group: int, user: int, at: int) -> None:
+        """Note that ``user`` is invited to join; ``at`` 0 drops the invitation."""
+        if at:
+            self._overlay.put(key2(INVITED, user, group), number.pack(at))
+        elif self.invited_at(group, user):
+            self._overlay.delete(key2(INVITED, user, group))
+
+    def invited_at(self, group: int, user: int) -> int:
+        """When ``user`` was invited; 0 if there is no invitation."""
+        value = self._overlay.get(key2(INVITED, user, group))
+        return 0 if value is None else int.from_bytes(value, "big")
+
+    def invitations(self, user: int, *, limit: int | None = None) -> list[tuple[int, int]]:
+        """(group, time) of a user's invitations, by group number; the first ``limit`` of them."""
+        pairs = islice(self._overlay.scan(*range1(INVITED, user, -1, NUMBER_MAX)), limit)
         return [(int.from_bytes(key[9:], "big"), int.from_bytes(value, "big")) for key, value in pairs]
 
     def forget_left(self, through: int) -> None:
@@ -206,11 +265,11 @@ class EmbeddedGroups:
         value = self._overlay.get(key2(MEMBER, group, user))
         return () if value is None else decoded_stays(user, value)
 
-    def _present(self, group: int) -> Iterator[Member]:
-        return (stays[-1] for _, stays in self._all_stays(group) if stays[-1].left == 0)
+    def _present(self, group: int, after: int = -1) -> Iterator[Member]:
+        return (stays[-1] for _, stays in self._all_stays(group, after) if stays[-1].left == 0)
 
-    def _all_stays(self, group: int) -> Iterator[tuple[int, tuple[Member, ...]]]:
-        for key, value in self._overlay.scan(*range1(MEMBER, group, -1, NUMBER_MAX)):
+    def _all_stays(self, group: int, after: int = -1) -> Iterator[tuple[int, tuple[Member, ...]]]:
+        for key, value in self._overlay.scan(*range1(MEMBER, group, after, NUMBER_MAX)):
             user = int.from_bytes(key[9:], "big")
             yield user, decoded_stays(user, value)
 

@@ -58,7 +58,7 @@ class RocksKeyValue:
     """A folder with a RocksDB in it."""
 
     def __init__(self, folder: Path, *, options: RocksOptions = SMALL, made_again: str = "") -> None:
-        """``made_again`` is the command that makes it anew from the log, for whoever finds it damaged."""
+        """``made_again`` is the command that makes the store again from the log; errors about damage name it."""
         self._made_again = made_again
         self._folder = folder
         self._options = options
@@ -106,7 +106,7 @@ class RocksKeyValue:
         try:
             value: bytes | None = self._db.get(key)
         except Exception as error:
-            raise _translated(error, "cannot read from the store") from error
+            raise _translated(error, "cannot read from the store", self._made_again) from error
         return value
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -114,7 +114,7 @@ class RocksKeyValue:
         try:
             values: list[bytes | None] = self._db.get(list(keys)) if keys else []  # type: ignore[assignment]
         except Exception as error:
-            raise _translated(error, "cannot read from the store") from error
+            raise _translated(error, "cannot read from the store", self._made_again) from error
         return values
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -142,7 +142,7 @@ class RocksKeyValue:
             )
             yield from items
         except Exception as error:
-            raise _translated(error, "cannot read from the store") from error
+            raise _translated(error, "cannot read from the store", self._made_again) from error
 
     def dump(self) -> Iterator[tuple[bytes, bytes]]:
         """Every pair as it is at this moment: RocksDB's iterator keeps its own view from here on."""
@@ -160,14 +160,14 @@ class RocksKeyValue:
             self._db.write(batch)
         except Exception as error:
             self._is_broken = True
-            raise _translated(error, "cannot write to the store") from error
+            raise _translated(error, "cannot write to the store", self._made_again) from error
 
     def flush(self) -> None:
         """Return when all batches are on the disk."""
         try:
             self._db.flush_wal(True)
         except Exception as error:
-            raise _translated(error, "cannot flush the store") from error
+            raise _translated(error, "cannot flush the store", self._made_again) from error
 
     def ingest(self, paths: Sequence[str]) -> None:
         """Take over files of ``write_sorted``, as they are, in one step."""
@@ -187,7 +187,7 @@ class RocksKeyValue:
             self._db.compact_range(None, None, compact_opt=options)
             self._db.flush_wal(True)
         except Exception as error:
-            raise _translated(error, "cannot compact the store") from error
+            raise _translated(error, "cannot compact the store", self._made_again) from error
 
     def close(self) -> None:
         """Let go of the store."""

@@ -20,6 +20,7 @@ One byte for the table, then numbers of fixed width, big-endian, so that the ord
     WAS_IN       user, group                                 nothing: the user has left it, once at least
     LEFT         event id of the leaving, group, user        nothing: there is a stay to forget
     REQUEST      group, user                                 time of asking
+    INVITED      user, group                                 time of the invitation
     INBOXES      user                                        all inboxes in the order of opening: counts, platform
     ENTRY        user, inbox (2 bytes), block                useq, message_id, event_id, at, options, session
     BODY         message_id                                  references when it was written, body
@@ -46,6 +47,7 @@ __all__ = [
     "GROUP_NAME",
     "GROUP_OF",
     "INBOXES",
+    "INVITED",
     "LAYOUT",
     "LEFT",
     "MARK",
@@ -100,6 +102,7 @@ MARK = b"\x14"
 WAS_IN = b"\x15"
 PUSH_TOKENS = b"\x16"
 PUSH_HOLDER = b"\x17"
+INVITED = b"\x18"
 
 NUMBER_MAX = 2**64 - 1
 """Above every number in a key."""

@@ -61,9 +61,11 @@ class EmbeddedUsers:
 
 def _encoded(profile: Profile) -> bytes:
     words = [profile.public_id, profile.name, profile.avatar, profile.fields, profile.is_erased]
+    if profile.is_banned:
+        words.append(True)
     return _row.pack(profile.created_at) + _encode(words)
 
 
 def _decoded(user: int, value: bytes) -> Profile:
-    public_id, name, avatar, fields, is_erased = _decode(value[_row.size :])
-    return Profile(user, public_id, name, avatar, fields, _row.unpack_from(value)[0], is_erased)
+    public_id, name, avatar, fields, is_erased, *banned = _decode(value[_row.size :])
+    return Profile(user, public_id, name, avatar, fields, _row.unpack_from(value)[0], is_erased, bool(banned))

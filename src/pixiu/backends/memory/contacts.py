@@ -26,6 +26,18 @@ class MemoryContacts:
         """(peer, time of adding), oldest first; equal times by number."""
         return sorted(self._linked.get(user, {}).items(), key=lambda item: (item[1], item[0]))
 
+    def linked_at(self, user: int, peer: int) -> int | None:
+        """When ``user`` added ``peer``; None if ``peer`` is not on the list."""
+        return self._linked.get(user, {}).get(peer)
+
+    def count(self, user: int) -> int:
+        """How many contacts ``user`` has."""
+        return len(self._linked.get(user, {}))
+
+    def blocked_count(self, user: int) -> int:
+        """How many others ``user`` blocks."""
+        return len(self.blocked_by(user))
+
     def block(self, user: int, peer: int, *, is_blocked: bool) -> None:
         """Let ``user`` hear nothing of ``peer``, or again."""
         if is_blocked:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pixiu.model.group import Group, Member
+from pixiu.model.group import Group, Member, Role
 
 __all__ = ["MemoryGroups", "stays_kept", "with_stay"]
 
@@ -40,6 +40,7 @@ class MemoryGroups:
         self._numbers: dict[str, int] = {}
         self._stays: dict[int, dict[int, tuple[Member, ...]]] = {}
         self._requests: dict[int, dict[int, int]] = {}
+        self._invitations: dict[int, dict[int, int]] = {}
         self._past: dict[int, set[int]] = {}
 
     def number_of(self, public_id: str) -> int | None:
@@ -83,15 +84,23 @@ class MemoryGroups:
 
     def count(self, group: int) -> int:
         """How many members there are."""
-        return len(self.members(group))
+        return sum(1 for stays in self._stays.get(group, {}).values() if stays and stays[-1].left == 0)
 
-    def page(self, group: int, offset: int, limit: int) -> list[Member]:
-        """Some of the members, by user number, behind the first ``offset``."""
-        return self.members(group)[offset : offset + limit]
+    def admins(self, group: int) -> list[int]:
+        """The owner and the admins, by user number."""
+        return [member.user for member in self.members(group) if member.role >= Role.ADMIN]
+
+    def page(self, group: int, offset: int, limit: int, *, after: int = 0) -> list[Member]:
+        """Members with numbers above ``after``, by number, without the first ``offset`` of them."""
+        return [member for member in self.members(group) if member.user > after][offset : offset + limit]
 
     def groups_of(self, user: int) -> list[int]:
         """The groups that a user is in now, by number."""
         return sorted(group for group in self._stays if self.member(group, user))
+
+    def count_of(self, user: int) -> int:
+        """How many groups a user is in now."""
+        return len(self.groups_of(user))
 
     def past_groups_of(self, user: int) -> list[int]:
         """The groups that a user has ever left, by number."""
@@ -105,9 +114,29 @@ class MemoryGroups:
         else:
             requests.pop(user, None)
 
-    def requests(self, group: int) -> list[tuple[int, int]]:
-        """(user, time) of those who ask, by user number."""
-        return sorted(self._requests.get(group, {}).items())
+    def request_of(self, group: int, user: int) -> int:
+        """When ``user`` asked to join; 0 if there is no request."""
+        return self._requests.get(group, {}).get(user, 0)
+
+    def requests(self, group: int, *, limit: int | None = None) -> list[tuple[int, int]]:
+        """(user, time) of those who ask, by user number; the first ``limit`` of them."""
+        return sorted(self._requests.get(group, {}).items())[:limit]
+
+    def invite(self, group: int, user: int, at: int) -> None:
+        """Note that ``user`` is invited to join; ``at`` 0 drops the invitation."""
+        invitations = self._invitations.setdefault(user, {})
+        if at:
+            invitations[group] = at
+        else:
+            invitations.pop(group, None)
+
+    def invited_at(self, group: int, user: int) -> int:
+        """When ``user`` was invited; 0 if there is no invitation."""
+        return self._invitations.get(user, {}).get(group, 0)
+
+    def invitations(self, user: int, *, limit: int | None = None) -> list[tuple[int, int]]:
+        """(group, time) of a user's invitations, by group number; the first ``limit`` of them."""
+        return sorted(self._invitations.get(user, {}).items())[:limit]
 
     def forget_left(self, through: int) -> None:
         """Drop the stays that ended by then."""

@@ -22,6 +22,7 @@ from valkey.exceptions import (
     ClusterDownError,
     MasterDownError,
     MovedError,
+    NoPermissionError,
     NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
@@ -401,11 +402,11 @@ def _place(command: Command) -> str | bytes:
 
 
 def _load(server: Server, topology: Topology) -> None:
-    """Load the functions; a server that does not know of any gets scripts."""
+    """Load the functions; a server that does not know of any, or does not allow it, gets scripts."""
     try:
         server.ask("FUNCTION", "LOAD", "REPLACE", LIBRARY)
     except ResponseError as error:
-        if "unknown command" not in str(error).lower():
+        if "unknown command" not in str(error).lower() and not isinstance(error, NoPermissionError):
             raise
         for name in FUNCTIONS:
             server.ask("SCRIPT", "LOAD", SCRIPTS[name])

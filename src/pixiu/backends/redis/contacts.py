@@ -60,6 +60,18 @@ class RedisContacts:
         """(peer, time of adding), oldest first; equal times by number."""
         return sorted(self._of(user).linked.items(), key=lambda pair: (pair[1], pair[0]))
 
+    def linked_at(self, user: int, peer: int) -> int | None:
+        """When ``user`` added ``peer``; None if ``peer`` is not on the list."""
+        return self._of(user).linked.get(peer)
+
+    def count(self, user: int) -> int:
+        """How many contacts ``user`` has."""
+        return len(self._of(user).linked)
+
+    def blocked_count(self, user: int) -> int:
+        """How many others ``user`` blocks."""
+        return len(self._of(user).blocked)
+
     def block(self, user: int, peer: int, *, is_blocked: bool) -> None:
         """Let ``user`` hear nothing of ``peer``, or again."""
         blocked = self._of(user).blocked

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from valkey.exceptions import ValkeyError
+
+from pixiu.backends.redis.action_functions import load_functions
 from pixiu.backends.redis.connection import RedisClient
 from pixiu.backends.redis.layout import Keys
 from pixiu.model.errors import Unavailable
@@ -43,7 +46,9 @@ class Reply(NamedTuple):
 class DoorStream:
     """The consumer ``name``. Every call may raise ``Unavailable``; the next ones go on when Redis is back."""
 
-    def __init__(self, address: RedisAddress, name: str, *, answers_max: int) -> None:
+    def __init__(self, address: RedisAddress, name: str, *, answers_max: int, actions: Sequence[str] = ()) -> None:
+        """``actions`` are those that the servers get as functions."""
+        self._actions = actions
         self._client = RedisClient(address)
         self._keys = Keys(address.layout)
         self._name = name
@@ -110,6 +115,10 @@ class DoorStream:
         except Unavailable as error:
             if "BUSYGROUP" not in str(error):
                 raise
+        try:
+            load_functions(self._client.servers, self._actions)
+        except (ValkeyError, OSError) as error:
+            raise Unavailable(f"cannot load functions: {error}") from error
         self._is_grouped = True
 
     def _ask(self, command: tuple[Any, ...]) -> Any:

@@ -39,6 +39,7 @@ class RedisGroups:
         self._before: dict[int, Group] = {}
         """What the overlay or Redis has of those that have changed."""
         self._members: Cache[int, GroupMembers] = Cache(cached_members_max, weight_of)
+        self._group_counts: Cache[int, int] = Cache(cached_max)
         self.when_members: Callable[[list[int]], object] = lambda _users: None
         """Told who the members are of a group that is about to be talked to."""
         overlay.attach(self)
@@ -98,6 +99,9 @@ class RedisGroups:
         if is_member != was_member:
             overlay.put_member(keys.members % group, str(user), is_in=is_member)
             overlay.put_score(keys.contacts % user, group_member(group), stays[-1].joined_at if is_member else None)
+            count = self._group_counts.find(user)
+            if count is not None:
+                self._group_counts.keep(user, count + is_member - was_member)
         ends = {stay.left for stay in before}
         for stay in stays:
             if stay.left and stay.left not in ends:
@@ -119,14 +123,26 @@ class RedisGroups:
         """How many members there are."""
         return self._of(group).count
 
-    def page(self, group: int, offset: int, limit: int) -> list[Member]:
-        """Some of the members, by user number, behind the first ``offset``."""
-        return self._of(group).now()[offset : offset + limit]
+    def admins(self, group: int) -> list[int]:
+        """The owner and the admins, by user number."""
+        return sorted(self._of(group).admins)
+
+    def page(self, group: int, offset: int, limit: int, *, after: int = 0) -> list[Member]:
+        """Members with numbers above ``after``, by number, without the first ``offset`` of them."""
+        return self._of(group).page(offset, limit, after)
 
     def groups_of(self, user: int) -> list[int]:
         """The groups that a user is in now, by number."""
         members = self._overlay.scores([self._keys.contacts % user])[0]
         return sorted(int(member[2:]) for member in members if member.startswith("g:"))
+
+    def count_of(self, user: int) -> int:
+        """How many groups a user is in now."""
+        count = self._group_counts.find(user)
+        if count is None:
+            count = len(self.groups_of(user))
+            self._group_counts.keep(user, count)
+        return count
 
     def past_groups_of(self, user: int) -> list[int]:
         """The groups that a user has ever left, by number."""
@@ -136,10 +152,29 @@ class RedisGroups:
         """Note that ``user`` asks to join; ``at`` 0 drops the request."""
         self._overlay.put_field(self._keys.requests % group, str(user), at or None)
 
-    def requests(self, group: int) -> list[tuple[int, int]]:
-        """(user, time) of those who ask, by user number."""
+    def request_of(self, group: int, user: int) -> int:
+        """When ``user`` asked to join; 0 if there is no request."""
+        value = self._overlay.field(self._keys.requests % group, str(user))
+        return 0 if value is None else int(value)
+
+    def requests(self, group: int, *, limit: int | None = None) -> list[tuple[int, int]]:
+        """(user, time) of those who ask, by user number; the first ``limit`` of them."""
         fields = self._overlay.fields([self._keys.requests % group])[0]
-        return sorted((int(user), int(at)) for user, at in fields.items())
+        return sorted((int(user), int(at)) for user, at in fields.items())[:limit]
+
+    def invite(self, group: int, user: int, at: int) -> None:
+        """Note that ``user`` is invited to join; ``at`` 0 drops the invitation."""
+        self._overlay.put_field(self._keys.invitations % user, str(group), at or None)
+
+    def invited_at(self, group: int, user: int) -> int:
+        """When ``user`` was invited; 0 if there is no invitation."""
+        value = self._overlay.field(self._keys.invitations % user, str(group))
+        return 0 if value is None else int(value)
+
+    def invitations(self, user: int, *, limit: int | None = None) -> list[tuple[int, int]]:
+        """(group, time) of a user's invitations, by group number; the first ``limit`` of them."""
+        fields = self._overlay.fields([self._keys.invitations % user])[0]
+        return sorted((int(group), int(at)) for group, at in fields.items())[:limit]
 
     def forget_left(self, through: int) -> None:
         """Drop the stays that ended by then."""
@@ -175,7 +210,7 @@ class RedisGroups:
 
     def forget(self) -> None:
         """Begin anew."""
-        for cache in (self._groups, self._numbers, self._members):
+        for cache in (self._groups, self._numbers, self._members, self._group_counts):
             cache.clear()
         self._changed = {}
         self._before = {}

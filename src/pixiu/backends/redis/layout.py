@@ -90,6 +90,7 @@ class Keys:
         self.members = of("gm:%d")
         self.stays = of("pixiu:gm:%d")
         self.requests = of("pixiu:gr:%d")
+        self.invitations = of("pixiu:gi:%d")
         self.waiting = of("msg/u:%d/p:%s/oms")
         self.inboxes = of("pixiu:in:%d")
         self.entries = of("pixiu:oms:%d:%d")

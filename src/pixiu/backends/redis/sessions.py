@@ -106,11 +106,11 @@ class RedisSessions(MemorySessions):
             if not live:
                 gone.append(user)
                 continue
-            # The seed takes a value apart at its only dash.
+            # gomsg's value is "platform-gateway". The gateway, after the last dash, has none of its own.
             fields = [
                 part
                 for session in live
-                for part in (session.session_id, f"{_word(session.platform)}-{_word(session.gateway)}")
+                for part in (session.session_id, f"{session.platform}-{session.gateway.replace('-', '_')}")
             ]
             key = keys.sessions % user
             commands += ("SADD", keys.present, user), ("DEL", key), ("HSET", key, *fields)
@@ -122,7 +122,3 @@ class RedisSessions(MemorySessions):
                 commands.append(("DEL", *names))
             commands.append(("SREM", keys.present, *gone))
         return commands
-
-
-def _word(name: str) -> str:
-    return name.replace("-", "_")

@@ -97,6 +97,7 @@ class RedisUsers:
             OWN + "id": profile.public_id,
             OWN + "at": profile.created_at,
             OWN + "erased": int(profile.is_erased),
+            OWN + "banned": int(profile.is_banned),
         }
         overlay, keys = self._overlay, self._keys
         put_words(overlay, keys.user % profile.number, named, profile.fields, before.fields if before else {})
@@ -136,4 +137,5 @@ def _profile(user: int, found: dict[str, bytes]) -> Profile:
         words_of(found, _NAMED),
         int(found[OWN + "at"]),
         found[OWN + "erased"] == b"1",
+        found.get(OWN + "banned") == b"1",  # rows of older versions do not have it
     )

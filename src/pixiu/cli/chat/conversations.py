@@ -19,21 +19,21 @@ MESSAGES_MAX = 2_000
 """Messages of one conversation that are kept here; the oldest go, and scrolling back loads them again."""
 TYPING_MS = 4_000
 _NOTICES = {
-    "contact": "has you on the list now",
-    "unlink": "has taken you off the list",
-    "create": "made this group",
-    "join": "has joined",
-    "quit": "has left",
+    "contact": "added you as a contact",
+    "unlink": "removed you from their contacts",
+    "create": "created this group",
+    "join": "joined",
+    "quit": "left",
     "invite": "was invited",
-    "approve": "may join now",
     "request": "asks to join",
-    "refuse": "may not join",
+    "invitation": "invites you to a group: /join it to accept",
     "remove": "was removed",
-    "mute": "may only read now",
-    "unmute": "may talk again",
-    "admin": "is an admin now",
-    "member": "is no admin any more",
-    "transfer": "owns this group now",
+    "mute": "was muted",
+    "unmute": "was unmuted",
+    "admin": "is now an admin",
+    "member": "is no longer an admin",
+    "transfer": "is now the owner",
+    "history": "changed which earlier messages members can read",
 }
 _SIGNS = {"with": "", "group": "#", "room": "~"}
 
@@ -171,9 +171,9 @@ def ticks_of(message: Message, own: str) -> str:
 def described(message: Message) -> str:
     """What to show of a message's content."""
     if message.is_recalled:
-        return "message taken back"
+        return "message recalled"
     if message.is_missing:
-        return "message is not there any more"
+        return "message is no longer available"
     if message.kind == "system" and not message.text:
         action = message.fields.get("action", "")
         who = message.fields.get("user") or message.sender

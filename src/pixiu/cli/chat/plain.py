@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from pixiu.cli.chat.commands import Commands
+from pixiu.cli.chat.commands import EXIT, Commands
 from pixiu.cli.chat.conversations import Conversations, described, name_of, place_of
 from pixiu.cli.shown import shown as as_shown
 from pixiu.model.errors import PixiuError
@@ -38,7 +39,7 @@ class PlainChat:
         self.has_failed = False
 
     async def run(self, lines: Iterable[str]) -> None:
-        """Until the lines end, or one says ``/exit``."""
+        """Until the lines end, or one is ``/exit`` or ``/quit``."""
         listening = asyncio.create_task(self._listen())
         queue: asyncio.Queue[str | None] = asyncio.Queue(maxsize=1)
         _read_in_thread(lines, queue)
@@ -52,7 +53,7 @@ class PlainChat:
             if line is None:
                 await asyncio.wait({listening}, timeout=self._stay_seconds)
                 break
-            if line.strip() == "/exit":
+            if line.strip() in EXIT:
                 break
             await self._do(line.rstrip("\n"))
         listening.cancel()
@@ -89,15 +90,27 @@ class PlainChat:
 
 
 def _read_in_thread(lines: Iterable[str], queue: asyncio.Queue[str | None]) -> None:
-    """A line of input cannot be waited for without a thread; it ends with the program."""
+    """Reading a line of input blocks, so a thread does it; it ends with the program."""
     loop = asyncio.get_running_loop()
+
+    def put(line: str | None) -> None:
+        """Put a line and wait until there is room for it. Raises ``RuntimeError`` if the loop is closed."""
+        done: Future[None] = Future()
+
+        def begin() -> None:
+            # The coroutine is made inside the loop: one that the closing loop never starts would be warned about.
+            task = loop.create_task(queue.put(line))
+            task.add_done_callback(lambda _: done.set_result(None))
+
+        loop.call_soon_threadsafe(begin)
+        done.result()
 
     def read() -> None:
         try:
             for line in lines:
-                asyncio.run_coroutine_threadsafe(queue.put(line), loop).result()
-            asyncio.run_coroutine_threadsafe(queue.put(None), loop).result()
-        except (RuntimeError, ValueError, asyncio.CancelledError):
-            pass  # the chat is over, or its input is
+                put(line)
+            put(None)
+        except (RuntimeError, ValueError):
+            pass  # the chat has ended, or its input is closed
 
     threading.Thread(target=read, name="pixiu-chat-input", daemon=True).start()

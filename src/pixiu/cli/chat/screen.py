@@ -15,7 +15,7 @@ from textual.containers import Horizontal
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from pixiu.cli.chat.commands import Commands
+from pixiu.cli.chat.commands import EXIT, Commands
 from pixiu.cli.chat.conversations import Conversations, name_of
 from pixiu.cli.chat.history import History
 from pixiu.model.errors import PixiuError
@@ -216,7 +216,7 @@ class ChatScreen(App[None]):
         """A line was typed."""
         line, event.input.value = event.value, ""
         self.say("")
-        if line.strip() == "/exit":
+        if line.strip() in EXIT:
             self.exit()
             return
         place = self.current.place if self.current is not None else None

@@ -5,7 +5,7 @@ One module per kind of command; each adds its own to ``app`` with ``register``.
 
 import typer
 
-from pixiu.cli.queue import bench, delays, files, nodes, publish, redact, serving, subscribe, topics
+from pixiu.cli.queue import bench, delays, files, nodes, publish, redact, serving, smss, subscribe, topics
 
 __all__ = ["app"]
 
@@ -24,5 +24,5 @@ def queue() -> None:
     """The queue: a durable log with topics that many can read."""
 
 
-for module in (serving, topics, publish, subscribe, delays, nodes, files, redact, bench):
+for module in (serving, topics, publish, subscribe, delays, nodes, files, redact, smss, bench):
     module.register(app)

@@ -52,7 +52,8 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
 class Where:
     """The address to ask, and the node's key where a data directory gives it."""
 
-    def __init__(self, url: str | None, port: int | None, data: Path | None) -> None:
+    def __init__(self, url: str | None, port: int | None, data: Path | None, *, needs_key: bool = False) -> None:
+        """``needs_key`` uses the key of the default directory as well, where its server is asked."""
         if sum(value is not None for value in (url, port, data)) > 1:
             raise ConfigError("say where the queue is once: --url, --port or --data")
         self.key: str | None = None
@@ -69,6 +70,8 @@ class Where:
         else:
             holder = find_server(DEFAULT_DATA)
             self.address = DEFAULT_ADDRESS if holder is None or holder.address is None else holder.address
+            if needs_key and holder is not None:
+                self.key = read_node_key(DEFAULT_DATA)
 
 
 def ask(
@@ -105,8 +108,11 @@ def explained(error: PixiuError, where: Where, topic: str) -> PixiuError:
         return Conflict(f"topic {topic} exists already")
     if isinstance(error, NotAllowed) and "reserved" in text:
         return NotAllowed(f"topic {topic} is Pixiu's own; name the data directory with --data to use its key")
-    if text.endswith(KEY_NEEDED):
-        return NotAllowed(f"{where.address} wants its cluster's secret: --secret-file FILE, or --data DIR")
+    if KEY_NEEDED in text:
+        return NotAllowed(
+            f"{where.address} requires a key for this: name its data directory with --data DIR, or its node.key or its "
+            "cluster's secret with --secret-file FILE"
+        )
     if isinstance(error, RequestError) and "MUST be less than 128" in text:
         return RequestError("a topic's name has 1 to 128 bytes, without spaces, tabs and line ends")
     return error

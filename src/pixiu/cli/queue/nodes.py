@@ -1,5 +1,7 @@
 """``pixiu queue positions | status | promote``."""
 
+import asyncio
+import contextlib
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,9 +11,13 @@ import typer
 from pixiu.cli.examples import examples
 from pixiu.cli.queue.asking import Data, Json, Port, TopicName, Url, Where, ask
 from pixiu.cli.queue.output import print_facts, print_json, print_rows
+from pixiu.model.errors import PixiuError
 from pixiu.queue.client import Client, Position
 
 __all__ = ["register"]
+
+STATUS_TRIES = 50
+STATUS_PAUSE_S = 0.2
 
 
 def positions(
@@ -66,34 +72,57 @@ def _flat(value: Any) -> str | int | float | bool | None:
     return str(value)
 
 
+async def _unfenced_leader(client: Client) -> str:
+    """The old leader's address if it is not fenced. A node with messaging restarts once promoted, so this retries."""
+    for _ in range(STATUS_TRIES):
+        with contextlib.suppress(PixiuError):
+            found = await client.status()
+            if found.get("role") == "leader":
+                return str(found.get("unfenced_leader", ""))
+        await asyncio.sleep(STATUS_PAUSE_S)
+    return ""
+
+
 def promote(
     force: Annotated[
-        bool, typer.Option("--force", help="Also if it may lack messages that the old leader answered.")
+        bool, typer.Option("--force", help="Also if it may lack messages, or the old leader cannot be fenced.")
     ] = False,
     secret_file: Annotated[
         Path | None,
-        typer.Option("--secret-file", metavar="FILE", help="With --url or --port: the secret that the queue wants."),
+        typer.Option(
+            "--secret-file", metavar="FILE", help="With --url or --port: the cluster's secret, or its node.key."
+        ),
     ] = None,
     url: Url = None,
     port: Port = None,
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Make a follower the leader. The old leader is fenced: it can answer no more publishes."""
+    """Make a follower the leader. The old leader is fenced first: it rejects every further write.
 
-    async def work(client: Client) -> int:
-        return await client.promote(force=force)
+    Without --force the command fails if the old leader cannot be reached and may still accept messages.
+    """
 
-    where = Where(url, port, data)
+    async def work(client: Client) -> tuple[int, str]:
+        epoch = await client.promote(force=force)
+        return epoch, await _unfenced_leader(client)
+
+    where = Where(url, port, data, needs_key=True)
     if secret_file is not None:
         from pixiu.node.processes.cluster_secrets import queue_key, read_secrets
 
         where.key = queue_key(read_secrets(secret_file), "")
-    epoch = ask(where, work)
+    epoch, unfenced = ask(where, work)
     if json:
-        print_json({"epoch": epoch})
+        print_json({"epoch": epoch, "unfenced_leader": unfenced})
     else:
         print(f"{where.address} leads now, in epoch {epoch}")
+    if unfenced:
+        typer.echo(
+            f"warning: the old leader {unfenced} is not fenced yet: if it runs, it may accept messages that "
+            "will be lost. Stop it, or restart it with --follow; this node keeps trying to fence it",
+            err=True,
+        )
 
 
 def register(app: typer.Typer) -> None:

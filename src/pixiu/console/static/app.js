@@ -4,7 +4,7 @@ import { language, setLanguage, t, whenLanguageChanges, why } from '/i18n.js';
 import { go, linkTo, useRoute } from '/router.js';
 import { dataHint, isCluster, isDev, logInAs, logInWith, logOut, resume } from '/session.js';
 import { setTheme, theme, whenThemeChanges } from '/theme.js';
-import { Button, ErrorBox, Field, Icon, Toasts, html, render, useEffect, useReducer, useState } from '/ui.js';
+import { Button, ErrorBox, Field, Icon, PageFrame, Toasts, html, render, useEffect, useReducer, useState } from '/ui.js';
 
 const PAGES = [
   ['chat', 'chat'], ['live', 'live'], ['topics', 'topics'], ['dead-letters', 'dead'], ['sessions', 'sessions'],
@@ -12,6 +12,8 @@ const PAGES = [
 ];
 const WARM_MS = 2000;
 const NAMES = new Set(PAGES.map(([name]) => name));
+/** Every page but the chat is for admins; the API refuses the others' requests in any case. */
+const isOpenTo = (client, name) => name === 'chat' || client.mayLookAfter;
 
 function App() {
   const [, again] = useReducer((n) => n + 1, 0);
@@ -113,14 +115,16 @@ function Shell({ client, onLeave }) {
   return html`<div class="shell">
     <nav class="rail ${isOpen ? 'open' : ''}" aria-label=${t('nav.pages')}>
       <img class="logo" src="/logo.svg" alt="Pixiu" />
-      ${PAGES.map(([name, icon]) => html`<a key=${name} href=${linkTo(name)} aria-current=${name === page ? 'page' : undefined}><${Icon} name=${icon} size=${22} /><span>${t(`nav.${name}`)}</span></a>
-        ${name === 'chat' && html`<div class="rule" role="presentation" />`}`)}
+      ${PAGES.filter(([name]) => isOpenTo(client, name)).map(([name, icon]) => html`<a key=${name} href=${linkTo(name)} aria-current=${name === page ? 'page' : undefined}><${Icon} name=${icon} size=${22} /><span>${t(`nav.${name}`)}</span></a>
+        ${name === 'chat' && client.mayLookAfter && html`<div class="rule" role="presentation" />`}`)}
       <div class="push" />
       <${LanguageButton} named /><${ThemeButton} named />
       <button type="button" class="tool" onClick=${onLeave} aria-label=${`${t('log.out')} (${client.id})`}><${Icon} name="logout" size=${22} /><span>${t('log.out')}</span></button>
     </nav>
     ${isOpen && html`<button type="button" class="shade" aria-label=${t('menu.close')} onClick=${() => setOpen(false)} />`}
-    <div class="stage"><${ConnectionBanner} client=${client} onLeave=${onLeave} /><main><${Opened} key=${page} name=${page} parts=${route.parts} client=${client} /></main></div>
+    <div class="stage"><${ConnectionBanner} client=${client} onLeave=${onLeave} /><main>${isOpenTo(client, page)
+      ? html`<${Opened} key=${page} name=${page} parts=${route.parts} client=${client} />`
+      : html`<${PageFrame} title=${t(`nav.${page}`)}><${ErrorBox} error=${{ code: 'forbidden' }} /><//>`}</main></div>
   </div>`;
 }
 

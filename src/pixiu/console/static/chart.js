@@ -1,4 +1,4 @@
-/** Lines over time, drawn by uPlot in the colours of now. */
+/** Lines over time, drawn by uPlot in the colours of the theme. */
 import uPlot from 'uplot';
 import { language } from '/i18n.js';
 import { theme } from '/theme.js';
@@ -20,6 +20,12 @@ const clockOf = (seconds) => {
   return [at.getHours(), at.getMinutes(), at.getSeconds()].map((each) => String(each).padStart(2, '0')).join(':');
 };
 
+/** Steps of an axis of counts: whole numbers. */
+const WHOLE = Array.from({ length: 13 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat();
+
+/** Indexes of values without a neighbour: a line would not show them. */
+const alone = (values) => values.flatMap((value, at) => ((value ?? null) !== null && (values[at - 1] ?? null) === null && (values[at + 1] ?? null) === null ? [at] : []));
+
 /** One line of the grid for each power of ten: those between say nothing more. */
 function powers(low, high) {
   const found = [];
@@ -27,7 +33,7 @@ function powers(low, high) {
   return found;
 }
 
-function options({ series, format, log, filled }, width, height, onCursor) {
+function options({ series, format, log, filled, whole }, width, height, onCursor) {
   const ink = token('--ink-3');
   const line = token('--line');
   const axis = { stroke: ink, font: `11px ${token('--font')}`, grid: { stroke: line, width: 1 }, ticks: { show: false } };
@@ -42,12 +48,13 @@ function options({ series, format, log, filled }, width, height, onCursor) {
     },
     axes: [
       { ...axis, size: 26, values: (_, splits) => splits.map(clockOf), space: 90, incrs: STEPS },
-      { ...axis, size: 58, values: (_, splits) => splits.map(format), ...(log ? { splits: (_, __, low, high) => powers(low, high) } : { space: 36 }) },
+      { ...axis, size: 58, values: (_, splits) => splits.map(format), ...(log ? { splits: (_, __, low, high) => powers(low, high) } : { space: 36, ...(whole && { incrs: WHOLE }) }) },
     ],
     series: [
       {},
       ...series.map(({ label, colour }, index) => ({
-        label, stroke: token(colour), width: 2, spanGaps: true, points: { show: (plot) => plot.data[0].length < 4 }, // of one value there is no line
+        label, stroke: token(colour), width: 2, spanGaps: false, // where nothing was observed there is no line
+        points: { size: 5, show: (plot) => plot.data[0].length < 4, filter: (plot, line, isShown) => (isShown ? null : alone(plot.data[line])) },
         fill: filled && index === 0 ? token(colour) + TINTS.toString(16) : undefined,
       })),
     ],
@@ -56,17 +63,18 @@ function options({ series, format, log, filled }, width, height, onCursor) {
 }
 
 /**
- * `series` are `{ label, colour }`, colour being a token; `data` is `[seconds, values, values …]` with null for nothing;
- * `format` makes a text of a value. The legend says the newest values, or those below the pointer.
+ * `series` are `{ label, colour }`, colour being a token; `data` is `[seconds, values, values …]` with null for a gap;
+ * `format` makes a text of a value; `whole` keeps fractions off the axis. The legend shows the newest values, or those
+ * below the pointer.
  */
-export function Chart({ label, series, data: given, format, log = false, filled = false, height = 200 }) {
+export function Chart({ label, series, data: given, format, log = false, filled = false, whole = false, height = 200 }) {
   const data = useMemo(() => (given[0].length === 1 ? framed(given) : given), [given]);
   const box = useRef(null);
   const plot = useRef(null);
   const [at, setAt] = useState(null);
   const look = `${theme()} ${language()} ${series.length}`;
   useEffect(() => {
-    const made = new uPlot(options({ series, format, log, filled }, box.current.clientWidth || 300, height, setAt), data, box.current);
+    const made = new uPlot(options({ series, format, log, filled, whole }, box.current.clientWidth || 300, height, setAt), data, box.current);
     plot.current = made;
     const sized = new ResizeObserver(() => made.setSize({ width: Math.max(box.current?.clientWidth ?? 0, 120), height }));
     sized.observe(box.current);

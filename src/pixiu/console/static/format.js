@@ -48,6 +48,9 @@ export function duration(ms) {
   return hours < 48 ? pair(hours, minutes, 60, ['h', 'min']) : pair(hours / 24, hours, 24, ['d', 'h']);
 }
 
+/** just now, 40 s ago, 5 min ago */
+export const ago = (ms) => (ms < 10_000 ? t('ago.now') : t('ago', { time: duration(ms < 120_000 ? Math.round(ms / 1000) * 1000 : ms) }));
+
 const midnight = (ms) => new Date(ms).setHours(0, 0, 0, 0);
 
 /** Today, Yesterday, Monday, 3 March 2026 */

@@ -43,7 +43,7 @@ const RETURNS = new Set(['no_ack', 'slow', 'resync', 'unknown_session', 'shutdow
 const ACTIONS = [
   'send', 'gsend', 'receive', 'history', 'sync', 'read', 'receipt', 'recall', 'create_user', 'user', 'contact', 'unlink',
   'contacts', 'block', 'unblock', 'create_group', 'group', 'join', 'quit', 'manage', 'enter', 'leave', 'say', 'typing',
-  'presence', 'schedule', 'unschedule', 'scheduled', 'search', 'register_push', 'unregister_push',
+  'signal', 'presence', 'schedule', 'unschedule', 'scheduled', 'search', 'register_push', 'unregister_push',
 ];
 
 /** What went wrong. `code` is one of bad_request unauthenticated forbidden not_found conflict too_large rate_limited busy unavailable internal. */
@@ -415,7 +415,7 @@ export class Client {
     this.id = user || userOf(token);
     /** @type {State} */
     this.state = { name: 'connecting' };
-    /** The latest contacts, as the server told them. */
+    /** The latest contacts known. Of a long list this is the first page until the others have arrived. */
     this.contactsNow = { contacts: [], others: [] };
     this._token = token;
     this._refreshToken = refreshToken;
@@ -434,6 +434,7 @@ export class Client {
     this._pushes = [];
     this._isTaking = false;
     this._seen = new Set();
+    this._hurried = new Set();
     this._rooms = new Map(); // rooms to enter again
     this._delivered = [];
     this._failures = 0;
@@ -454,7 +455,7 @@ export class Client {
   // Events.
 
   /**
-   * Calls `listener` for every event of a kind: message, sent, receipt, recall, typing, presence, gap, contacts, resync,
+   * Calls `listener` for every event of a kind: message, sent, receipt, recall, typing, presence, signal, gap, contacts, resync,
    * state. Returns a function that ends it.
    */
   on(kind, listener) {
@@ -789,7 +790,8 @@ export class Client {
     else if (kind === 'reconnect') this._advice = frame.after_ms;
     else if (kind === 'ping') this._socket?.send('{"action":"pong"}');
     else if (kind === 'contacts') this._told(frame);
-    else if (kind === 'typing' || kind === 'presence') this._emit(kind, frame);
+    else if (kind === 'urgent') this._hurry(frame.message);
+    else if (kind === 'typing' || kind === 'presence' || kind === 'signal') this._emit(kind, frame);
     else {
       this._pushes.push(frame);
       this._drain();
@@ -808,6 +810,7 @@ export class Client {
       this._pay(); // what an earlier program or connection has left
     }
     this._emit('contacts', contacts);
+    if (contacts.has_more) this.contacts().catch(() => {}); // the push is the first page
   }
 
   /** One batch at a time: store, tell, ack. */
@@ -859,7 +862,19 @@ export class Client {
       const first = added.filter((row) => row.place === place).sort((a, b) => (a.key < b.key ? -1 : 1))[0];
       await this._store.putGap(place, { ...placeOf(place), after: '0', before: first.message_id });
     }
-    for (const { message } of added) await this._tell(message);
+    for (const { message } of added) if (!this._hurried.delete(message.message_id)) await this._tell(message);
+  }
+
+  /**
+   * An early copy of an urgent message: told at once, before what waits. The message itself follows with its cursor. It is
+   * stored then, in its place, and not told a second time.
+   */
+  _hurry(message) {
+    if (this._hurried.has(message.message_id)) return;
+    this._hurried.add(message.message_id);
+    if (this._hurried.size > SEEN_MAX) this._hurried.delete(this._hurried.values().next().value);
+    for (const iterator of this._iterators) iterator.push(message);
+    this._show(message);
   }
 
   async _tell(message) {
@@ -867,6 +882,10 @@ export class Client {
       await iterator.room();
       iterator.push(message);
     }
+    this._show(message);
+  }
+
+  _show(message) {
     this._emit('message', message);
     if (this._sendsReceipts && message.to === this.id && message.from !== this.id && message.from !== '0' && message.kind !== 'system' && message.kind !== 'delete') this._receiptSoon(message.message_id);
   }
@@ -975,7 +994,7 @@ export class Client {
 
   /** With those who have said something unread, and of whom nothing is here. */
   async _withStrangers(owed) {
-    const { contacts, others } = await this.act('contacts', {});
+    const { contacts, others } = await this._all('contacts', ['contacts', 'others']);
     const unread = [...contacts, ...others].filter((each) => each.unread).map((each) => placeKey(each.group !== undefined ? each : { with: each.user }));
     return { ...Object.fromEntries(unread.map((place) => [place, '0'])), ...owed };
   }
@@ -1153,10 +1172,30 @@ export class Client {
     return result;
   }
 
-  async contacts() {
-    this.contactsNow = await this.act('contacts', {});
+  /** All pages of contacts, groups and unread strangers; a page of them with `{ cursor, limit }`. */
+  async contacts(params) {
+    if (params?.cursor !== undefined || params?.limit !== undefined) return this.act('contacts', params);
+    this.contactsNow = await this._all('contacts', ['contacts', 'others', 'invitations']);
     this._emit('contacts', this.contactsNow);
     return this.contactsNow;
+  }
+
+  /** All pages of one's scheduled messages; a page of them with `{ cursor, limit }`. */
+  async scheduled(params) {
+    if (params?.cursor !== undefined || params?.limit !== undefined) return this.act('scheduled', params);
+    return this._all('scheduled', ['scheduled']);
+  }
+
+  /** Every page of a list, joined. */
+  async _all(action, lists) {
+    const found = Object.fromEntries(lists.map((name) => [name, []]));
+    let cursor;
+    do {
+      const page = await this.act(action, cursor ? { cursor } : {});
+      for (const name of lists) found[name].push(...(page[name] ?? []));
+      cursor = page.has_more ? page.cursor : undefined;
+    } while (cursor);
+    return found;
   }
 
   /** Asks the HTTP API as this user: `http('/v1/history', { query: { with: 'bob' } })`. */

@@ -7,47 +7,11 @@ import { Fragment, h, render } from 'preact';
 import { useCallback, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from 'preact/hooks';
 import htm from 'htm';
 import { t, why } from '/i18n.js';
+import { ICONS } from '/icons.js';
 import { dataHint, isCluster } from '/session.js';
 
 export { Fragment, h, render, useCallback, useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState };
 export const html = htm.bind(h);
-
-const ICONS = {
-  alert: 'M12 8.5v4.5m0 3.5h.01M10.3 4.2 2.8 17.2A2 2 0 0 0 4.5 20.2h15a2 2 0 0 0 1.7-3L13.7 4.2a2 2 0 0 0-3.4 0Z',
-  audit: 'M9 12.5l2 2 4.5-5M12 21c5-1.5 8-4.5 8-9.5V6l-8-3-8 3v5.5C4 16.5 7 19.5 12 21Z',
-  back: 'M19 12H5m6-7-7 7 7 7',
-  chat: 'M20.5 11.5a8 8 0 0 1-8.5 7.5 9.5 9.5 0 0 1-3.3-.6L4 20l1.4-3.7A7 7 0 0 1 3.5 11.5 8 8 0 0 1 12 4a8 8 0 0 1 8.5 7.5Z',
-  check: 'M4.5 12.5l5 5L19.5 7',
-  checks: 'M2 12.5l4.5 5L15.5 7M11.5 16.3l1.2 1.2L22 7',
-  clock: 'M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18Zm0-14v5l3.5 2',
-  close: 'M6 6l12 12M18 6 6 18',
-  cluster: 'M12 8V5m0 3-5 8m5-8 5 8m-10 0h10M12 5a1.5 1.5 0 1 0 0-.01M6.5 19.5a2 2 0 1 0 0-4 2 2 0 0 0 0 4Zm11 0a2 2 0 1 0 0-4 2 2 0 0 0 0 4Z',
-  dead: 'M4 6h16v12H4zM4 7l8 6 8-6M9.5 15.5l5 5m0-5-5 5',
-  down: 'M12 5v14m-7-7 7 7 7-7',
-  globe: 'M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18ZM3 12h18M12 3c2.5 2.5 3.5 5.5 3.5 9s-1 6.5-3.5 9c-2.5-2.5-3.5-5.5-3.5-9S9.5 5.5 12 3Z',
-  group: 'M9 11.5a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7Zm-6 8c0-3 2.5-5 6-5s6 2 6 5m.5-15a3.5 3.5 0 0 1 0 7m2 3.2c2.2.7 3.5 2.3 3.5 4.3',
-  info: 'M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18Zm0-10v5m0-8.5v.01',
-  live: 'M3 12h4l3-8 4 16 3-8h4',
-  lock: 'M6.5 11V8a5.5 5.5 0 0 1 11 0v3M5 11h14v9H5z',
-  logout: 'M14 4H6v16h8m-4-8h11m-4-4 4 4-4 4',
-  menu: 'M4 7h16M4 12h16M4 17h16',
-  moon: 'M20 14.5A8.5 8.5 0 0 1 9.5 4a8.5 8.5 0 1 0 10.5 10.5Z',
-  more: 'M5.5 12.6a.6.6 0 1 0 0-1.2.6.6 0 0 0 0 1.2Zm6.5 0a.6.6 0 1 0 0-1.2.6.6 0 0 0 0 1.2Zm6.5 0a.6.6 0 1 0 0-1.2.6.6 0 0 0 0 1.2Z',
-  pause: 'M9 5v14M15 5v14',
-  pipeline: 'M4 20V11m5.3 9V5m5.4 15v-6M20 20V8',
-  play: 'M7 4.5v15l12-7.5Z',
-  plus: 'M12 5v14M5 12h14',
-  refresh: 'M20 11a8 8 0 0 0-14-4.5L4 9m0-5v5h5m-5 4a8 8 0 0 0 14 4.5l2-2.5m0 5v-5h-5',
-  reply: 'M10 7 4.5 12 10 17m-5-5h8c4 0 6.5 2 6.5 6',
-  room: 'M12 13.5a1.5 1.5 0 1 0 0-3 1.5 1.5 0 0 0 0 3ZM8 16a5.5 5.5 0 0 1 0-8m8 0a5.5 5.5 0 0 1 0 8M5 19a9.5 9.5 0 0 1 0-14m14 0a9.5 9.5 0 0 1 0 14',
-  search: 'M11 18a7 7 0 1 0 0-14 7 7 0 0 0 0 14Zm9 2-4-4',
-  send: 'M5 12 3.5 4.5 20.5 12 3.5 19.5 5 12Zm0 0h7',
-  sessions: 'M4 5h16v11H4zM9 20h6m-3-4v4',
-  sun: 'M12 16a4 4 0 1 0 0-8 4 4 0 0 0 0 8Zm0-14v2m0 16v2M4 12H2m20 0h-2M5 5l1.4 1.4m11.2 11.2L19 19M5 19l1.4-1.4M17.6 6.4 19 5',
-  topics: 'M4 7c0-1.7 3.6-3 8-3s8 1.3 8 3-3.6 3-8 3-8-1.3-8-3Zm0 0v10c0 1.7 3.6 3 8 3s8-1.3 8-3V7M4 12c0 1.7 3.6 3 8 3s8-1.3 8-3',
-  undo: 'M8 5 4 9l4 4M4 9h10a5.5 5.5 0 0 1 0 11H9',
-  user: 'M12 12a4 4 0 1 0 0-8 4 4 0 0 0 0 8Zm-7.5 8c.5-3.5 3.3-5.5 7.5-5.5s7 2 7.5 5.5',
-};
 
 /** A line drawing by its name. Decoration: whatever it stands for is said beside it, or in an aria-label. */
 export function Icon({ name, size = 20 }) {
@@ -159,6 +123,30 @@ export function Dialog({ title, onClose, children }) {
     <header><h2 class="cut">${title}</h2><${Button} kind="quiet" icon="close" label=${t('close')} onClick=${onClose} /></header>
     <div class="content">${children}</div>
   </dialog>`;
+}
+
+/** Asks before something that cannot be undone. `go` names the action; `onGo` does it, and its error is shown here. */
+export function Confirm({ title, text, go, onGo, onClose, children }) {
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState(null);
+  const submit = async (event) => {
+    event.preventDefault();
+    setBusy(true);
+    setError(null);
+    try {
+      await onGo();
+    } catch (problem) {
+      setError(problem);
+      setBusy(false);
+      return;
+    }
+    onClose();
+  };
+  return html`<${Dialog} title=${title} onClose=${onClose}><form class="stack" onSubmit=${submit}>
+    ${text && html`<p>${text}</p>`}${children}
+    ${error && html`<div class="notice" role="alert">${why(error)}</div>`}
+    <div class="actions"><${Button} autofocus onClick=${onClose}>${t('cancel')}<//><${Button} kind="danger" type="submit" busy=${busy}>${go}<//></div>
+  </form><//>`;
 }
 
 const toasts = { shown: [], listener: null, next: 1 };

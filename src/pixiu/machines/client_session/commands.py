@@ -17,6 +17,7 @@ __all__ = [
     "Drop",
     "Ended",
     "FateUnknown",
+    "Hurry",
     "Incoming",
     "Kicked",
     "Tell",
@@ -77,6 +78,12 @@ class Arrived(NamedTuple):
     items: list[Incoming]
 
 
+class Hurry(NamedTuple):
+    """Show this urgent message before everything that waits. It arrives again, in its place and with its cursor."""
+
+    message: dict[str, Any]
+
+
 class Tell(NamedTuple):
     """Something live."""
 
@@ -96,4 +103,4 @@ class Ended(NamedTuple):
     error: PixiuError | None
 
 
-Command = Connect | Write | Drop | Arrived | Tell | Answered | Ended
+Command = Connect | Write | Drop | Arrived | Hurry | Tell | Answered | Ended

@@ -24,7 +24,9 @@ AGAIN_MS = 200
 
 SENDS = frozenset({"send", "gsend", "schedule"})
 """Named by a send_id: they are done once however often they are sent, so they are sent until they are answered."""
-ONCE = frozenset({"say", "typing", "create_user", "create_group", "unschedule", "push", "system", "broadcast"})
+ONCE = frozenset(
+    {"say", "signal", "typing", "create_user", "create_group", "unschedule", "push", "system", "broadcast"}
+)
 """Doing these again is not the same as doing them once, or not worth it: a cut connection ends them."""
 
 _encode = Encoder().encode

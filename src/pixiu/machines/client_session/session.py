@@ -29,6 +29,7 @@ from pixiu.machines.client_session.commands import (
     Connect,
     Drop,
     Ended,
+    Hurry,
     Incoming,
     Kicked,
     Tell,
@@ -264,6 +265,8 @@ class ClientSession:
             self._answer(frame, now)
         elif push in ("message", "recall") and isinstance(frame.get("message"), dict):
             self._message(frame)
+        elif push == "urgent" and isinstance(frame.get("message"), dict):
+            self._urgent(frame["message"])
         else:
             self._pushed(str(push), frame, now)
 
@@ -313,6 +316,11 @@ class ClientSession:
             return
         self._received = cursor
         self._take([(message, cursor)])
+
+    def _urgent(self, message: dict[str, Any]) -> None:
+        """An early copy. It is not remembered as seen: the message itself still has to be kept and acked."""
+        if number(message.get("message_id")) not in self._seen and not self._is_own(message):
+            self._out.append(Hurry(message))
 
     def _live_message(self, message: dict[str, Any]) -> None:
         """Of a room, or of a large group, which tells by ``prev`` whether one is missing."""

@@ -257,15 +257,24 @@ class Contact:
 
 @dataclass(frozen=True, slots=True)
 class Contacts:
-    """One's list in the order of adding; and others who have said something that is unread."""
+    """One's list in the order of adding, and others with unread messages."""
 
     contacts: tuple[Contact, ...]
     others: tuple[Contact, ...] = ()
+    has_more: bool = False
+    """This is the first page of a longer list."""
+    invitations: tuple[Contact, ...] = ()
+    """Groups that one is invited to: ``join`` accepts, ``quit`` declines."""
 
     @classmethod
     def read(cls, raw: Raw) -> Contacts:
         """From what a server says."""
-        return cls(tuple(map(_contact, raw.get("contacts") or ())), tuple(map(_contact, raw.get("others") or ())))
+        return cls(
+            tuple(map(_contact, raw.get("contacts") or ())),
+            tuple(map(_contact, raw.get("others") or ())),
+            has_more=bool(raw.get("has_more")),
+            invitations=tuple(map(_contact, raw.get("invitations") or ())),
+        )
 
 
 def _contact(raw: Raw) -> Contact:
@@ -401,6 +410,13 @@ class TypingEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class SignalEvent:
+    """A live message, which no server stores: it has no message_id."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
 class GapEvent:
     """Messages are missing here until the gap is closed."""
 
@@ -431,6 +447,7 @@ Event = (
     | PresenceEvent
     | RoomPresence
     | TypingEvent
+    | SignalEvent
     | GapEvent
     | Missed
     | KickEvent
@@ -457,6 +474,8 @@ def event_of(raw: Raw) -> Event | None:
         case "typing":
             user = text(raw.get("with"))
             return TypingEvent(Place("with", user), user)
+        case "signal" if isinstance(raw.get("message"), dict):
+            return SignalEvent(Message.read(raw["message"]))
         case "gap" if "missed" in raw:
             return Missed(number(raw["missed"]), text(raw.get("room")))
         case "gap":

@@ -20,7 +20,7 @@ first (handed over), then the queue (not yet). States, and what leads out of the
     FETCHING_BODIES  bodies_fetched: SENDING; the first one missing: a moment later FETCHING_IDS again
     SENDING          acked, all of it: IDLE, or FETCHING_IDS when more is known to exist;
                      ack_timed_out: the window again, at last Kick and OFFLINE
-    any              logged_in of a newer session: FETCHING_IDS; logged_out, owner_lost: OFFLINE
+    any              logged_in of a newer session: FETCHING_IDS; logged_out: OFFLINE
 
 A wake that brings the entries that follow ``fetched_through``, with their bodies, is the answer to a read that was
 never asked: while a client keeps up, no store is read at all.
@@ -35,6 +35,9 @@ ack (C30).
 ``previous_useq`` is what a client must hold before it takes a push; it answers every push with the last useq that it
 holds. It is 0 in the first push after a login: what lies before that was acked, by this client or by another session
 of the platform. A client that holds less than the floor of its inbox catches up by sync.
+
+An urgent message that arrives while it cannot be pushed at once leads to ``PushEarly``: the relay hands sessions a copy
+without a ``useq``. The machine's numbers and items do not change by that.
 
 A body that is missing is asked for ``tries_max`` more times; then a tombstone is pushed in its place. Nothing is ever
 left out in silence. The rules that a simulation switches back to the seeds' errors are small methods of their own,
@@ -52,6 +55,7 @@ from pixiu.machines.delivery.commands import (
     FetchIds,
     Kick,
     Push,
+    PushEarly,
     PushTo,
     Resend,
     SetTimer,
@@ -72,6 +76,7 @@ __all__ = [
     "FetchIds",
     "Kick",
     "Push",
+    "PushEarly",
     "PushTo",
     "Resend",
     "SetTimer",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from pixiu.model.inbox import NEED_ALL
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -19,6 +21,7 @@ __all__ = [
     "FetchIds",
     "Kick",
     "Push",
+    "PushEarly",
     "PushTo",
     "Resend",
     "SetTimer",
@@ -30,6 +33,7 @@ class Push(NamedTuple):
     """One message on its way to a client."""
 
     useq: int
+    """0: an early copy of an urgent message. It has no cursor, and the message follows in its place."""
     previous_useq: int
     """The push that a client must hold before it takes this one. 0: none, this is the first after a login."""
     message_id: int
@@ -39,6 +43,8 @@ class Push(NamedTuple):
     """False: it counts as acked as soon as it was handed over, so nothing waits for it."""
     origin: int
     """The session that sent it, 0 if none."""
+    options: int = NEED_ALL
+    """The options that the publisher gave it."""
 
 
 class TimerKind(Enum):
@@ -70,6 +76,15 @@ class PushTo(NamedTuple):
     pushes: list[Push]
     others: list[Push]
     """What the other sessions of the platform get: the same, with what this session sent itself."""
+
+
+class PushEarly(NamedTuple):
+    """Urgent messages that wait behind others: hand each session a copy of them now, without a cursor.
+
+    A copy is not a delivery: no row is written, and the messages follow in their places. Their ``useq`` says where.
+    """
+
+    pushes: list[Push]
 
 
 class Resend(NamedTuple):
@@ -119,6 +134,8 @@ class CancelTimer(NamedTuple):
     """Nothing is waited for."""
 
 
-Command = FetchIds | FetchBodies | PushTo | Resend | AckInbox | Expire | Kick | BodyLost | SetTimer | CancelTimer
+Command = (
+    FetchIds | FetchBodies | PushTo | PushEarly | Resend | AckInbox | Expire | Kick | BodyLost | SetTimer | CancelTimer
+)
 
 NOTHING: Sequence[Command] = ()

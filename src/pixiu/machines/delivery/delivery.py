@@ -17,6 +17,7 @@ from pixiu.machines.delivery.commands import (
     FetchIds,
     Kick,
     Push,
+    PushEarly,
     PushTo,
     Resend,
     SetTimer,
@@ -24,6 +25,7 @@ from pixiu.machines.delivery.commands import (
 )
 from pixiu.machines.delivery.ranges import ranges
 from pixiu.model.inbox import NEED_ACK
+from pixiu.model.message import is_urgent
 from pixiu.model.pixiu_pb2 import ChatMsgStatus, MsgChat
 
 if TYPE_CHECKING:
@@ -160,12 +162,6 @@ class Delivery:
         self._must_read = True
         return NOTHING
 
-    def owner_lost(self) -> Sequence[Command]:
-        """Another relay has this user now. Nothing is written: the inbox's cursor is all that it needs."""
-        if self.session is not None:
-            self._close()
-        return [CANCEL_TIMER]
-
     # Events: messages.
 
     def woken(
@@ -186,10 +182,13 @@ class Delivery:
                 if state is FETCHING_IDS:
                     self.turn += 1
                     self._cursor = self._body_tries = 0
-                return self._push([])
-        if state is IDLE and self.latest > self.fetched_through:
-            return self._read()
-        return NOTHING
+                commands = self._push([])
+                if self.sent < len(self.items):
+                    commands += self._early(entries, bodies)
+                return commands
+        if state is IDLE:
+            return self._read() if self.latest > self.fetched_through else NOTHING
+        return self._early(entries, bodies) if entries and bodies is not None else NOTHING
 
     def acked(self, session_id: int, through: int) -> Sequence[Command]:
         """A client holds everything through here. Only the newest session's word counts (E42)."""
@@ -379,7 +378,7 @@ class Delivery:
             body = bodies.get(message_id)
             if origin != mine or body is None or len(copies) == self._settings.window:
                 return []
-            copies.append(Push(useq, self._tail, message_id, body, False, options & NEED_ACK != 0, origin))
+            copies.append(Push(useq, self._tail, message_id, body, False, options & NEED_ACK != 0, origin, options))
         self.acked_through = self.fetched_through = through
         if first == self.held + 1:
             self.held = through
@@ -399,7 +398,7 @@ class Delivery:
                 break
             needs_ack = not is_live or options & NEED_ACK != 0
             # The plain tuple constructor makes a Push in half the time.
-            items.append(new(Push, (useq, tail, message_id, body, False, needs_ack, origin)))
+            items.append(new(Push, (useq, tail, message_id, body, False, needs_ack, origin, options)))
             if needs_ack and origin != session_id:
                 tail = useq
             else:
@@ -409,6 +408,16 @@ class Delivery:
             self._tail = tail
             self.fetched_through = items[-1][0]
         return taken
+
+    def _early(self, entries: Sequence[Entry], bodies: Mapping[int, bytes]) -> Sequence[Command]:
+        """Early copies of the urgent messages among these entries that have to wait. Nothing else changes."""
+        through = self.items[self.sent - 1][0] if self.sent else max(self.fetched_through, self._cursor)
+        urgent = [
+            Push(useq, 0, message_id, body, False, False, origin, options)
+            for useq, message_id, _, _, options, origin in entries
+            if useq > through and (body := bodies.get(message_id)) is not None and is_urgent(body)
+        ]
+        return [PushEarly(urgent)] if urgent else NOTHING
 
     def _push(self, commands: list[Command]) -> list[Command]:
         """Move what fits from the queue to the window."""

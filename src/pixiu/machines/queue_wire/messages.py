@@ -20,7 +20,7 @@ from typing import Self
 from pixiu.machines.queue_wire.commands import HEADER_KEY, HEADER_MESSAGE_ID, MESSAGE_HEADER_BYTES
 from pixiu.model.errors import LocalProtocolError, RemoteProtocolError
 
-__all__ = ["Message", "is_one_message", "pack", "split_messages", "unpack"]
+__all__ = ["Message", "count_messages", "is_one_message", "pack", "split_messages", "unpack"]
 
 _pair = struct.Struct("<II")
 _pack_pair = _pair.pack
@@ -61,6 +61,16 @@ def split_messages(payload: bytes, *, count_max: int = 2**31) -> list[bytes] | N
         if len(messages) > count_max:
             break
     return messages
+
+
+def count_messages(payload: bytes) -> int:
+    """How many messages a payload holds that ``split_messages`` has accepted before."""
+    count = start = 0
+    size = len(payload)
+    while start + MESSAGE_HEADER_BYTES < size:
+        start += MESSAGE_HEADER_BYTES + _read_one(payload, start)[0]
+        count += 1
+    return count
 
 
 def is_one_message(payload: bytes) -> bool:

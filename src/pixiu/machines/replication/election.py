@@ -12,7 +12,8 @@ not its own disk, so the old epoch's numbers must not be written a second time.
 
 Without a registry the operator decides. A promotion opens the next thousand of epochs and a leader's restart
 only adds one, so that a leader which died, was replaced and is started again by mistake has the smaller epoch
-and is fenced by whoever it meets.
+and is fenced by the first newer node it meets. The promoted node fences its former leader before it accepts writes
+(``Replica._promote_asked``).
 """
 
 from __future__ import annotations
@@ -158,7 +159,8 @@ def _by_operator(view: View) -> Decision:
         is_new = view.highest_epoch == 0 and view.log.tail_event_id == 0
         return Claim(Control(1 if is_new else next_reign(view.highest_epoch, view.settings), view.name, alone))
     if control.leader == view.name:
-        return Claim(Control(max(control.epoch, view.highest_epoch) + 1, view.name, alone))
+        return Claim(Control(max(control.epoch, view.highest_epoch) + 1, view.name, alone, control.unfenced))
+    remedy = "make it lead with: pixiu queue promote --force --data DIR, or start it with --follow HOST:PORT"
     if not control.leader:
-        return Wait(f"fenced by epoch {control.epoch}: promote this node or tell it whom to follow")
-    return Wait(f"this node last followed {control.leader}: promote it or tell it whom to follow")
+        return Wait(f"fenced by epoch {control.epoch}: {remedy}")
+    return Wait(f"this node last followed {control.leader}: {remedy}")

@@ -61,14 +61,23 @@ class ReplicaSettings:
     stagger_ms: int = 500  # registry: each further candidate waits so much longer
     epoch_event_ids: int = 1_000  # event_ids that the record opening an epoch takes up, so that none is given twice
     reign_epochs: int = 1_000  # manual: a promotion opens the next multiple, a restart of the leader adds one
+    epoch_step_max: int = 1_000_000  # a peer that claims an epoch further ahead than this is not believed
 
     def __post_init__(self) -> None:
         assert self.min_isr >= 1, "min_isr must be at least 1"
-        assert self.epoch_event_ids >= 1 and self.reign_epochs >= 2
+        assert self.epoch_event_ids >= 1 and 2 <= self.reign_epochs < self.epoch_step_max
         assert self.silence_ms >= 3 * self.heartbeat_ms, "a leader must be able to miss a heartbeat"
         assert self.in_sync_timeout_ms >= 5 * self.heartbeat_ms, "a member must be able to miss a heartbeat"
         assert self.control_poll_ms < self.lease_ms, "a lease must outlive the pause between two renewals"
         assert 4 * self.takeover_ms >= 5 * self.lease_ms, "clocks may differ by a quarter in speed"
+
+
+class FenceOutcome(Enum):
+    """What a former leader answered to a fencing request."""
+
+    FENCED = "fenced"  # it does not lead
+    ABSENT = "absent"  # no process listens at its address: it cannot accept writes until it is started again
+    UNKNOWN = "unknown"  # it may still accept writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +87,7 @@ class Control:
     epoch: int
     leader: str
     in_sync: frozenset[str]
+    unfenced: str = ""  # manual: the former leader's address, until that node has confirmed that it does not lead
 
 
 # --- Events: what happened -------------------------------------------------------------------------------------
@@ -140,6 +150,15 @@ class PromoteAsked:
     """The operator wants this node to lead. ``force`` accepts the loss of what it does not hold."""
 
     force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FenceAnswered:
+    """``Fence`` with this ``attempt`` number is done. ``reason`` explains every outcome but ``FENCED``."""
+
+    attempt: int
+    outcome: FenceOutcome
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +316,8 @@ class StreamEnded:
 
 
 Event: TypeAlias = (
-    Started | Ticked | ControlSeen | Joined | ControlRefused | SessionLost | PromoteAsked | LeaveAsked | FollowTold
+    Started | Ticked | ControlSeen | Joined | ControlRefused | SessionLost | PromoteAsked | FenceAnswered
+    | LeaveAsked | FollowTold
     | Flushed | Trimmed | EpochAppended | LeadingStopped | Truncated | AppendFailed | SnapshotInstalled
     | SnapshotFailed | FollowAsked | FollowerDurable | FollowerGone
     | FramesArrived | StateHeard | TruncateTold | TooFarTold | StreamEnded
@@ -467,6 +487,20 @@ class FetchSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Fence:
+    """Manual: send the former leader a Follow request with ``epoch``, then feed ``FenceAnswered``.
+
+    A later ``Fence`` or ``PromoteRefused`` cancels the attempt.
+    """
+
+    attempt: int
+    leader: str
+    last_event_id: int
+    last_epoch: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Promoted:
     """Answer to ``PromoteAsked``: this node leads."""
 
@@ -495,6 +529,6 @@ class Alarm:
 Command: TypeAlias = (
     ReadControl | ChangeControl | AppendEpoch | Lead | StopLeading | AcceptWrites | RefuseWrites
     | Committed | StreamAfter | SendState | SendTruncate | SendTooFar | RefuseFollower | CloseFollower
-    | Follow | Unfollow | Append | SendDurable | Truncate | FetchSnapshot | Promoted | PromoteRefused
+    | Follow | Unfollow | Append | SendDurable | Truncate | FetchSnapshot | Fence | Promoted | PromoteRefused
     | Left | Alarm
 )  # fmt: skip

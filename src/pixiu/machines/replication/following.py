@@ -112,6 +112,9 @@ class Following(ABC):
                 # Our Follow carried the higher epoch, so that leader has stopped; ask again who leads.
                 pause_ms = self.settings.reconnect_ms
                 return [*self._restart_stream(now_ms, pause_ms=pause_ms), *self._read_control(now_ms)]
+            if self.log.tail_event_id and not self._is_epoch_credible(event.epoch):
+                text = f"{self._incredible(event.epoch)}; to follow that leader, start with an empty data directory"
+                return [*self._sound(text), *self._restart_stream(now_ms, pause_ms=self.settings.silence_ms)]
             if self._is_rival(event):
                 text = f"{event.leader} leads in epoch {event.epoch}, which another leader opened: promote it again"
                 return [*self._sound(text), *self._restart_stream(now_ms, pause_ms=self.settings.silence_ms)]
@@ -124,6 +127,14 @@ class Following(ABC):
         if self.settings.election is Election.MANUAL:
             commands += self._note_leader(now_ms, event)
         return commands
+
+    def _is_epoch_credible(self, epoch: int) -> bool:
+        """Whether a peer may have seen this epoch. Bounded, so that no peer can use up the range of epochs."""
+        return epoch <= self.highest_epoch + self.settings.epoch_step_max
+
+    def _incredible(self, epoch: int) -> str:
+        step = self.settings.epoch_step_max
+        return f"epoch {epoch} is not believed: it is more than {step} above epoch {self.highest_epoch} of this node"
 
     def _is_rival(self, event: e.StateHeard) -> bool:
         """Without a registry two nodes can open one epoch; their journals must not be mixed."""

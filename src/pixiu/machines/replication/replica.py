@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, assert_never
 
 from pixiu.machines.queue_wire.commands import LEASE_OVER
@@ -14,7 +14,23 @@ from pixiu.machines.replication.history import EpochStart, LogState, Point, comm
 from pixiu.machines.replication.leadership import Leadership
 from pixiu.machines.replication.lease import Lease
 
-__all__ = ["Replica"]
+__all__ = ["EPOCH_MAX", "Replica"]
+
+EPOCH_MAX = 2**32 - 1
+"""Records and messages carry an epoch as u32."""
+FENCE_MS_MAX = 5_000
+"""A promotion waits at most this long for the former leader: the client of the command waits 10 seconds."""
+
+
+@dataclass(slots=True)
+class Fencing:
+    """One attempt to fence the former leader."""
+
+    attempt: int
+    leader: str
+    epoch: int
+    asked_ms: int
+    force: bool
 
 
 class Replica(Following):
@@ -39,6 +55,9 @@ class Replica(Following):
         self._claim: tuple[int, int] | None = None  # the epoch we asked for, and when
         self._follow: str | None = None  # manual: whom the operator named
         self._is_promotion_asked = False
+        self._fencing: Fencing | None = None
+        self._fence_attempts = 0
+        self._fence_at_ms = NEVER_MS
         self._is_leaving = self._is_stepping_down = False
         self._damaged: frozenset[str] = frozenset()
 
@@ -99,6 +118,8 @@ class Replica(Following):
                 return self._session_lost(now_ms)
             case e.PromoteAsked(force):
                 return self._promote_asked(now_ms, force=force)
+            case e.FenceAnswered():
+                return self._fence_answered(now_ms, event)
             case e.LeaveAsked(stays):
                 return self._step_down() if stays else self._leave_asked()
             case e.FollowTold(leader):
@@ -142,7 +163,7 @@ class Replica(Following):
     # --- Time and the disk ---------------------------------------------------------------------------------
 
     def _tick(self, now_ms: int) -> list[Command]:
-        commands: list[Command] = []
+        commands = self._fence_on(now_ms)
         may_change = self._version < 0 or self.settings.election is Election.REGISTRY
         if self.leadership is not None:
             commands += self._lead_on(now_ms, self.leadership)
@@ -326,14 +347,67 @@ class Replica(Following):
             return [e.PromoteRefused("this node is not in sync and may lack acknowledged records; force accepts that")]
         known = max(self.highest_epoch, self.control.epoch if self.control else 0)
         epoch = next_reign(known, self.settings) if is_manual else known + 1
+        if epoch > EPOCH_MAX:
+            return [e.PromoteRefused(f"epoch {epoch} is above {EPOCH_MAX}, the largest that records can carry")]
         self._is_promotion_asked = True
         self._claim = None
-        return self._claim_control(now_ms, Control(epoch, self.name, frozenset({self.name})))
+        former = self.leader if is_manual else ""
+        if not former:
+            return self._claim_control(now_ms, Control(epoch, self.name, frozenset({self.name})))
+        if self._fencing is not None:
+            self._fencing.force |= force
+            return []
+        return self._fence_former(now_ms, former, epoch, force=force)
+
+    def _fence_former(self, now_ms: int, leader: str, epoch: int, *, force: bool) -> list[Command]:
+        self._fence_attempts += 1
+        self._fencing = Fencing(self._fence_attempts, leader, epoch, now_ms, force)
+        return [e.Fence(self._fence_attempts, leader, self.log.tail_event_id, self.log.tail_epoch, epoch)]
+
+    def _fence_on(self, now_ms: int) -> list[Command]:
+        """Give up an attempt without an answer; as the leader, try again until the former leader is fenced."""
+        fencing, control = self._fencing, self.control
+        if fencing is not None:
+            limit_ms = min(self.settings.silence_ms, FENCE_MS_MAX)
+            if now_ms - fencing.asked_ms < limit_ms:
+                return []
+            reason = f"no answer within {limit_ms} ms"
+            return self._fence_answered(now_ms, e.FenceAnswered(fencing.attempt, e.FenceOutcome.UNKNOWN, reason))
+        if self.state is not State.LEADING or control is None or not control.unfenced or now_ms < self._fence_at_ms:
+            return []
+        return self._fence_former(now_ms, control.unfenced, self.epoch, force=True)
+
+    def _fence_answered(self, now_ms: int, event: e.FenceAnswered) -> list[Command]:
+        fencing, control = self._fencing, self.control
+        if fencing is None or fencing.attempt != event.attempt:
+            return []
+        self._fencing = None
+        self._fence_at_ms = now_ms + self.settings.reconnect_ms
+        is_fenced = event.outcome is e.FenceOutcome.FENCED
+        if self.state is State.LEADING and control is not None:
+            if not is_fenced or control.unfenced != fencing.leader:
+                return []
+            return self._change_control(now_ms, replace(control, unfenced=""))
+        if not self._is_promotion_asked:
+            return []
+        if event.outcome is e.FenceOutcome.UNKNOWN and not fencing.force:
+            return self._refuse_promotion(
+                f"cannot fence the old leader {fencing.leader} ({event.reason}), which may still accept messages: stop "
+                "it and promote again, or promote with --force and lose what it accepts until it is fenced"
+            )
+        if self.state is State.FULL_SYNC or self._is_cutting:
+            return self._refuse_promotion(f"not now: this node is {self.state.value}")
+        if fencing.epoch <= max(self.highest_epoch, control.epoch if control else 0):
+            return self._refuse_promotion(f"another node opened epoch {self.highest_epoch}: try again")
+        # Only --follow gives an address to try again; the control record has the name of a former leader.
+        unfenced = fencing.leader if not is_fenced and fencing.leader == self._follow else ""
+        return self._claim_control(now_ms, Control(fencing.epoch, self.name, frozenset({self.name}), unfenced))
 
     def _refuse_promotion(self, reason: str) -> list[Command]:
         if not self._is_promotion_asked:
             return []
         self._is_promotion_asked = False
+        self._fencing = None
         return [e.PromoteRefused(reason)]
 
     def _leave_asked(self) -> list[Command]:
@@ -365,11 +439,12 @@ class Replica(Following):
         return self._change_control(now_ms, Control(control.epoch, "", others or control.in_sync))
 
     def _follow_told(self, now_ms: int, leader: str) -> list[Command]:
+        refusals = self._refuse_promotion(f"told to follow {leader}")
         self._follow = leader
         self._is_told_in_sync = False
         if self.state in (State.LEADING, State.PROMOTING):
-            return self._fence(f"told to follow {leader}")
-        commands = self._end_stream() if self.state is not State.FULL_SYNC else []
+            return [*refusals, *self._fence(f"told to follow {leader}")]
+        commands = [*refusals, *(self._end_stream() if self.state is not State.FULL_SYNC else [])]
         self._reconnect_at_ms = now_ms
         return commands + self._settle(now_ms)
 
@@ -378,6 +453,8 @@ class Replica(Following):
     def _follow_asked(self, now_ms: int, event: e.FollowAsked) -> list[Command]:
         session = event.session
         if self.state in (State.LEADING, State.PROMOTING) and event.highest_epoch > self.epoch:
+            if not self._is_epoch_credible(event.highest_epoch):
+                return [e.RefuseFollower(session, self._incredible(event.highest_epoch))]
             self.highest_epoch = max(self.highest_epoch, event.highest_epoch)
             refusal = e.RefuseFollower(session, f"fenced, epoch {event.highest_epoch}")
             return [refusal, *self._fence(f"{event.name} has seen epoch {event.highest_epoch}")]
@@ -408,6 +485,8 @@ class Replica(Following):
         if leadership is None or epoch < self.epoch:
             return []
         if epoch > self.epoch:
+            if not self._is_epoch_credible(epoch):
+                return [e.RefuseFollower(session, self._incredible(epoch))]
             self.highest_epoch = max(self.highest_epoch, epoch)
             return self._fence(f"a follower is in epoch {epoch}")
         if not leadership.note_durable(session, event_id, now_ms=now_ms, durable=self.log.durable_event_id):
@@ -432,7 +511,10 @@ class Replica(Following):
 
     def _propose(self, now_ms: int, leadership: Leadership) -> list[Command]:
         wanted = leadership.propose(now_ms=now_ms, commit_event_id=self.commit_event_id)
-        return [] if wanted is None else self._change_control(now_ms, Control(self.epoch, self.name, wanted))
+        if wanted is None:
+            return []
+        unfenced = self.control.unfenced if self.control is not None else ""
+        return self._change_control(now_ms, Control(self.epoch, self.name, wanted, unfenced))
 
     def _advance(self, now_ms: int, leadership: Leadership) -> list[Command]:
         """Commit what may be committed, and say whether writes are welcome."""
@@ -465,7 +547,7 @@ class Replica(Following):
         self.state = State.FENCED
         self.leadership = None
         self.accepts_writes = False
-        self._claim = None
+        self._claim = self._fencing = None
         return [e.StopLeading(reason)]
 
     def _leading_stopped(self, now_ms: int, log: LogState) -> list[Command]:

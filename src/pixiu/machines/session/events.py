@@ -11,6 +11,7 @@ __all__ = [
     "DEPTH_MAX",
     "FRAME_SLACK_BYTES",
     "ID_BYTES_MAX",
+    "VALUES_MAX",
     "Ack",
     "BadFrame",
     "ClientEvent",
@@ -25,6 +26,8 @@ __all__ = [
 
 DEPTH_MAX = 16
 """Objects and lists within each other, in one frame."""
+VALUES_MAX = 16_384
+"""Values in one binary frame."""
 FRAME_SLACK_BYTES = 64 * 1024
 """What a frame may have beside the content of the largest message: names, ids, fields of its own."""
 ID_BYTES_MAX = 64

@@ -8,7 +8,7 @@ messages that want no ack, the event packed as it is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from google.protobuf.any_pb2 import Any
 from google.protobuf.message import DecodeError
@@ -25,6 +25,7 @@ from pixiu.model.gomsg.msg_pb2 import (
     ServerPayload,
 )
 from pixiu.model.gomsg.msg_pb2 import Pong as PongPayload
+from pixiu.model.inbox import NEED_ALL
 from pixiu.model.pixiu_pb2 import PLUGIN, MsgChat
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class GomsgCodec:
         return _answer(request_id, Code.UNKNOWN, str(error))
 
     def encode_message(self, body: bytes, names: PublicNames) -> Encoded:
-        """What lies behind the cursor: the same for everyone. A body that came as an Any goes as the same Any."""
+        """The message without its options: the same for every client. A body that came as an Any leaves as that Any."""
         chat = MsgChat.FromString(body)
         packed = Any()
         type_url = chat.params.get("@type", "")
@@ -88,11 +89,17 @@ class GomsgCodec:
             packed.type_url, packed.value = type_url, chat.data
         else:
             packed.Pack(chat)
-        return _NOTHING, _wrapped(str(chat.msgId), MessageOption.NEED_ACK, packed, need_ack=True)
+        return _NOTHING, Message(seq=str(chat.msgId), body=packed).SerializeToString()
 
-    def message(self, cursor: int, encoded: Encoded) -> bytes:
-        """A message's push. Fields of a payload may come in any order."""
-        return ServerPayload(seq=str(cursor)).SerializeToString() + encoded[1]
+    def message(self, cursor: int, encoded: Encoded, options: int = NEED_ALL, needs_ack: bool = True, /) -> bytes:
+        """A message's push, with the options that the publisher gave it."""
+        message = Message.FromString(encoded[1])
+        message.options = cast("MessageOption", options)
+        return _wrapped(message, needs_ack, str(cursor))
+
+    def early(self, _encoded: Encoded, /) -> bytes:
+        """Nothing: gomsg's clients expect each message once."""
+        return _NOTHING
 
     def event(self, event: Mapping[str, object]) -> bytes:
         """What is said in a room; nothing else."""
@@ -101,12 +108,12 @@ class GomsgCodec:
             return _NOTHING
         packed = Any()
         packed.Pack(event_of(event))
-        return _wrapped(str(message.get("message_id", "")), MessageOption.NONE, packed, need_ack=False)
+        return _wrapped(Message(seq=str(message.get("message_id", "")), body=packed), needs_ack=False)
 
 
-def _wrapped(seq: str, options: MessageOption, body: Any, *, need_ack: bool) -> bytes:
-    wrapper = MessagesWrapper(msgs=[Message(seq=seq, options=options, body=body)])
-    return ServerPayload(need_ack=need_ack, msgs_wrapper=wrapper).SerializeToString()
+def _wrapped(message: Message, needs_ack: bool, cursor: str = "") -> bytes:
+    wrapper = MessagesWrapper(msgs=[message])
+    return ServerPayload(seq=cursor, need_ack=needs_ack, msgs_wrapper=wrapper).SerializeToString()
 
 
 def _answer(request_id: RequestId, code: Code, text: str) -> bytes:

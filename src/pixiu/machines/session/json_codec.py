@@ -7,6 +7,7 @@
     {"id": 1, "error": {"code": "not_found", "message": "…"}}               or this
     {"action": "ack", "params": {"cursor": "42"}}                           no answer
     {"push": "message", "cursor": "42", "message": {…}}                     what the server says of itself
+    {"push": "urgent", "message": {…}}                                      an early copy, without a cursor
     {"push": "recall", "cursor": "43", "message_id": "…", "message": {…}}   a message that takes another one back
 """
 
@@ -127,9 +128,13 @@ class JsonCodec:
         behind = b'","message_id":%b,"message":%b}' % (_encode(recalled), _encode(view))
         return b'{"push":"recall","cursor":"', behind
 
-    def message(self, cursor: int, encoded: Encoded) -> bytes:
-        """A message's push."""
+    def message(self, cursor: int, encoded: Encoded, _options: int = 0, _needs_ack: bool = True, /) -> bytes:
+        """A message's push. Only gomsg's codec tells the client the options."""
         return b"%b%d%b" % (encoded[0], cursor, encoded[1])
+
+    def early(self, encoded: Encoded, /) -> bytes:
+        """The push of an early copy of an urgent message: without a cursor."""
+        return b'{"push":"urgent%b' % encoded[1]
 
     def event(self, event: Mapping[str, object]) -> bytes:
         """Any other push."""
@@ -148,9 +153,17 @@ def _known_id(value: object) -> RequestId:
 
 
 def _is_deep(value: object, left: int) -> bool:
-    """Are there more levels of objects and lists than ``left``?"""
-    if isinstance(value, dict):
-        return left == 0 or any(_is_deep(each, left - 1) for each in value.values())
-    if isinstance(value, list):
-        return left == 0 or any(_is_deep(each, left - 1) for each in value)
-    return False
+    """Are there more levels of objects and lists than ``left``? Level by level: a client chooses how many there are."""
+    level: list[object] = [value]
+    for _ in range(left):
+        inner: list[object] = []
+        for each in level:
+            kind = type(each)
+            if kind is dict:
+                inner += each.values()  # type: ignore[attr-defined]
+            elif kind is list:
+                inner += each  # type: ignore[arg-type]
+        if not inner:
+            return False
+        level = inner
+    return any(type(each) is dict or type(each) is list for each in level)

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from pixiu.machines.session.events import CURSOR_MAX, DEPTH_MAX, Ack, BadFrame, Hello, Malformed, Pong, Request
+from pixiu.machines.session.events import (
+    CURSOR_MAX,
+    DEPTH_MAX,
+    VALUES_MAX,
+    Ack,
+    BadFrame,
+    Hello,
+    Malformed,
+    Pong,
+    Request,
+)
 from pixiu.model.errors import Unavailable
 from pixiu.model.frames_pb2 import Answer, ClientFrame, Event, Refusal, ServerFrame, Value
 from pixiu.model.pixiu_pb2 import GROUP, P2P, MsgChat
@@ -46,7 +56,8 @@ class ProtoCodec:
                 request = frame.request
                 if not request.id:
                     return Malformed(None, "id must not be 0")
-                params = {name: _content(value, DEPTH_MAX - 2) for name, value in request.params.items()}
+                room = [VALUES_MAX]
+                params = {name: _content(value, DEPTH_MAX - 2, room) for name, value in request.params.items()}
                 return Request(request.id, request.action, params)
             case "pong":
                 return _PONG
@@ -83,9 +94,13 @@ class ProtoCodec:
             parts.append(_field(_GROUP, names.group_name(chat.toId).encode()))
         return _CURSOR, b"".join(parts)
 
-    def message(self, cursor: int, encoded: Encoded) -> bytes:
-        """A message's push."""
+    def message(self, cursor: int, encoded: Encoded, _options: int = 0, _needs_ack: bool = True, /) -> bytes:
+        """A message's push. Only gomsg's codec tells the client the options."""
         return _field(_MESSAGE, encoded[0] + _varint(cursor) + encoded[1])
+
+    def early(self, encoded: Encoded, /) -> bytes:
+        """The event of an early copy: its field ``message`` is an encoded MessagePush without a cursor."""
+        return self.event({"push": "urgent", "message": encoded[1]})
 
     def event(self, event: Mapping[str, object]) -> bytes:
         """Any other push."""
@@ -113,8 +128,11 @@ def _number(request_id: RequestId) -> int:
     return request_id if isinstance(request_id, int) else 0
 
 
-def _content(value: Value, left: int) -> object:
-    """What JSON would have given."""
+def _content(value: Value, left: int, room: list[int]) -> object:
+    """What JSON would have given. ``room`` counts down the values of the frame: each takes a few microseconds."""
+    room[0] -= 1
+    if room[0] < 0:
+        raise BadFrame(f"a frame may hold {VALUES_MAX} values")
     match value.WhichOneof("kind"):
         case "text":
             return value.text
@@ -130,8 +148,8 @@ def _content(value: Value, left: int) -> object:
             if left == 0:
                 raise BadFrame(f"a frame may be {DEPTH_MAX} levels deep")
             if kind == "list":
-                return [_content(each, left - 1) for each in value.list.values]
-            return {name: _content(each, left - 1) for name, each in value.map.values.items()}
+                return [_content(each, left - 1, room) for each in value.list.values]
+            return {name: _content(each, left - 1, room) for name, each in value.map.values.items()}
         case _:
             return None
 

@@ -27,6 +27,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from pixiu.model.inbox import NEED_ALL
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -60,7 +62,7 @@ __all__ = [
     "WireMessage",
 ]
 
-VERSION = 2
+VERSION = 3
 """Rises when a message changes. Both ends of a link are of one installation, so other versions are refused."""
 
 
@@ -151,6 +153,7 @@ class PushRow(NamedTuple):
     is_resend: bool
     needs_ack: bool
     origin: int
+    options: int = NEED_ALL
 
 
 class Pushes(NamedTuple):

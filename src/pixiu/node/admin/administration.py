@@ -12,6 +12,7 @@ from pixiu.config import Settings
 from pixiu.node.admin.letters import letter_view, scheduled_view
 from pixiu.node.admin.session_view import session_view
 from pixiu.node.admin.stats import Doors, Stats
+from pixiu.node.admin.stats_history import StatsHistory
 from pixiu.node.admin.topics import TopicViews
 from pixiu.node.erasure import redact_running
 from pixiu.node.explain import explaining
@@ -64,12 +65,17 @@ class NodeAdministration:
         self._directory = host.messaging.proxy.context.directory
         self._topics = TopicViews(host.engine, self._directory, host.messaging.carrier.applied)
         self._stats = Stats(host, self._topics, doors or Doors())
+        self.history = StatsHistory(self._stats)
         self._pipeline = pipeline
         self._lake_report = lake_report
 
     def stats(self) -> Answer:
         """What goes on, as raw numbers: whoever asks twice knows the rates."""
         return self._stats.read()
+
+    def stats_history(self, after: int) -> Answer:
+        """Samples of the last half hour."""
+        return self.history.read(after)
 
     def sessions(self, user: str | None, after: int, limit: int) -> list[Answer]:
         """A user's sessions, or everyone's, newest first."""

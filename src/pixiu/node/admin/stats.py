@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pixiu.model.metric import HOP_SECONDS
 from pixiu.model.version import __version__
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pixiu.roles.broker.hot import HotRooms
     from pixiu.roles.gateway.metrics import GatewayCounters
 
-__all__ = ["Doors", "Stats"]
+__all__ = ["Doors", "Sample", "Stats"]
 
 HOT_ROOMS = 20
 TOPICS = 30
@@ -47,6 +47,18 @@ class Doors:
     http: HttpCounters | None = None
 
 
+class Sample(NamedTuple):
+    """The numbers of a moment that a history of them needs."""
+
+    at: int
+    monotonic_us: int
+    connections: int
+    sessions: int
+    counters: Mapping[str, int]
+    hops: Mapping[str, list[int]]
+    """Counts of each hop's histogram."""
+
+
 class Stats:
     """Reads the counters of all parts of one node."""
 
@@ -56,7 +68,7 @@ class Stats:
         self._doors = doors
         self._engine = host.engine
         self._clock = self._engine.clock
-        self._started_at = self._clock.now_ms()
+        self.started_at = self._clock.now_ms()
         self._started_us = self._clock.monotonic_us()
         self._sizes: dict[str, int] = {}
         self._sized_us = -SIZES_KEPT_US
@@ -68,7 +80,7 @@ class Stats:
         return {
             "version": __version__,
             "at": self._clock.now_ms(),
-            "started_at": self._started_at,
+            "started_at": self.started_at,
             "uptime_ms": (self._clock.monotonic_us() - self._started_us) // 1000,
             "process": process_numbers(),
             "counters": self._counters(),
@@ -86,7 +98,19 @@ class Stats:
             "problems": [*self._engine.problems(), *self._host.problems(), *self._host.door_problems()],
         }
 
-    def _counters(self) -> Answer:
+    def sample(self) -> Sample:
+        """What a history of the node keeps of now; cheap enough for every other second."""
+        gateway = self._doors.gateway
+        return Sample(
+            at=self._clock.now_ms(),
+            monotonic_us=self._clock.monotonic_us(),
+            connections=0 if gateway is None else gateway.connections,
+            sessions=self._host.messaging.relay.counters.sessions,
+            counters=self._counters(),
+            hops={name: list(histogram.counts) for name, histogram in self._histograms().items()},
+        )
+
+    def _counters(self) -> dict[str, int]:
         """What only rises."""
         doors, messaging = self._doors, self._host.messaging
         proxy, carrier, relay = messaging.proxy, messaging.carrier.counters, messaging.relay.counters
@@ -116,18 +140,20 @@ class Stats:
             "queue_bytes": self._engine.counters.bytes_written,
         }
 
-    def _hops(self) -> Answer:
-        """Histograms with the same bounds, in the order of a message's way."""
+    def _histograms(self) -> Mapping[str, Histogram]:
+        """With the same bounds, in the order of a message's way."""
         messaging = self._host.messaging
         relay = messaging.relay.counters
-        hops: Mapping[str, Histogram] = {
+        return {
             "accept": messaging.proxy.appends.accept_seconds,
             "apply": messaging.carrier.counters.apply_seconds,
             "deliver": relay.deliver_seconds,
             "ack": relay.ack_seconds,
         }
+
+    def _hops(self) -> Answer:
         shown: Answer = {"bounds": list(HOP_SECONDS)}
-        for name, histogram in hops.items():
+        for name, histogram in self._histograms().items():
             shown[name] = {"counts": list(histogram.counts), "sum": round(histogram.total, 6)}
         return shown
 

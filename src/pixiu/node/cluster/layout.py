@@ -29,14 +29,16 @@ from pixiu.model.errors import ConfigError, NotFound
 from pixiu.node.processes.carrier.engines import replica_engines
 from pixiu.runtime.binding import cannot_listen, why_not_bind
 from pixiu.runtime.files import write_durably
-from pixiu.runtime.zookeeper import configure_server, free_ports, server_command, what_zookeeper_needs
+from pixiu.runtime.ports import free_ports, hold_port
+from pixiu.runtime.zookeeper import configure_server, server_command, what_zookeeper_needs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    import socket
+    from collections.abc import Iterator, Mapping
 
     from pixiu.config.cluster import ClusterFile, RolePlan
 
-__all__ = ["STATE", "ChildPlan", "Layout", "check_places", "read_state"]
+__all__ = ["STATE", "ChildPlan", "HeldPlaces", "Layout", "read_state"]
 
 STATE = "cluster.json"
 ZOOKEEPER = "zookeeper"
@@ -59,8 +61,8 @@ class ChildPlan:
     command: tuple[str, ...]
     address: str
     """Where it listens."""
-    also: tuple[str, ...] = ()
-    """Where else."""
+    also: Mapping[str, str] = field(default_factory=dict)
+    """Where else, each with the setting that says so; empty where the port was chosen."""
     min_others: int = 0
     """So many of its siblings must stay when it is drained."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -79,11 +81,11 @@ class Layout:
         for name in ("logs", "nodes"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         state = read_state(self.folder)
-        # A free port that was picked once stays, unless somebody else has it by now, or the file asks for it.
+        # A stored port stays, unless another process uses it now or the file names it for another process.
         taken = _asked_for(cluster)
         self._ports: dict[str, int] = {}
         for name, port in state.get("ports", {}).items():
-            if port not in taken and why_not_bind("127.0.0.1", port) is None:
+            if port not in taken and why_not_bind("127.0.0.1", port, udp=True) is None:
                 taken.add(port)
                 self._ports[name] = port
         self.partitions: dict[str, int] = state.get("partitions", {})
@@ -128,15 +130,12 @@ class Layout:
         return path
 
     def _port(self, name: str, wanted: int = 0) -> int:
-        """A port of this name: as asked for, or as it was, or a free one that then stays."""
+        """The port of this name: as the file says, or as stored, or a free one, which is then stored."""
         if wanted:
             self._ports[name] = wanted
         elif name not in self._ports:
-            # Nobody listens yet, so the system may offer one port twice.
-            taken = {*self._ports.values(), *_asked_for(self.cluster)}
-            while (port := free_ports(1)[0]) in taken:
-                pass
-            self._ports[name] = port
+            # The processes do not listen yet, so a chosen port still looks free.
+            (self._ports[name],) = free_ports(1, avoid={*self._ports.values(), *_asked_for(self.cluster)})
         return self._ports[name]
 
     def _plans(self) -> Iterator[ChildPlan]:
@@ -161,11 +160,15 @@ class Layout:
                 _needed(plan, self.cluster.log_of(plan)), environment,
             )  # fmt: skip
 
-    def _also(self, plan: RolePlan, name: str) -> tuple[str, ...]:
+    def _also(self, plan: RolePlan, name: str) -> dict[str, str]:
         if plan.role == NODE_ROLE:
-            return (f"127.0.0.1:{self._port(f'{name}-queue')}",)
-        admin = plan.settings.get("links.admin_port", 0)
-        return (f"{plan.bind}:{admin}",) if admin else ()
+            return {f"127.0.0.1:{self._port(f'{name}-queue')}": ""}
+        ports = {key: plan.settings.get(key) for key in PORT_KEYS}
+        return {
+            f"{plan.bind}:{port}": f'roles.{plan.role}.settings."{key}"'
+            for key, port in ports.items()
+            if isinstance(port, int) and port > 0
+        }
 
     def _engines(self, plan: RolePlan, name: str) -> dict[str, str]:
         """What the file says of engines, for one process. Raises ``ConfigError`` for what it could not use."""
@@ -193,7 +196,7 @@ class Layout:
             port = self._port(name)
             configure_server(home, number, port, peers)
             command = tuple(server_command(home))
-            also = tuple(f"127.0.0.1:{each}" for each in peers[number - 1])
+            also = dict.fromkeys((f"127.0.0.1:{each}" for each in peers[number - 1]), "")
             yield ChildPlan(name, ZOOKEEPER, 0, number - 1, command, f"127.0.0.1:{port}", also, count // 2 + 1)
 
     def _role(self, plan: RolePlan, name: str, port: int, partition: int, replica: int) -> tuple[str, ...]:
@@ -217,19 +220,38 @@ class Layout:
         )  # fmt: skip
 
 
-def check_places(plans: Iterable[ChildPlan]) -> None:
-    """Raise, before anything is started, for a place where a process could not listen: it would be tried in vain."""
-    for plan in plans:
-        for place in (plan.address, *plan.also):
+class HeldPlaces:
+    """The ports where processes of a cluster listen, held so that no outgoing connection can take one.
+
+    A role that is killed leaves its port free for a moment, and any process of this machine might use it meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._sockets: dict[str, list[socket.socket]] = {}
+
+    def hold(self, plan: ChildPlan) -> None:
+        """Hold every place of a process. Raises ``ConfigError`` or ``Unavailable`` if it could not listen there."""
+        for place, setting in {plan.address: f"roles.{plan.role}.port", **plan.also}.items():
             host, _, port = place.rpartition(":")
-            host = host.strip("[]")
-            error = why_not_bind(host, int(port))
-            if error is not None:
-                of_role = f"roles.{plan.role}"
-                is_admin = place != plan.address and plan.role != ZOOKEEPER
-                settings = f'{of_role}.settings."links.admin_port"' if is_admin else f"{of_role}.port"
-                wrong = cannot_listen(host, int(port), error, setting=f"{of_role}.bind", port_setting=settings)
-                raise type(wrong)(f"{plan.name} {wrong}; nothing was started")
+            self._sockets.setdefault(plan.name, []).append(_hold(plan, host.strip("[]"), int(port), setting))
+
+    def release(self, name: str) -> None:
+        """Release what is held for a process."""
+        for each in self._sockets.pop(name, ()):
+            each.close()
+
+    def release_all(self) -> None:
+        """Release everything."""
+        for name in list(self._sockets):
+            self.release(name)
+
+
+def _hold(plan: ChildPlan, host: str, port: int, setting: str) -> socket.socket:
+    try:
+        return hold_port(host, port)
+    except OSError as error:
+        wrong = cannot_listen(host, port, error, setting=f"roles.{plan.role}.bind", port_setting=setting)
+        raise type(wrong)(f"{plan.name} {wrong}; nothing was started") from error
 
 
 def read_state(folder: Path) -> dict[str, Any]:

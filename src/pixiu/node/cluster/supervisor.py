@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pixiu.model.errors import ConfigError, Conflict, NotFound, PixiuError, RequestError, Unavailable
 from pixiu.node.cluster.child import Child, ChildState
 from pixiu.node.cluster.door import ControlDoor
-from pixiu.node.cluster.layout import Layout, check_places, read_state
+from pixiu.node.cluster.layout import HeldPlaces, Layout, read_state
 from pixiu.node.cluster.plans import read_plan
 from pixiu.node.cluster.splitting import apply_plan, split_role
 from pixiu.ports.registry import sequence_of
@@ -46,12 +46,15 @@ class Supervisor:
         self.folder = folder
         self._say = say
         self._lock = take_lock(folder)
+        self._held = HeldPlaces()
         try:
             for line in end_leftovers(folder):
                 say(line)
             self.layout = Layout(folder, cluster)
-            check_places(self.layout.plans)
+            for plan in self.layout.plans:
+                self._held.hold(plan)
         except BaseException:
+            self._held.release_all()
             os.close(self._lock)
             raise
         self.children = {
@@ -125,6 +128,7 @@ class Supervisor:
         with contextlib.suppress(OSError):
             self._write_state()
         await self._door.close()
+        self._held.release_all()
         os.close(self._lock)
 
     # What other shells ask.
@@ -184,7 +188,9 @@ class Supervisor:
             self._is_splitting = False
 
     def add(self, plan: ChildPlan) -> Child:
-        """Another process, started and kept alive."""
+        """Start another process and keep it alive."""
+        with contextlib.suppress(PixiuError):  # its port is in use: the process reports that itself
+            self._held.hold(plan)
         child = self.children[plan.name] = Child(plan, self.layout.log_path(plan.name), changed=self._changed)
         child.start()
         return child
@@ -192,6 +198,7 @@ class Supervisor:
     async def remove(self, child: Child) -> None:
         """Stop a process, and know no more of it."""
         await child.stop()
+        self._held.release(child.plan.name)
         del self.children[child.plan.name]
 
     def say(self, line: str) -> None:

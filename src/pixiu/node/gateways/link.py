@@ -45,7 +45,7 @@ from pixiu.model.errors import (
     Unauthenticated,
     Unavailable,
 )
-from pixiu.model.message import numbers_in
+from pixiu.model.message import PRIORITIES, numbers_in
 from pixiu.node.processes.carrier.administration import ADMIN_PREFIX
 from pixiu.roles.broker.verbs import ROOM_VERBS
 from pixiu.roles.broker.verbs import act as act_in_room
@@ -81,9 +81,9 @@ STALE = (NotFound, NotAllowed, Unauthenticated)
 class NodeMessaging(Protocol):
     """What the hub needs of the roles: a ``node.messaging.Messaging``."""
 
-    def act(self, actor: Actor, action: str, params: Params, done: Done) -> None: ...  # noqa: D102
-    def find_user(self, user: str, done: Callable[[int | PixiuError], object]) -> None: ...  # noqa: D102
-    def connect(  # noqa: D102
+    def act(self, actor: Actor, action: str, params: Params, done: Done) -> None: ...
+    def find_user(self, user: str, done: Callable[[int | PixiuError], object]) -> None: ...
+    def connect(
         self,
         user: str,
         platform: str,
@@ -94,11 +94,11 @@ class NodeMessaging(Protocol):
         cursor: int = 0,
         gateway: str | None = None,
     ) -> None: ...
-    def disconnect(self, session_id: int, cause: LogoutCause = "quit") -> None: ...  # noqa: D102
-    def ack(self, session_id: int, cursor: int) -> bool: ...  # noqa: D102
-    def heartbeat(self, session_id: int) -> bool: ...  # noqa: D102
-    def gateway_came(self, gateway: str) -> int: ...  # noqa: D102
-    def gateway_gone(self, gateway: str) -> int: ...  # noqa: D102
+    def disconnect(self, session_id: int, cause: LogoutCause = "quit") -> None: ...
+    def ack(self, session_id: int, cursor: int) -> bool: ...
+    def heartbeat(self, session_id: int) -> bool: ...
+    def gateway_came(self, gateway: str) -> int: ...
+    def gateway_gone(self, gateway: str) -> int: ...
 
 
 class RemoteSession:
@@ -326,9 +326,11 @@ class HubLink:
             done(RequestError("this is no talk in the room of a group"))
             return
         talk_class: TalkClass = "reliable" if params.get("class") == "reliable" else "live"
+        priority = str(params.get("priority"))
         try:
             done(broker.heard(
-                actor, room, text, talk_class, send_id=str(token or ""), message_id=int(str(number)), at=at
+                actor, room, text, talk_class, send_id=str(token or ""), message_id=int(str(number)), at=at,
+                priority=priority if priority in PRIORITIES else "normal",
             ))  # fmt: skip
         except PixiuError as error:
             done(error)
@@ -466,7 +468,7 @@ def _gathered(pushes: list[tuple[int, list[Push]]], names: PublicNames) -> list[
     places: dict[tuple[int, bytes], int] = {}
     size = 0
     for session_id, found in pushes:
-        for useq, previous, message_id, body, is_resend, needs_ack, origin in found:
+        for useq, previous, message_id, body, is_resend, needs_ack, origin, options in found:
             place = places.get((message_id, body))
             if place is None:
                 if size and size + len(body) > PUSHES_BYTES:
@@ -479,7 +481,7 @@ def _gathered(pushes: list[tuple[int, list[Push]]], names: PublicNames) -> list[
                 place = places[message_id, body] = len(bodies)
                 bodies.append((message_id, body))
                 size += len(body)
-            rows.append(PushRow(session_id, useq, previous, place, is_resend, needs_ack, origin))
+            rows.append(PushRow(session_id, useq, previous, place, is_resend, needs_ack, origin, options))
     if rows:
         frames.append(Pushes(bodies, rows, users, groups))
     return frames

@@ -21,7 +21,7 @@ import uvloop
 
 from pixiu.config import Settings, load_settings
 from pixiu.model.errors import PixiuError
-from pixiu.roles.gateway import Gateway, NodeLink, RoomListening, WatchedPresence
+from pixiu.roles.gateway import Gateway, NodeLink, Rechecks, RoomListening, WatchedPresence
 from pixiu.runtime.app_server import AppServer
 from pixiu.runtime.authentication import make_authentication
 from pixiu.runtime.certificates import certificates_from
@@ -99,6 +99,7 @@ class GatewayProcess:
             names=self._link.names, message_bytes_max=settings.messaging.message_bytes_max,
             connections_max=descriptors - 2 * passages_max,
         )  # fmt: skip
+        self._rechecks = Rechecks(self.gateway, authentication, clock, self._scheduler, settings.security)
         rooms = RoomListening(
             self.gateway, settings.rooms, clock, act=self._link.act, session_gone=lambda _session: None
         )
@@ -118,6 +119,7 @@ class GatewayProcess:
         orders = self._orders
         host = orders.settings.http.host
         self.gateway.start()
+        self._rechecks.start()
         welcomed = asyncio.Event()
         self._link.when_up = welcomed.set
         self._link.start(self.gateway)
@@ -133,6 +135,7 @@ class GatewayProcess:
         await self._server.stop()
         await self._passages.end(HTTP_SECONDS)
         self._link.stop()
+        self._rechecks.stop()
         self.gateway.stop()
         if self._certificates is not None:
             self._certificates.close()

@@ -40,6 +40,7 @@ from pixiu.runtime.local_links import LocalLink
 from pixiu.runtime.scheduler import LoopScheduler
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pixiu.config import LinkSettings
@@ -107,6 +108,8 @@ class ClusterEnd:
         rules = DirectoryRules(view, settings.poll_ms, settings.grace_ms)
         self.directory = Directory(self.registry, self.endpoint, self.clock, self.scheduler, self.root, rules)
         self.bigs = BigRooms(self.registry, self.clock, self.scheduler, self.root, settings.poll_ms)
+        self.when_secrets_changed: list[Callable[[str], object]] = []
+        """Called with the file's new text."""
         self._tcp: asyncio.Server | None = None
         self._secrets_file: SecretsFile | None = None
 
@@ -144,9 +147,12 @@ class ClusterEnd:
 
     def watch_secrets(self, path: Path, text: str) -> None:
         """Take over what is in the file whenever it is something else than this."""
-        self._secrets_file = SecretsFile(
-            path, text, self._loop, lambda new: self.way.change_secrets(Secrets.from_text(new))
-        )
+        self._secrets_file = SecretsFile(path, text, self._loop, self._change_secrets)
+
+    def _change_secrets(self, text: str) -> None:
+        self.way.change_secrets(Secrets.from_text(text))
+        for call in self.when_secrets_changed:
+            call(text)
 
     async def close(self) -> None:
         """Leave: the registry forgets this process at once."""

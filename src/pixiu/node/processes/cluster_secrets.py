@@ -8,29 +8,36 @@ from typing import TYPE_CHECKING
 from pixiu.machines.links.sealing import Secrets
 from pixiu.model.errors import ConfigError
 from pixiu.model.hosts import is_loopback
+from pixiu.model.sealed_text import unseal
+from pixiu.runtime.machine_secret import machine_secret
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["SecretsFile", "needed_queue_keys", "queue_key", "queue_keys", "read_secrets", "secrets_of"]
+__all__ = [
+    "SecretsFile",
+    "needed_queue_keys",
+    "queue_key",
+    "queue_keys",
+    "read_secrets",
+    "secrets_of",
+]
 
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
 """A file of secrets is looked at this often."""
-DEVELOPMENT = b"pixiu on one machine, no secret"
-"""Used on loopback where no secret is given: it keeps other programs' noise out, and nobody who tries."""
 
 
 def secrets_of(text: str, bind: str) -> Secrets:
-    """The cluster's secrets, one per line. Where there is none, one for this machine alone. Raises ``ConfigError``."""
+    """The cluster's secrets, one per line. On loopback without any, that of this user. Raises ``ConfigError``."""
     if text:
         return Secrets.from_text(text)
     if not is_loopback(bind):
         raise ConfigError(f"{bind} can be reached by others: give the cluster a secret with --secret-file")
-    return Secrets([DEVELOPMENT])
+    return Secrets([machine_secret().encode()])
 
 
 def queue_key(text: str, bind: str) -> str:
@@ -39,7 +46,7 @@ def queue_key(text: str, bind: str) -> str:
 
 
 def queue_keys(text: str, bind: str) -> tuple[str, ...]:
-    """What the queue takes from its own: the secrets; on one machine without any, what links use there.
+    """What the queue accepts from its own: the secrets; on loopback without any, that of this user.
 
     Raises ``ConfigError`` for a secret that is too short, as links do.
     """
@@ -47,7 +54,7 @@ def queue_keys(text: str, bind: str) -> tuple[str, ...]:
     found = tuple(line for line in lines if line and not line.startswith("#"))
     if found:
         Secrets.from_text(text)
-    return found or ((DEVELOPMENT.decode(),) if is_loopback(bind) else ())
+    return found or ((machine_secret(),) if is_loopback(bind) else ())
 
 
 def needed_queue_keys(text: str, bind: str) -> tuple[str, ...]:
@@ -63,11 +70,19 @@ def read_secrets(path: Path | None) -> str:
     try:
         if path.stat().st_mode & 0o077:
             log.warning("others can read the cluster's secret", extra={"path": str(path)})
-        return path.read_text(encoding="utf-8")
+        return _checked(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"cannot read the secret in {path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
+    except ValueError as error:
         raise ConfigError(f"cannot read the secret in {path}: {error}") from None
+
+
+def _checked(data: bytes) -> str:
+    """The text of a file of secrets. That of a ``node.key`` must have the checksum that it names."""
+    text = data.decode()
+    if "\n# crc32 " in text:
+        unseal(data)
+    return text
 
 
 class SecretsFile:

@@ -41,7 +41,7 @@ from pixiu.runtime.log_note import read_note
 from pixiu.runtime.logging import configure_logging
 from pixiu.runtime.metrics import Metrics
 from pixiu.runtime.scheduler import LoopScheduler
-from pixiu.runtime.server import address_of, listen, peer_of, reset_on_close, watch_peer
+from pixiu.runtime.server import address_of, end_writing, listen, peer_of, reset_on_close, watch_peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,7 +130,12 @@ class KafkaQueue:
         most, _ = connections_max(settings, with_http=False)
         self.served.key_refusals.peer_of = peer_of
         self._server = server = QueueServer(
-            self.served, KAFKA_HANDLERS, connections_max=most, watch_peer=watch_peer, reset_on_close=reset_on_close
+            self.served,
+            KAFKA_HANDLERS,
+            connections_max=most,
+            watch_peer=watch_peer,
+            reset_on_close=reset_on_close,
+            end_writing=end_writing,
         )
         self._listener = await listen(server.connection, settings.queue.host, settings.queue.port)
         address = address_of(self._listener)

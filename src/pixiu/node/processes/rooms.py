@@ -19,6 +19,7 @@ from pixiu.links.splitting import SPLITTABLE
 from pixiu.machines.view import PeerState
 from pixiu.node.processes.cluster_end import ClusterEnd, read_secrets, secrets_of
 from pixiu.node.processes.gateway.process import GatewayPart
+from pixiu.node.processes.room_rows import RoomRowsLog
 from pixiu.node.processes.running import run_until_stopped
 from pixiu.node.processes.watching import MetaPart, ProbePart
 from pixiu.roles.broker.cluster import ClusterBroker
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pixiu.node.processes.options import RoleOptions
+    from pixiu.roles.broker.broker import RoomRow
 
 __all__ = ["RolePart", "RoleProcess", "run_role"]
 
@@ -222,10 +224,13 @@ class _Broker:
         process.routes["/hot.json"] = lambda _request: Response.json(
             200, [room._asdict() for room in self._hot.top(HOT_ROOMS)]
         )
+        options = process.options
+        self._rows = RoomRowsLog(end, options, read_secrets(options.secret_file))
+        end.when_secrets_changed.append(self._rows.change_key)
         self._broker = ClusterBroker(
-            end.endpoint, end.directory, process.member, end.clock, end.scheduler, process.options.settings.rooms,
+            end.endpoint, end.directory, process.member, end.clock, end.scheduler, options.settings.rooms,
             node_id=end.boot & 1023, bigs=end.bigs, lasts_ms=end.settings.grace_ms + end.settings.poll_ms,
-            by_relay=end.settings.room_path == "relay", report=self._hot.report,
+            by_relay=end.settings.room_path == "relay", report=self._report,
         )  # fmt: skip
         process.metrics.add(BROKER, lambda: broker_snapshot(self._broker.broker))
 
@@ -240,6 +245,11 @@ class _Broker:
     async def stop(self) -> None:
         self._broker.stop()
         self._broker.replica.stop()
+        await self._rows.stop()
+
+    def _report(self, row: RoomRow) -> None:
+        self._hot.report(row)
+        self._rows.report(row)
 
     def reasons(self) -> dict[str, str]:
         life = self._broker.replica.life

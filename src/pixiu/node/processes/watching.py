@@ -9,6 +9,7 @@ import logging
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from pixiu.console.pages import STATIC, TYPES
 from pixiu.links.member import Member
 from pixiu.machines.probes import ProbeRules
 from pixiu.machines.view import PeerState
@@ -21,12 +22,15 @@ from pixiu.runtime.admin import Response
 from pixiu.runtime.http_client import get
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pixiu.model.metric import Snapshot
     from pixiu.node.processes.cluster_end import ClusterEnd
     from pixiu.node.processes.rooms import RoleProcess
     from pixiu.ports.registry import Folder
+    from pixiu.runtime.admin import Handler
 
-__all__ = ["MetaPart", "ProbePart", "make_probe"]
+__all__ = ["MetaPart", "ProbePart", "make_probe", "map_routes"]
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +40,7 @@ ASK_SECONDS = 1.5
 AT_A_TIME = 16
 ALARM_MS = 15_000
 """An alarm is shown this long after it is over."""
+CONSOLE_FILES = ("styles/tokens.css", "styles/parts.css", "styles/shell.css", "icons.js", "logo.svg")
 APART = ("carrier", "queue")
 """Roles that are on no links, and so know nothing of their peers."""
 ANSWER_BYTES_MAX = 4 * 2**20
@@ -118,6 +123,21 @@ class ProbePart:
         }
 
 
+def map_routes(content: Callable[[], dict[str, Any]]) -> dict[str, Handler]:
+    """The page of the map, its data, and the files of the console that give it the console's look."""
+    pages = {f"/{name}": STATIC / name for name in CONSOLE_FILES}
+    answers = {path: Response(200, file.read_bytes(), TYPES[file.suffix]) for path, file in pages.items()}
+    page = (files("pixiu.roles.meta") / "map.html").read_bytes()
+    answers["/"] = Response(200, page, "text/html; charset=utf-8")
+    routes: dict[str, Handler] = {path: _always(answer) for path, answer in answers.items()}
+    routes["/cluster.json"] = lambda _request: Response.json(200, content())
+    return routes
+
+
+def _always(answer: Response) -> Handler:
+    return lambda _request: answer
+
+
 class MetaPart:
     """``pixiu role meta``: two of them are enough, and each knows everything."""
 
@@ -128,9 +148,7 @@ class MetaPart:
         self._is_read = False
         clock = process.end.clock
         process.metrics.add(META, lambda: self._map.snapshot(clock.now_ms()))
-        page = (files("pixiu.roles.meta") / "map.html").read_bytes()
-        process.routes["/"] = lambda _request: Response(200, page, "text/html; charset=utf-8")
-        process.routes["/cluster.json"] = lambda _request: Response.json(200, self._map.content(clock.now_ms()))
+        process.routes.update(map_routes(lambda: self._map.content(clock.now_ms())))
 
     async def start(self) -> None:
         """Begin to ask."""
@@ -195,7 +213,9 @@ class MetaPart:
                 hot = json.loads(await _get(admin, "/hot.json")) if role == "broker" else []
                 paths = json.loads(await _get(admin, "/paths.json")) if role == "probe" else {}
         except (PixiuError, ValueError) as error:
-            log.info("a process does not answer", extra={"path": path, "reason": str(error)})
+            log.info("process_unanswered", extra={"path": path, "reason": str(error)})
+            is_refused = isinstance(error.__cause__, ConnectionRefusedError)
+            self._map.unheard(path, self._process.end.clock.now_ms(), is_refused=is_refused)
             return
         self._map.heard(path, self._process.end.clock.now_ms(), metrics, peers, hot, paths)
 

@@ -291,16 +291,20 @@ def _evicted(
             (int(event), int(part), str(what), int(first), int(last), -1)
             for _, event, part, what, _, first, last in zip(*own, strict=True)
         ]
-        found = evictions(sorted(steps), _limit_of(limits, inboxes.platform[inbox]))
+        found = evictions(sorted(steps), _limit_of(limits, inboxes.platform[inbox], int(inboxes.named[inbox])))
         index = dict(zip(entries.useq[low:high].tolist(), range(low, high), strict=True))
         yield from ((index[useq], by) for useq, by in found)
 
 
-def _limit_of(limits: list[tuple[int, dict[str, int]]], platform: str) -> Callable[[int], int]:
-    """How many may wait in an inbox of this platform, at an event."""
+def _limit_of(limits: list[tuple[int, dict[str, int]]], platform: str, named: int) -> Callable[[int], int]:
+    """How many may wait in an inbox at an event. Before ``named`` it is called ``first``, and has that limit."""
     since = [event for event, _ in limits]
-    numbers = [each.get(platform, each[""]) for _, each in limits]
-    return lambda event: numbers[bisect_right(since, event) - 1]
+
+    def limit_at(event: int) -> int:
+        _, each = limits[bisect_right(since, event) - 1]
+        return each.get(FIRST if event < named else platform, each[""])
+
+    return limit_at
 
 
 def evictions(

@@ -202,7 +202,7 @@ def departures(entries: DataFrame, deliveries: DataFrame, changes: DataFrame, in
     )
     reasons = ["_ack", "_removal"]
     found = found.join(removed, [*_INBOX, "useq"], "left")
-    evicted = _evicted(steps, entries, changes)
+    evicted = _evicted(steps, entries, changes, inboxes)
     if evicted is not None:
         reasons.append("_eviction")
         found = found.join(evicted, [*_INBOX, "useq"], "left")
@@ -221,7 +221,7 @@ _EVICTED = (
 )
 
 
-def _evicted(steps: DataFrame, entries: DataFrame, changes: DataFrame) -> DataFrame | None:
+def _evicted(steps: DataFrame, entries: DataFrame, changes: DataFrame, inboxes: DataFrame) -> DataFrame | None:
     """What left since its inbox was full: not in the log, since it follows from it.
 
     Only inboxes are replayed in which more may have waited than the smallest limit: what came, less what was acked.
@@ -237,7 +237,8 @@ def _evicted(steps: DataFrame, entries: DataFrame, changes: DataFrame) -> DataFr
     if long.isEmpty():
         return None
     crowded = crowded_of(steps.join(long, _INBOX, "left_semi"), smallest)
-    return steps.join(crowded, _INBOX, "left_semi").groupBy(*_INBOX).applyInArrow(_replay(limits), _EVICTED)
+    replayed = steps.join(crowded, _INBOX, "left_semi").join(inboxes.select(*_INBOX, "named_event"), _INBOX)
+    return replayed.groupBy(*_INBOX).applyInArrow(_replay(limits), _EVICTED)
 
 
 def crowded_of(steps: DataFrame, smallest: int) -> DataFrame:
@@ -256,8 +257,12 @@ def _replay(limits: list[tuple[int, dict[str, int]]]) -> Callable[[Any], Any]:
 
     def replay(table: Any) -> Any:
         rows = sorted(table.to_pylist(), key=lambda row: (row["event_id"], row["part"]))
-        user, platform = rows[0]["user_id"], rows[0]["platform"]
-        found = list(evictions(rows, lambda event_id: _limit_at(limits, platform, event_id)))
+        user, platform, named = rows[0]["user_id"], rows[0]["platform"], rows[0]["named_event"]
+
+        def limit_at(event_id: int) -> int:
+            return _limit_at(limits, FIRST if event_id < named else platform, event_id)
+
+        found = list(evictions(rows, limit_at))
         moment = pa.timestamp("us", tz="UTC")
         eviction = pa.struct(
             [("event_id", pa.int64()), ("part", pa.int32()), ("how", pa.string()), ("left_at", moment)]

@@ -368,6 +368,9 @@ def _push(parsed: Record, _: int) -> Iterator[Row]:
             if own.platforms or own.without_platforms:
                 platforms, without = own.platforms, own.without_platforms
             options = own.options if own.has_options else options
+        if not platforms:
+            for platform in sorted(set(push.opened) - set(without)):
+                yield {"what": "inbox", "user_id": user, "platform": platform}
         yield {
             "what": "push",
             "user_id": user,

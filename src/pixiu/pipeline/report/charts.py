@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from html import escape
+from math import ceil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def lines(
 ) -> str:
     """Lines over time. ``times`` are milliseconds; a value of None leaves a gap."""
     values = [value for _, each in series for value in each if value is not None]
-    most = nice(max(values, default=0))
+    labels = ticks(max(values, default=0))
+    most = labels[-1]
     inner, tall = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
     span = max(times[-1] - times[0], 1) if times else 1
 
@@ -36,7 +38,7 @@ def lines(
     def y(value: float) -> float:
         return TOP + tall * (1 - value / most)
 
-    parts = [_grid(most, show)]
+    parts = [_grid(labels, show)]
     for number, (_, each) in enumerate(series):
         for run in _runs(each):
             points = " ".join(f"{x(at):.1f},{y(value):.1f}" for at, value in run)
@@ -60,12 +62,13 @@ def lines(
 
 def bars(label: str, columns: Sequence[tuple[str, float]], *, show: Callable[[float], str] = "{:,.0f}".format) -> str:
     """Upright bars, each with a name below it, as far as there is room for names."""
-    most = nice(max((value for _, value in columns), default=0))
+    labels = ticks(max((value for _, value in columns), default=0))
+    most = labels[-1]
     inner, tall = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
     step = inner / max(len(columns), 1)
     wide = min(step * 0.7, 48)
     named = max(1, -(-len(columns) * 62 // inner))
-    parts = [_grid(most, show)]
+    parts = [_grid(labels, show)]
     for number, (name, value) in enumerate(columns):
         high = tall * value / most
         x = LEFT + step * number + (step - wide) / 2
@@ -107,16 +110,13 @@ def heat_map(label: str, times: Sequence[int], rows: Sequence[tuple[str, Sequenc
 # Parts.
 
 
-def nice(value: float) -> float:
-    """The end of an axis: the next round number."""
-    if value <= 0:
-        return 1.0
-    power = 1.0
-    while power * 10 < value:
-        power *= 10
-    while power >= value * 10:
-        power /= 10
-    return next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= value)
+def ticks(value: float) -> list[int]:
+    """The labels of an axis from 0 up to the first one that is not below ``value``: two to five whole numbers."""
+    step = 1
+    while step * 10 * GRID_LINES < value:
+        step *= 10
+    step *= next(factor for factor in (1, 2, 5, 10) if step * factor * GRID_LINES >= value)
+    return [step * number for number in range(max(ceil(value / step), 1) + 1)]
 
 
 def clock(ms: int) -> str:
@@ -135,13 +135,13 @@ def _runs(values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
     return [run for run in found if run]
 
 
-def _grid(most: float, show: Callable[[float], str]) -> str:
+def _grid(labels: Sequence[float], show: Callable[[float], str]) -> str:
     tall = HEIGHT - TOP - BOTTOM
     parts = []
-    for number in range(GRID_LINES + 1):
-        y = TOP + tall * number / GRID_LINES
+    for value in labels:
+        y = TOP + tall * (1 - value / labels[-1])
         parts.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" class="grid"/>')
-        parts.append(_text(LEFT - 8, y + 4, show(most * (1 - number / GRID_LINES)), "end"))
+        parts.append(_text(LEFT - 8, y + 4, show(value), "end"))
     return "".join(parts)
 
 

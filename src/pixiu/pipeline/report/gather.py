@@ -28,7 +28,7 @@ DAYS_MAX = 90
 MONTHS_MAX = 12
 RETENTION_DAYS = 30
 KINDS_MAX = PLACES_MAX = 12
-ROOMS_MAX = 20
+CONVERSATIONS_MAX = LINKS_MAX = 20
 FINDINGS_MAX = 50
 SKETCHES_MAX = 20_000
 POINTS = 240
@@ -60,6 +60,7 @@ def gather(data: Path) -> dict[str, Any]:
     return found
 
 
+_KINDS = {"u": "private", "g": "group"}
 _FED = (*LAKE_SCHEMAS, *MART_SCHEMAS)
 
 
@@ -209,7 +210,7 @@ def _latency(asked: _Asked) -> dict[str, Any]:
         "minutes": [begin + number * step for number in range(count)],
         "step_ms": step,
         "hops": [{"hop": hop} | _told(found) for hop, found in sorted(by_hop.items())],
-        "links": sorted(links, key=lambda each: -each["messages"])[:ROOMS_MAX],
+        "links": sorted(links, key=lambda each: -each["messages"])[:LINKS_MAX],
         "series": series,
     }
 
@@ -235,7 +236,7 @@ def _heat(asked: _Asked) -> dict[str, Any]:
     steps = steps_of(bounds["first"], bounds["last"])
     if steps is None:
         return {
-            "rooms": [],
+            "conversations": [],
             "minutes": [],
             "step_ms": MINUTE_MS,
             "messages": [],
@@ -245,22 +246,23 @@ def _heat(asked: _Asked) -> dict[str, Any]:
         }
     begin, step, count = steps
     since = f"epoch_ms(minute) >= {begin}"
-    rooms = asked.rows(
+    busiest = asked.rows(
         f"""
         WITH minutes AS (
             SELECT conversation, minute, sum(messages) AS messages, sum(bytes) AS bytes FROM lake_heat
             WHERE {since} GROUP BY conversation, minute
-        ), rooms AS (
+        ), sums AS (
             SELECT conversation, sum(messages) AS messages, sum(bytes) AS bytes, max(messages) AS peak
             FROM minutes GROUP BY conversation
         )
         SELECT conversation, CAST(messages AS BIGINT) AS messages, CAST(bytes AS BIGINT) AS bytes,
                CAST(peak AS BIGINT) AS peak_per_minute, messages / sum(messages) OVER () AS share
-        FROM rooms ORDER BY messages DESC, conversation LIMIT {ROOMS_MAX}
+        FROM sums ORDER BY messages DESC, conversation LIMIT {CONVERSATIONS_MAX}
         """
     )
-    names = _names(asked, [row["conversation"] for row in rooms])
-    for row in rooms:
+    names = _names(asked, [row["conversation"] for row in busiest])
+    for row in busiest:
+        row["kind"] = _KINDS.get(row["conversation"].partition(":")[0], "room")
         row["share"] = round(row["share"], 4)
         row["name"] = names.get(row["conversation"], row["conversation"])
     cells = asked.rows(
@@ -268,9 +270,9 @@ def _heat(asked: _Asked) -> dict[str, Any]:
         SELECT conversation, (epoch_ms(minute) - {begin}) // {step} AS step, CAST(sum(messages) AS BIGINT) AS messages
         FROM lake_heat WHERE {since} AND list_contains(?, conversation) GROUP BY 1, 2
         """,
-        [row["conversation"] for row in rooms],
+        [row["conversation"] for row in busiest],
     )
-    lines: dict[str, list[int]] = {row["conversation"]: [0] * count for row in rooms}
+    lines: dict[str, list[int]] = {row["conversation"]: [0] * count for row in busiest}
     for cell in cells:
         lines[cell["conversation"]][cell["step"]] = cell["messages"]
     total = [0] * count
@@ -291,8 +293,8 @@ def _heat(asked: _Asked) -> dict[str, Any]:
         "minutes": [begin + number * step for number in range(count)],
         "step_ms": step,
         "messages": total,
-        "rooms": rooms,
-        "map": [{"name": names.get(room, room), "messages": values} for room, values in lines.items()],
+        "conversations": busiest,
+        "map": [{"name": names.get(each, each), "messages": values} for each, values in lines.items()],
         "buckets": buckets,
         "skew": _skew([row["messages"] for row in buckets]),
     }

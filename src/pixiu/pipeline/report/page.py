@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 from pixiu.model.counted import counted
 from pixiu.model.version import __version__
 from pixiu.pipeline.report.charts import bars, heat_map, lines
-from pixiu.pipeline.report.text import cells_of_link, not_yet, shown_share, verdict
+from pixiu.pipeline.report.text import cells_of_link, finished, not_yet, shown_share, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 __all__ = ["report_page"]
+
+OLD_AUDIT_MS = 3_600_000
+"""A balanced audit that is older is not shown in green."""
 
 _STYLE = """
 :root { color-scheme: light; --bg: #f4f5f3; --panel: #fff; --line: #dfe3df; --ink: #17211e; --ink-2: #52605b;
@@ -56,7 +59,7 @@ def report_page(found: dict[str, Any]) -> str:
     parts = [
         f"<header><h1>Pixiu pipeline</h1><p>{made} · the log is at event {int(found['log']):,}, {behind}</p></header>",
         _tiles(found),
-        _audit(found["audit"]),
+        _audit(found["audit"], found["at"]),
         _usage(found["usage"]),
         _latency(found["latency"]),
         _heat(found["heat"]),
@@ -128,33 +131,36 @@ def _latency(latency: dict[str, Any]) -> str:
 
 
 def _heat(heat: dict[str, Any]) -> str:
-    if not heat["rooms"]:
-        return _section("Heat", "<p>Nothing was said yet.</p>")
+    if not heat["conversations"]:
+        return _section("Heat", "<p>No messages yet.</p>")
     over = lines("Messages over time", heat["minutes"], [("messages", heat["messages"])])
-    rooms = heat_map("Rooms over time", heat["minutes"], [(row["name"], row["messages"]) for row in heat["map"]])
+    over_time = heat_map(
+        "Conversations over time", heat["minutes"], [(row["name"], row["messages"]) for row in heat["map"]]
+    )
     parts = bars("Messages by partition", [(str(row["bucket"]), row["messages"]) for row in heat["buckets"]])
     table = _table(
-        ("room", "messages", "share", "busiest minute"),
+        ("conversation", "kind", "messages", "share", "busiest minute"),
         [
-            (each["name"], each["messages"], shown_share(each["share"]), each["peak_per_minute"])
-            for each in heat["rooms"]
+            (each["name"], each["kind"], each["messages"], shown_share(each["share"]), each["peak_per_minute"])
+            for each in heat["conversations"]
         ],
     )
     note = f"<p>The busiest partition has {heat['skew']} x the mean.</p>"
     return (
         f'<div class="two">{_section("Messages over time", over)}{_section("Partitions", parts + note)}</div>'
-        + _section("Rooms over time", rooms)
-        + _section("Hot rooms", table)
+        + _section("Conversations over time", over_time)
+        + _section("Busiest conversations", table)
     )
 
 
-def _audit(audit: dict[str, Any] | None) -> str:
+def _audit(audit: dict[str, Any] | None, now_ms: int) -> str:
     if audit is None:
         return _section("Audit", "<p>No audit yet; make one with: pixiu pipeline run audit --once</p>")
-    tone = {True: "good", False: "bad", None: ""}[audit["balanced"]]
+    is_old = audit["at"] is None or now_ms - audit["at"] > OLD_AUDIT_MS
+    tone = {True: "" if is_old else "good", False: "bad", None: ""}[audit["balanced"]]
     text = f'<div class="verdict">{escape(verdict(audit))}</div>'
     inboxes = counted(audit["inboxes"], "inbox", "inboxes", is_grouped=True)
-    text += f"<p>through event {int(audit['through']):,}; {inboxes}, "
+    text += f"<p>{finished(audit, now_ms)}, through event {int(audit['through']):,}; {inboxes}, "
     text += f"{audit['resent'] or 0:,} sent again, {audit['reordered'] or 0:,} out of order, "
     text += f"{audit['late'] or 0:,} late</p>"
     if audit["findings"]:

@@ -11,19 +11,19 @@ from pixiu.model.counted import counted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["cells_of_link", "not_yet", "report_text", "shown_share", "verdict"]
+__all__ = ["cells_of_link", "finished", "not_yet", "report_text", "shown_share", "verdict"]
 
 BAR = 24
 SPARKS = "▁▂▃▄▅▆▇█"
 SPARK_POINTS = 60
 DAYS = 14
-ROOMS = 10
+ROWS = 10
 
 
 def report_text(found: dict[str, Any]) -> str:
     """All of it."""
     parts = [_head(found), _usage(found["usage"]), _latency(found["latency"]), _heat(found["heat"])]
-    parts.append(_audit(found["audit"]))
+    parts.append(_audit(found["audit"], found["at"]))
     return "\n\n".join("\n".join(part) for part in parts)
 
 
@@ -87,38 +87,47 @@ def _latency(latency: dict[str, Any]) -> list[str]:
 
 def _heat(heat: dict[str, Any]) -> list[str]:
     lines = ["HEAT of the last day"]
-    if not heat["rooms"]:
-        return [*lines, "nothing was said yet"]
+    if not heat["conversations"]:
+        return [*lines, "no messages yet"]
     lines.append(f"messages  {_spark(heat['messages'])}")
     lines += _table(
-        ("room", "messages", "share", "busiest minute", "over time"),
+        ("conversation", "kind", "messages", "share", "busiest minute", "over time"),
         [
             (
                 each["name"],
+                each["kind"],
                 each["messages"],
                 shown_share(each["share"]),
                 each["peak_per_minute"],
                 _spark(row["messages"]),
             )
-            for each, row in zip(heat["rooms"][:ROOMS], heat["map"][:ROOMS], strict=True)
+            for each, row in zip(heat["conversations"][:ROWS], heat["map"][:ROWS], strict=True)
         ],
     )
     lines.append(f"the busiest of {counted(len(heat['buckets']), 'partition')} has {heat['skew']} x the mean")
     return lines
 
 
-def _audit(audit: dict[str, Any] | None) -> list[str]:
+def _audit(audit: dict[str, Any] | None, now_ms: int) -> list[str]:
     lines = ["AUDIT"]
     if audit is None:
         return [*lines, "no audit yet; make one with: pixiu pipeline run audit --once"]
     inboxes = counted(audit["inboxes"], "inbox", "inboxes", is_grouped=True)
-    lines += [verdict(audit), f"through event {int(audit['through']):,}, {inboxes}"]
-    for each in audit["findings"][:ROOMS]:
+    lines += [verdict(audit), f"{finished(audit, now_ms)}, through event {int(audit['through']):,}, {inboxes}"]
+    for each in audit["findings"][:ROWS]:
         where = each["user_name"] or each["user_id"] or "–"
         lines.append(
             f"  {each['finding']}: message {each['message_id']}, {where} on {each['platform']}: {each['reason']}"
         )
     return lines
+
+
+def finished(audit: dict[str, Any], now_ms: int) -> str:
+    """How old the audit is."""
+    if audit["at"] is None:
+        return "finished at an unknown time"
+    minutes = max(now_ms - audit["at"], 0) // 60_000
+    return f"finished {minutes // 60} h {minutes % 60} min ago" if minutes >= 60 else f"finished {minutes} min ago"
 
 
 def verdict(audit: dict[str, Any]) -> str:
@@ -127,7 +136,7 @@ def verdict(audit: dict[str, Any]) -> str:
         return "there is nothing to balance yet"
     if audit["balanced"] is None:
         counts = "intended {intended:,}, acked {acked:,}, should wait {expected_waiting:,}"
-        counts += ", expired {expired:,}, dead {dead:,}; nobody has looked into the stores"
+        counts += ", expired {expired:,}, dead {dead:,}; the stores were not compared"
         return counts.format_map(audit)
     counts = "intended {intended:,} = acked {acked:,} + waiting {waiting:,} + expired {expired:,} + dead {dead:,}"
     told = "balanced" if audit["balanced"] else "NOT balanced ({lost:,} lost, {duplicates:,} twice)".format_map(audit)

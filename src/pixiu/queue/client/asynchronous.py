@@ -41,6 +41,7 @@ from pixiu.queue.client.answers import (
     decode_object,
 )
 from pixiu.queue.client.feed import Feed
+from pixiu.queue.client.keys import key_bytes
 from pixiu.queue.client.pool import SILENCE_S_MAX, Pool, PoolOptions
 from pixiu.queue.client.servers import parse_addresses
 from pixiu.queue.client.subscription import Subscription, SubscriptionOptions
@@ -134,7 +135,7 @@ class Client:
                 registry=registry,
                 partition=partition,
                 connections=pool,
-                key=key.strip().encode() if isinstance(key, str) else key,
+                key=key_bytes(key) if isinstance(key, str) else key,
                 patience_s=patience_s,
                 response_timeout_s=response_timeout_s,
                 connect_timeout_s=connect_timeout_s,
@@ -267,7 +268,7 @@ class Client:
 
     def change_key(self, key: str) -> None:
         """Show this key from now on, wherever a connection is made: the cluster's secret has changed."""
-        self._pool.change_key(key.strip().encode() or None)
+        self._pool.change_key(key_bytes(key) or None)
 
     async def ask(self, topic: str, request: bytes, about: str) -> bytes:
         """A request that changes nothing and is answered with bytes."""
@@ -362,7 +363,7 @@ class Client:
     # Delayed messages and positions.
 
     async def delays(self, *, after: int = 0, limit: int = 1000) -> list[DelayedMessage]:
-        """Messages that wait for their time, by event id; a page after event id ``after``."""
+        """A page of the delayed messages after event id ``after``, by event id. Only an empty page is the end."""
         body = await self._pool.read(wire.encode_delays(after=after, limit=limit), "listing delayed messages")
         return [DelayedMessage.of(value) for value in decode_list(body)]
 

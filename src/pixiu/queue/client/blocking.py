@@ -125,7 +125,7 @@ class BlockingClient:
     # Delayed messages and positions.
 
     def delays(self, *, after: int = 0, limit: int = 1000) -> list[DelayedMessage]:
-        """Messages that wait for their time, by event id."""
+        """A page of the delayed messages after event id ``after``, by event id. Only an empty page is the end."""
         return self.run(self._client.delays(after=after, limit=limit))
 
     def cancel_delay(self, event_id: int) -> None:

@@ -70,7 +70,7 @@ def error_of(text: str, about: str = "") -> PixiuError:
         return Gone(message)
     if text.startswith(wire.LOG_ENDS_BEFORE):
         return NotFound(message)
-    if text.startswith(wire.IN_KAFKA):
+    if text.startswith((wire.IN_KAFKA, wire.KEY_NEEDED)):
         return NotAllowed(message)
     if text.startswith(_BUSY):
         return Overloaded(message)

@@ -16,9 +16,14 @@ if TYPE_CHECKING:
 
     from pixiu.queue.client.servers import Address
 
-__all__ = ["show_key", "show_key_blocking"]
+__all__ = ["key_bytes", "show_key", "show_key_blocking"]
 
 RECEIVE_BYTES = 4096
+
+
+def key_bytes(text: str) -> bytes:
+    """A key, or the text of ``node.key``, whose first line it is."""
+    return text.strip().partition("\n")[0].strip().encode()
 
 
 async def show_key(ask: Callable[[bytes], Awaitable[bytes]], key: bytes, address: Address) -> None:

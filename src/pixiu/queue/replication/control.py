@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pixiu.machines.replication import Control, ControlRefused, ControlSeen, SessionLost
 from pixiu.model.errors import Conflict, CorruptData, NotFound, PixiuError
+from pixiu.model.sealed_text import choose, seal
 from pixiu.ports.registry import Entry, SessionState, Write, sequence_of
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ __all__ = ["CONTROL", "LEADER", "ControlSource", "FileControl", "RegistryControl
 
 log = logging.getLogger(__name__)
 
-CONTROL_PATH = "control"
+CONTROL_PATHS = ("control", "control.copy")
+"""The file of a node without a registry, and its second copy."""
 CONTROL = "ctl"
 LEADER = "leader"
 REGISTER_AGAIN_MS = 500
@@ -104,8 +106,9 @@ class FileControl:
         if version != expected_version:
             self._tell(ControlRefused(expected_version))
             return
-        row = {"version": version + 1, **_row(control)}
-        self._files.replace(CONTROL_PATH, json.dumps(row).encode() + b"\n")
+        data = seal(json.dumps({"version": version + 1, **_row(control)}))
+        for path in CONTROL_PATHS:
+            self._files.replace(path, data)
         self._tell(ControlSeen(version + 1, control, asked_ms=asked_ms, is_granted=True))
 
     def address_of(self, name: str) -> str | None:
@@ -130,26 +133,48 @@ class FileControl:
 
 
 def read_control(files: Files) -> tuple[int, Control] | None:
-    """The record of a node that follows nobody's registry, with its version; None if it has none.
+    """The record of a node without a registry, with its version; None if it has none.
 
-    Raises ``CorruptData`` if nobody can read it.
+    A damaged copy is replaced by the other. Raises ``CorruptData`` if neither can be read.
     """
+    pair = choose((_read_if_there(files, CONTROL_PATHS[0]), _read_if_there(files, CONTROL_PATHS[1])), _parse_control)
+    for number, reason in pair.faults if pair.text is not None else ():
+        log.warning("damaged_file_replaced", extra={"path": CONTROL_PATHS[number], "reason": reason})
+        try:
+            files.replace(CONTROL_PATHS[number], seal(pair.text or ""))
+        except OSError as error:
+            log.warning("file_not_written", extra={"path": CONTROL_PATHS[number], "reason": str(error)})
+    if pair.text is not None:
+        return _parse_control(pair.text)
+    if pair.is_absent:
+        return None
+    reasons = "; ".join(f"{CONTROL_PATHS[number]}: {reason}" for number, reason in pair.faults)
+    raise CorruptData(
+        f"the file {CONTROL_PATHS[0]} of the data directory, which says who leads, is damaged ({reasons}). Restore it "
+        f"from a backup; or, if no other node has been promoted since, remove {' and '.join(CONTROL_PATHS)} with the "
+        "node stopped: a node that follows no other then leads again, in an epoch above all in its journal",
+        path=CONTROL_PATHS[0],
+    )
+
+
+def _read_if_there(files: Files, path: str) -> bytes | None:
     try:
-        file = files.open(CONTROL_PATH)
+        file = files.open(path)
     except FileNotFoundError:
         return None
     try:
-        found = json.loads(file.read(0, file.size()))
-        version, epoch, leader = int(found["version"]), int(found["epoch"]), str(found["leader"])
-        return version, Control(epoch, leader, frozenset(map(str, found["in_sync"])))
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptData(
-            f"the file {CONTROL_PATH}, which says who leads, cannot be read ({error!r}). Restore it from a backup, or "
-            "move it away: a server that follows nobody then leads, in an epoch above all in its journal",
-            path=CONTROL_PATH,
-        ) from error
+        return file.read(0, file.size())
     finally:
         file.close()
+
+
+def _parse_control(text: str) -> tuple[int, Control]:
+    try:
+        found = json.loads(text)
+        version, epoch, leader = int(found["version"]), int(found["epoch"]), str(found["leader"])
+        return version, Control(epoch, leader, frozenset(map(str, found["in_sync"])), str(found.get("unfenced", "")))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"it is no control record ({error!r})") from error
 
 
 class RegistryControl:
@@ -481,7 +506,8 @@ def _is_renewed(before: tuple[int, Control | None], now: tuple[int, Control | No
 
 
 def _row(control: Control) -> dict[str, object]:
-    return {"epoch": control.epoch, "leader": control.leader, "in_sync": sorted(control.in_sync)}
+    row: dict[str, object] = {"epoch": control.epoch, "leader": control.leader, "in_sync": sorted(control.in_sync)}
+    return row | {"unfenced": control.unfenced} if control.unfenced else row
 
 
 def _whole(value: object) -> int:

@@ -23,6 +23,7 @@ from pixiu.machines.replication import Replica, State
 from pixiu.model.errors import CorruptData, PixiuError
 from pixiu.queue.replication.control import FileControl
 from pixiu.queue.replication.copies import Copy, Showing, read_copies
+from pixiu.queue.replication.fencing import FenceRequest
 from pixiu.queue.replication.follow_stream import FollowStream, FollowStreams
 from pixiu.queue.replication.joining import Join, among_others, machine_settings, own_record, tick_ms_of, why_not_join
 from pixiu.queue.replication.leader_link import CONNECT_TIMEOUT_MS, LeaderLink, Losses, arrival, new_prover
@@ -89,6 +90,7 @@ class Replication:
         self._next_session = 1
         self._link: LeaderLink | None = None
         self._fetch: SnapshotFetch | None = None
+        self._fence_request: FenceRequest | None = None
         self._arrived: tuple[bytes, list[Copy]] = b"", []
         self._promoting: list[Connection] = []
         self._alarm = ""
@@ -165,6 +167,7 @@ class Replication:
             self._link.close()
         if self._fetch is not None:
             self._fetch.close()
+        self._cancel_fencing()
 
     @property
     def name(self) -> str:
@@ -304,7 +307,12 @@ class Replication:
             case machine.Promoted(epoch):
                 self._answer_promotion(encode_done(epoch))
                 self.when_promoted()
+            case machine.Fence():
+                self._cancel_fencing()
+                self._fence_request = FenceRequest(command, self.name, engine.leader_key, self._feed)
+                self._fence_request.open(self._links)
             case machine.PromoteRefused(reason):
+                self._cancel_fencing()
                 self._answer_promotion(encode_refused(reason))
             case machine.Left():
                 if self._left is not None:
@@ -316,6 +324,11 @@ class Replication:
         waiting, self._promoting = self._promoting, []
         for connection in waiting:
             connection.answered(answer)
+
+    def _cancel_fencing(self) -> None:
+        if self._fence_request is not None:
+            self._fence_request.close()
+            self._fence_request = None
 
     # Leading.
 
@@ -453,6 +466,8 @@ class Replication:
             self._engine.append_frames(*self._arrived)
         except (OSError, PixiuError) as error:
             log.error("cannot copy from the leader", extra={"reason": str(error)})
+            if isinstance(error, OSError):
+                self._engine.writer.write_failed(error, len(self._arrived[0]))
             self._events.append(machine.AppendFailed(log_state_of(self._engine)))
             return
         if self._engine.writer.poisoned is not None:

@@ -33,7 +33,7 @@ class Losses:
         """The stream has ended, or never began."""
         is_known, self._said = reason == self._said, reason
         if WRONG_KEY in reason or KEY_NEEDED in reason:  # that does not pass by itself
-            words = "the leader takes another key: have both the same secret?"
+            words = "the leader does not accept this node's key: give both the same --secret-file"
             log.log(logging.DEBUG if is_known else logging.WARNING, words, extra={"reason": reason})
         else:
             log.log(logging.DEBUG if is_known else logging.INFO, "leader lost", extra={"reason": reason})

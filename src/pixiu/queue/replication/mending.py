@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pixiu.ports.transport import Links
     from pixiu.queue.engine import Engine
     from pixiu.queue.replication.driver import Replication
+    from pixiu.queue.replication.smss_follower import SmssFollower
     from pixiu.queue.storage.journal_check import JournalCheck
 
 __all__ = ["Mending"]
@@ -36,7 +37,9 @@ AGAIN_MS = 30_000
 class Mending:
     """Mends what the look through the journal finds, one place after the other."""
 
-    def __init__(self, engine: Engine, replication: Replication, links: Links, check: JournalCheck) -> None:
+    def __init__(
+        self, engine: Engine, replication: Replication | SmssFollower, links: Links, check: JournalCheck
+    ) -> None:
         self._engine = engine
         self._replication = replication
         self._links = links

@@ -51,6 +51,7 @@ def status_of(
         "epoch": replica.epoch if replica.state is State.LEADING else replica.log.tail_epoch,
         "leader": replica.leader,
         "in_sync": sorted(control.in_sync) if control is not None else [],
+        "unfenced_leader": control.unfenced if control is not None and engine.is_leader else "",
         "acknowledge": engine.all_settings.replication.acknowledge,
         "last_event_id": last,
         "commit_event_id": engine.commit_event_id,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING
 
 from pixiu.machines.queue_wire import commands as wire
-from pixiu.machines.queue_wire.messages import split_messages
+from pixiu.machines.queue_wire.messages import count_messages, split_messages
 from pixiu.machines.queue_wire.responses import encode_append_answer, encode_done, encode_refused, encode_sized
-from pixiu.model.errors import Gone, NotAllowed, NotFound, NotLeader, RequestError
+from pixiu.model.errors import Gone, NotAllowed, NotFound, NotLeader, PixiuError, RequestError
 from pixiu.model.version import __version__
 from pixiu.queue.appends import number
 from pixiu.queue.background import end_topic
@@ -17,8 +18,8 @@ from pixiu.queue.delays import HEAD, Delayed
 from pixiu.queue.operations import Change
 from pixiu.queue.positions import pack_rows
 from pixiu.queue.server.answers import ALIVE, OK
-from pixiu.queue.server.connection import MESSAGES_MAX
-from pixiu.queue.server.delay_pages import answer_page
+from pixiu.queue.server.connection import MESSAGES_MAX, MESSAGES_PER_COST
+from pixiu.queue.server.delay_pages import PAGE_BYTES_MAX, answer_page
 from pixiu.queue.server.log_commands import LOG_HANDLERS
 from pixiu.queue.server.node_commands import NODE_HANDLERS
 from pixiu.queue.server.parts import ROWS_MAX, append_part, delay_part, page_part, position_part
@@ -26,7 +27,7 @@ from pixiu.queue.server.subscriptions import Subscription
 from pixiu.queue.storage.messages import split_head
 from pixiu.queue.storage.record import Kind
 from pixiu.queue.storage.retention import is_outdated
-from pixiu.queue.storage.topics import check_name, topic_json
+from pixiu.queue.storage.topics import LISTED_AT_ONCE, check_name, topic_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,6 +98,7 @@ def delay(engine: Engine, connection: Connection, request: Request) -> None:
     messages = split_messages(payload, count_max=MESSAGES_MAX)
     if messages is None or len(messages) > MESSAGES_MAX:
         raise RequestError(wire.BAD_DELAY if messages is None else wire.TOO_MANY_MESSAGES)
+    connection.charge(len(messages) // MESSAGES_PER_COST)
     engine.check_reserved(request.name, connection.is_node)
     # The clock shows the last whole millisecond: one more, or it fires early after a restart.
     due_ms = engine.background.steady.now_ms() + 1 + delay_ms
@@ -134,18 +136,36 @@ def topic_info(engine: Engine, connection: Connection, request: Request) -> None
 
 def list_topics(engine: Engine, connection: Connection, _request: Request) -> None:
     """List."""
-    connection.answer(_json_list([topic_json(topic) for topic in engine.topics.listed()]))
+    _answer_topics(engine, connection)
 
 
 def list_valid(engine: Engine, connection: Connection, request: Request) -> None:
     """ValidList: without deleted and expired topics."""
     (event_id,) = _I64.unpack(request.part)
-    topics = engine.topics.listed(engine.now_ms(), event_id)
-    connection.answer(_json_list([topic_json(topic) for topic in topics]))
+    _answer_topics(engine, connection, engine.now_ms(), event_id)
 
 
-def _json_list(objects: list[str]) -> bytes:
-    return encode_sized((f"[{','.join(objects)}]" if objects else "").encode())
+def _answer_topics(
+    engine: Engine, connection: Connection, now_ms: int | None = None, through_event_id: int = 0
+) -> None:
+    """Answer with the topics by name. Each turn of the loop makes ``LISTED_AT_ONCE`` rows at most."""
+    objects: list[str] = []
+    connection.block()
+
+    def step(after: bytes) -> None:
+        try:
+            topics, reached = engine.topics.listed_page(after, LISTED_AT_ONCE, now_ms, through_event_id)
+        except PixiuError as error:
+            connection.answered(encode_refused(str(error)))
+            return
+        objects.extend(topic_json(topic) for topic in topics)
+        connection.charge(LISTED_AT_ONCE if reached is not None else len(topics))
+        if reached is not None:
+            engine.scheduler.soon(partial(step, reached))
+        else:
+            connection.answered(encode_sized((f"[{','.join(objects)}]" if objects else "").encode()))
+
+    step(b"")
 
 
 def sub(engine: Engine, connection: Connection, request: Request) -> None:
@@ -281,9 +301,7 @@ def list_delays(engine: Engine, connection: Connection, request: Request) -> Non
         is_seen = connection.is_node or not delayed.topic.startswith(wire.RESERVED_PREFIX)
         return is_seen and (not request.name or delayed.topic == request.name)
 
-    answer_page(
-        engine, connection, after, limit or ROWS_MAX, is_wanted, lambda rows: _json([_delay_row(row) for row in rows])
-    )
+    answer_page(engine, connection, after, limit or ROWS_MAX, is_wanted, _delay_row, _json, bytes_max=PAGE_BYTES_MAX)
 
 
 def _delay_row(delayed: Delayed) -> dict[str, object]:
@@ -291,7 +309,7 @@ def _delay_row(delayed: Delayed) -> dict[str, object]:
         "event_id": delayed.event_id,
         "topic": delayed.topic.decode(errors="replace"),
         "due": delayed.due_ms,
-        "count": len(split_messages(delayed.payload) or []),
+        "count": count_messages(delayed.payload),
         "bytes": len(delayed.payload),
     }
 

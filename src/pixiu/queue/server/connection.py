@@ -6,6 +6,10 @@ with the same bytes as the one before it (header, topic, sizes) is taken without
 
 Order of answers: publishes, appends and delays wait for the disk together, and their answers come in the order of the
 requests. Any other command waits until those before it are answered, so it sees what they did.
+
+Bound per turn: requests have a cost, which follows from their messages, bytes and answers. After ``TURN_COST_MAX`` the
+connection takes its next request in a later turn of the loop, once its earlier requests are answered. Meanwhile the
+process serves other connections and chat users.
 """
 
 from __future__ import annotations
@@ -35,11 +39,29 @@ log = logging.getLogger(__name__)
 READ_AHEAD_BYTES_MAX = 1 * 2**20
 """How much a connection may send while its earlier commands wait to be answered."""
 
+DRAIN_BYTES_MAX = 64 * 2**20
+"""What is read and dropped of a client that was refused, so that it gets to read why before the connection ends."""
+
+REQUEST_BYTES_PER_SECOND = 16 * 1024
+"""A request that arrives more slowly than this, beyond ``request_timeout_ms``, is given up."""
+
 PLAIN_BYTES_MAX = 4096
 """Payloads up to this take the short way through the writer."""
 
 MESSAGES_MAX = 65_536
 """Messages in one publish."""
+
+TURN_COST_MAX = 2000
+"""Cost of the requests that one connection may have handled in a row; a unit is about 10 µs of CPU."""
+
+MESSAGES_PER_COST = 4
+"""Messages of one publish or delay that cost one unit."""
+
+ANSWER_BYTES_PER_COST = 64
+"""Bytes of an answer that cost one unit: most long answers are lists, and their cost is making the rows."""
+
+PUBLISH_BYTES_PER_COST = 256
+"""Bytes of publishes that begin like the one before them, and cost one unit."""
 
 EXTENSION_OVERHEAD_BYTES = 1024
 """What an extension's part may have around a payload: numbers, a key, a name."""
@@ -56,12 +78,12 @@ _HEADER = Struct("<BHI")
 class Transport(Protocol):
     """What a connection needs of a socket."""
 
-    def write(self, data: bytes) -> None: ...  # noqa: D102
-    def close(self) -> None: ...  # noqa: D102
-    def abort(self) -> None: ...  # noqa: D102
-    def pause_reading(self) -> None: ...  # noqa: D102
-    def resume_reading(self) -> None: ...  # noqa: D102
-    def get_write_buffer_size(self) -> int: ...  # noqa: D102
+    def write(self, data: bytes) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def get_write_buffer_size(self) -> int: ...
 
 
 class Request:
@@ -82,6 +104,8 @@ class Connection:
 
     __slots__ = (
         "_buffered",
+        "_cost",
+        "_drain_left",
         "_engine",
         "_has_eof",
         "_is_blocked",
@@ -90,6 +114,7 @@ class Connection:
         "_is_paused",
         "_need",
         "_outstanding",
+        "_partial_since_us",
         "_parts",
         "_plain_bytes",
         "_prefix",
@@ -120,11 +145,17 @@ class Connection:
         self._parts: list[bytes] = []
         self._buffered = 0
         self._need = 0
+        self._cost = 0
+        """Of the requests since this connection last waited for a turn of the loop."""
         self._outstanding = 0
         self._is_blocked = False
         self._is_closing = False
         self._is_held = False
         """Blocked or closing: something is to be done once everything is answered."""
+        self._drain_left = 0
+        """How many bytes are still to be read and dropped; 0 unless it was refused and ends."""
+        self._partial_since_us = 0
+        """Since when a request is incomplete, as far as the server has looked; 0: not looked yet."""
         self._has_eof = False
         self._is_paused = False
         self._stream: Stream | None = None
@@ -213,6 +244,10 @@ class Connection:
                     self.pause()
             elif self._buffered >= self._need:
                 self._parse_parts()
+        elif self._drain_left:
+            self._drain_left -= size
+            if self._drain_left <= 0:
+                self.abort()
 
     # Parsing.
 
@@ -230,12 +265,17 @@ class Connection:
             self._buffered = len(rest)
             self._plain_bytes = 0
         self._need = need
+        self._partial_since_us = 0
 
     def _parse(self, data: bytes) -> None:
         """Take every whole request out of ``data``."""
         position = 0
         size = len(data)
         while position < size and not self._is_closing:
+            if self._cost > TURN_COST_MAX:
+                self._wait_for_turn()
+                self._keep(data, position, 0)
+                return
             prefix = self._prefix
             if prefix is not None and data.startswith(prefix, position):
                 taken = self._take_same(data, position, size)
@@ -278,11 +318,13 @@ class Connection:
             self._writer.submit_plain(self, topic, messages[0], length)
         elif messages:
             self._outstanding += 1
+            self._cost += len(messages) * length // PUBLISH_BYTES_PER_COST
             self._submit((self, OK * len(messages), topic, messages), len(messages) * length)
         return position
 
     def _take_any(self, data: bytes, position: int, size: int) -> int:
         """One request of any kind. Returns where it ends, or minus the bytes that it needs from ``position``."""
+        self._cost += 1
         if data[position] in stray_http.FIRST_BYTES and stray_http.is_http(data, position):
             self.refuse_and_close(stray_http.answer(self._server.http_address))
             return size
@@ -347,6 +389,7 @@ class Connection:
         if messages is None or len(messages) > MESSAGES_MAX:
             self.answer(encode_refused(wire.BAD_PUB_PAYLOAD if messages is None else wire.TOO_MANY_MESSAGES))
             return end
+        self._cost += len(messages) // MESSAGES_PER_COST
         name = data[position + 20 : position + 20 + name_bytes]
         try:
             topic = self._engine.topic_to_publish(name, self.is_node)
@@ -379,7 +422,22 @@ class Connection:
             self._engine.counters.refused += 1
             self.answer(encode_refused(str(error)))
 
+    def _wait_for_turn(self) -> None:
+        """Take the next request in a later turn of the loop, once those before it are answered."""
+        self._cost = 0
+        self.block()
+        self._engine.scheduler.soon(self._turn_came)
+
+    def _turn_came(self) -> None:
+        self._outstanding -= 1
+        if self.transport is not None and not self._outstanding:
+            self._settle_or_abort()
+
     # What handlers and the writer use.
+
+    def charge(self, cost: int) -> None:
+        """Add to the cost of this connection's requests, see ``TURN_COST_MAX``."""
+        self._cost += cost
 
     def submit(self, change: Change, *, block: bool = False) -> None:
         """Hand a change to the writer; with ``block`` later commands wait for its answer."""
@@ -390,6 +448,7 @@ class Connection:
 
     def answer(self, data: bytes) -> None:
         """Answer a request that needs no disk, behind those that do."""
+        self._cost += len(data) // ANSWER_BYTES_PER_COST
         if self._outstanding:
             self._outstanding += 1
             self._submit(Answer(self, data), 0)
@@ -403,16 +462,19 @@ class Connection:
         if transport is not None:
             transport.write(data)
             if self._is_held and not self._outstanding:
-                try:
-                    self._settled()
-                except Exception:
-                    self.abort()  # as the loop does when ``data_received`` fails: nobody knows what it still waits for
-                    raise
+                self._settle_or_abort()
+
+    def _settle_or_abort(self) -> None:
+        try:
+            self._settled()
+        except Exception:
+            self.abort()  # as the loop does when ``data_received`` fails: the state of its requests is unknown
+            raise
 
     def _settled(self) -> None:
         """Everything is answered: go on with what had to wait, or close as announced."""
         if self._is_closing:
-            self.close()
+            self._end_writing() if self._drain_left else self.close()
             return
         self._is_blocked = False
         self._is_held = self._has_eof
@@ -450,14 +512,27 @@ class Connection:
             self._parse(leftover)
 
     def refuse_and_close(self, text: str | bytes) -> None:
-        """An error after which nobody knows where the next request begins; bytes are the answer as it is."""
+        """Refuse a request whose end is not known, and end the connection; bytes are the answer as it is.
+
+        What the client still sends is read and dropped, up to a bound: closing with unread bytes would reset the
+        connection, and the client could lose the answer.
+        """
         self._is_closing = self._is_held = True
+        self._drain_left = DRAIN_BYTES_MAX
+        self._parts.clear()
         self.answer(text if isinstance(text, bytes) else encode_refused(text))
         if not self._outstanding:
-            self.close()
+            self._end_writing()
+
+    def _end_writing(self) -> None:
+        """Tell the client that no answer follows, and wait until it closes or sends too much."""
+        if self.transport is not None:
+            self._partial_since_us = 0
+            self.resume()
+            self._server.end_writing(self.transport)
 
     def close(self) -> None:
-        """Say no more."""
+        """Close once everything written so far is sent."""
         self._is_closing = self._is_held = True
         if self.transport is not None:
             self.transport.close()
@@ -489,6 +564,33 @@ class Connection:
         settings = self._engine.settings
         timeout_ms = settings.write_timeout_ms if self.wake_stream is None else settings.replica_write_timeout_ms
         return not self.can_write and now_us - self.blocked_since_us > timeout_ms * 1000
+
+    def is_late(self, now_us: int) -> bool:
+        """Whether a request that has begun to arrive is overdue, or a client that was refused does not close."""
+        is_partial = self._parts and self._buffered < self._need and self.can_write and not self._is_blocked
+        if self._is_paused or not (is_partial or self._drain_left):
+            self._partial_since_us = 0
+            return False
+        if not self._partial_since_us:
+            self._partial_since_us = now_us
+        timeout_us = self._engine.settings.request_timeout_ms * 1000
+        waited_us = now_us - self._partial_since_us
+        if self._drain_left:
+            return waited_us > timeout_us and not self._outstanding
+        silent_us = now_us - max(self.last_seen_us, self._partial_since_us)
+        allowed_us = timeout_us + self._buffered * 1_000_000 // REQUEST_BYTES_PER_SECOND
+        return silent_us > timeout_us or waited_us > allowed_us
+
+    def give_up(self) -> None:
+        """End a connection that is late."""
+        if self._drain_left:
+            self.abort()
+        else:
+            came = f"{self._buffered} of at least {self._need} bytes"
+            timeout_ms = self._engine.settings.request_timeout_ms
+            self.refuse_and_close(
+                f"{wire.REQUEST_INCOMPLETE}: {came} within {timeout_ms} ms (queue.request_timeout_ms)"
+            )
 
     @property
     def is_idle(self) -> bool:

@@ -1,13 +1,13 @@
-"""Pages of what waits for its time: by event id, a bounded walk in each turn of the loop.
+"""Pages of delayed messages, by event id. Each turn of the loop handles a bounded number of rows and bytes.
 
-Most of what waits may be somebody else's: whoever asks for the few of one topic walks over a million of another, and
-everyone else is served meanwhile.
+A request for one topic may have to pass a million delays of another topic, and a delay may hold 65,536 messages. Other
+connections are served between the turns.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pixiu.machines.queue_wire.responses import encode_refused
 from pixiu.model.errors import PixiuError
@@ -19,10 +19,18 @@ if TYPE_CHECKING:
     from pixiu.queue.engine import Engine
     from pixiu.queue.server.connection import Connection
 
-__all__ = ["answer_page"]
+__all__ = ["PAGE_BYTES_MAX", "answer_page"]
+
+Row = TypeVar("Row")
 
 WALK_COUNT = 500
-"""Of those that wait, in one turn: a few milliseconds."""
+"""Delays handled in one turn: a few milliseconds."""
+
+WALK_BYTES = 1 * 2**20
+"""Payload bytes after which a turn ends. They are read from the store, and their messages are counted."""
+
+PAGE_BYTES_MAX = 64 * 2**20
+"""Payload bytes after which a page of Delays ends, although it has fewer rows than the client asked for."""
 
 
 def answer_page(
@@ -31,15 +39,40 @@ def answer_page(
     after: int,
     limit: int,
     is_wanted: Callable[[Delayed], bool],
-    encode: Callable[[list[Delayed]], bytes],
+    make_row: Callable[[Delayed], Row],
+    encode: Callable[[list[Row]], bytes],
+    *,
+    bytes_max: int | None = None,
 ) -> None:
-    """Answer with those behind event ``after`` that are wanted, ``limit`` at most. Later commands wait for that."""
-    rows: list[Delayed] = []
+    """Answer with the wanted delays after event ``after``, at most ``limit``. Later commands wait for the answer.
+
+    With ``bytes_max`` a page ends early after so many payload bytes, with at least one row. Then only an empty page
+    means the end.
+    """
+    rows: list[Row] = []
+    page_bytes = 0
     connection.block()
+
+    def walk(after: int) -> int | None:
+        """Handle some delays. Returns where to continue; None when the page is complete."""
+        nonlocal page_bytes
+        walk_bytes = 0
+        for walked, delayed in enumerate(engine.state.delays.after(after)):
+            if len(rows) >= limit or (bytes_max is not None and page_bytes >= bytes_max):
+                return None
+            if walked >= WALK_COUNT or walk_bytes >= WALK_BYTES:
+                return after
+            after = delayed.event_id
+            walk_bytes += len(delayed.payload)
+            connection.charge(1)
+            if is_wanted(delayed):
+                page_bytes += len(delayed.payload)
+                rows.append(make_row(delayed))
+        return None
 
     def step(after: int) -> None:
         try:
-            reached = _walk(engine, after, limit, is_wanted, rows)
+            reached = walk(after)
         except PixiuError as error:
             connection.answered(encode_refused(str(error)))
             return
@@ -49,18 +82,3 @@ def answer_page(
             engine.scheduler.soon(partial(step, reached))
 
     step(after)
-
-
-def _walk(
-    engine: Engine, after: int, limit: int, is_wanted: Callable[[Delayed], bool], rows: list[Delayed]
-) -> int | None:
-    """Some more of them. Where to go on; None when the page is done."""
-    for walked, delayed in enumerate(engine.state.delays.after(after)):
-        if len(rows) >= limit:
-            return None
-        if walked >= WALK_COUNT:
-            return after
-        after = delayed.event_id
-        if is_wanted(delayed):
-            rows.append(delayed)
-    return None

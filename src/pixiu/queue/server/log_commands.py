@@ -71,10 +71,13 @@ def scheduled(engine: Engine, connection: Connection, request: Request) -> None:
     _check(engine, connection)
     after, limit = page_part(request.part)
 
-    def encode(rows: list[Delayed]) -> bytes:
-        return encode_sized(encode_scheduled([(each.event_id, each.due_ms, each.payload) for each in rows]))
+    def row(delayed: Delayed) -> tuple[int, int, bytes]:
+        return delayed.event_id, delayed.due_ms, delayed.payload
 
-    answer_page(engine, connection, after, limit, lambda each: each.topic == request.name, encode)
+    def encode(rows: list[tuple[int, int, bytes]]) -> bytes:
+        return encode_sized(encode_scheduled(rows))
+
+    answer_page(engine, connection, after, limit, lambda each: each.topic == request.name, row, encode)
 
 
 def _check(engine: Engine, connection: Connection) -> None:

@@ -1,7 +1,8 @@
-"""What nodes say to each other, and those who look after them: who one is, copies of everything, who leads.
+"""Commands between nodes, and for their operators: keys, copies of the whole log, promotion, status.
 
-Where the cluster has a secret, a copy of everything (Follow, Snapshot, Replica) is for connections that have shown a
-key, by ``Authorize`` or, without saying it, by ``Challenge`` and ``Prove``. What smss's clients do needs none.
+Follow, Snapshot, Replica and Promote always require a key: the node's own (``node.key``) or one of the cluster's
+secrets. A connection shows it with ``Authorize``, or proves it without sending it by ``Challenge`` and ``Prove``.
+smss's followers cannot show a key; ``replication.smss_followers`` admits them to Replica. smss's clients need no key.
 """
 
 from __future__ import annotations
@@ -34,8 +35,7 @@ __all__ = ["KEY_HANDLERS", "NODE_HANDLERS"]
 
 log = logging.getLogger(__name__)
 
-EPOCH_MAX = 2**31
-"""No honest node has seen this many changes of leader; a larger number would only fence the leader for good."""
+KEY_NEEDED = f"{wire.KEY_NEEDED}: show node.key of its data directory, or the cluster's secret (--secret-file FILE)"
 
 _I64 = Struct("<q")
 _U16 = Struct("<H")
@@ -70,10 +70,10 @@ def prove(engine: Served, connection: Connection, request: Request) -> None:
 
 
 def _check_key(engine: Engine, connection: Connection, what: str) -> None:
-    """A copy of everything, reserved topics included, and who leads, are the cluster's own business."""
-    if engine.follower_keys and not connection.is_node:
-        engine.key_refusals.note(f"{what} was refused without the cluster's key", connection.transport)
-        raise NotAllowed(wire.KEY_NEEDED)
+    """Refuse a copy of the log, or a change of leader, to a connection that has not shown a key."""
+    if not connection.is_node:
+        engine.key_refusals.note(f"{what} was refused without a key", connection.transport)
+        raise NotAllowed(KEY_NEEDED)
 
 
 def follow(engine: Engine, connection: Connection, request: Request) -> None:
@@ -85,7 +85,7 @@ def follow(engine: Engine, connection: Connection, request: Request) -> None:
         raise RequestError(wire.BAD_EXTENSION_PART)
     name = part[2 : 2 + size].decode(errors="replace")
     last_event_id, last_epoch, highest_epoch, _ = _FOLLOW.unpack_from(part, 2 + size)
-    if max(last_epoch, highest_epoch) >= EPOCH_MAX or not 0 <= last_event_id < 2**62:
+    if not 0 <= last_event_id < 2**62:
         raise RequestError(wire.BAD_EXTENSION_PART)
     engine.replication.follow_asked(connection, name, last_event_id, last_epoch, highest_epoch)
 
@@ -100,8 +100,7 @@ def promote(engine: Engine, connection: Connection, request: Request) -> None:
 
 def join(engine: Engine, connection: Connection, request: Request) -> None:
     """Join: this node brings the log that it leads to a registry."""
-    if not connection.is_node:
-        raise NotAllowed(wire.KEY_NEEDED)
+    _check_key(engine, connection, "Join")
     if engine.join_asked is None:
         raise RequestError(wire.DONT_SUPPORT_ACTION)
     registry, rest = _string(request.part)
@@ -129,6 +128,7 @@ def status(engine: Engine, connection: Connection, request: Request) -> None:
     if engine.replication is None:
         raise RequestError(wire.DONT_SUPPORT_ACTION)
     counts = {"topics": sum(1 for _ in engine.topics.listed()), "subscribers": engine.counters.subscribers}
+    connection.charge(counts["topics"])
     found = {"server": f"pixiu {__version__}", **engine.replication.status(), **counts}
     connection.answer(encode_sized(json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode()))
 
@@ -145,7 +145,8 @@ def replica(engine: Engine, connection: Connection, request: Request) -> None:
     """Replica: the journal as smss's followers read it."""
     if not engine.is_leader:
         raise NotLeader(wire.DONT_SUPPORT_ACTION)
-    _check_key(engine, connection, "Replica")
+    if not engine.all_settings.replication.smss_followers:
+        _check_key(engine, connection, "Replica")
     (event_id,) = _I64.unpack(request.part)
     if event_id < 0:
         raise RequestError(wire.BAD_REPLICA_EVENT_ID)

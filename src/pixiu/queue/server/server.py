@@ -28,6 +28,7 @@ class QueueServer:
         connections_max: int,
         watch_peer: Callable[[Any], object] = lambda transport: None,
         reset_on_close: Callable[[Any], object] = lambda transport: None,
+        end_writing: Callable[[Any], object] = lambda transport: transport.close(),
     ) -> None:
         self._engine = engine
         self.handlers = handlers
@@ -35,10 +36,13 @@ class QueueServer:
         self._connections_max = connections_max
         self._idle_timeout_us = engine.settings.idle_timeout_ms * 1000
         self._write_timeout_us = engine.settings.write_timeout_ms * 1000
+        self._request_timeout_us = engine.settings.request_timeout_ms * 1000
         self._now_us = 0
         self.connections: set[Connection] = set()
         self._watch_peer = watch_peer
         self.reset_on_close = reset_on_close
+        self.end_writing = end_writing
+        """Ends the server's direction of a connection; the client's stays open."""
         self.http_address = ""
         """Where HTTP is, for those who try it here."""
 
@@ -51,7 +55,9 @@ class QueueServer:
         self._look_for_idle()
 
     def _look_for_idle(self) -> None:
-        self._now_us = self._engine.clock.monotonic_us()
+        before_us, self._now_us = self._now_us, self._engine.clock.monotonic_us()
+        # After a pause of this process, bytes that came meanwhile are not read yet: look at late requests next time.
+        is_on_time = self._now_us - before_us < self._request_timeout_us / 2
         for connection in list(self.connections):
             if connection.is_heard:
                 connection.is_heard = False
@@ -59,9 +65,11 @@ class QueueServer:
             if connection.is_stalled(self._now_us):
                 log.info("client takes no answers, cut off")
                 connection.abort()
+            elif is_on_time and connection.is_late(self._now_us):
+                connection.give_up()
             elif connection.is_idle and self._now_us - connection.last_seen_us > self._idle_timeout_us:
                 connection.close()
-        pause_ms = min(1000, self._idle_timeout_us / 4000, self._write_timeout_us / 4000)
+        pause_ms = min(1000, min(self._idle_timeout_us, self._write_timeout_us, self._request_timeout_us) / 4000)
         self._engine.scheduler.after(pause_ms, self._look_for_idle)
 
     def opened(self, connection: Connection) -> None:

@@ -88,6 +88,11 @@ class Journal:
             self.segments.append(segment)
         return self.tail.size
 
+    def probe(self, next_event_id: int) -> None:
+        """Raise ``OSError`` unless the journal can be written now. Changes nothing that a reader sees."""
+        self.begin(next_event_id)
+        self.tail.probe()
+
     @property
     def is_full(self) -> bool:
         """Will the next append begin a new segment?"""

@@ -127,6 +127,12 @@ class Segment:
         self._filled = min(start + len(zeros), limit)
         return True
 
+    def probe(self) -> None:
+        """Write one block of zeros behind the end, where zeros may lie, and cut it off. Raises ``OSError``."""
+        self.log.write(bytes(BLOCK_BYTES), self.size)
+        if self._filled < self.size + BLOCK_BYTES:
+            self.cut_zeros()
+
     def cut_zeros(self) -> None:
         """Cut off the zeros behind the end. Not durable before ``flush``."""
         if self.log.size() > self.size:

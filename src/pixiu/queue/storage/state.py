@@ -100,10 +100,13 @@ class State:
         self.topics.flushed(ends)
         self.topics.dead.difference_update(removed)
 
-    def apply(self, record: Record, frame: Frame, messages: list[bytes] | None = None) -> tuple[Topic, Window] | None:
+    def apply(
+        self, record: Record, frame: Frame, messages: list[bytes] | None = None, *, to_log: bool = True
+    ) -> tuple[Topic, Window] | None:
         """Do what a record says. Returns the topic and its new messages, if it brought any.
 
-        ``messages``: those of the record, if they are known already.
+        ``messages``: those of the record, if they are known already. Without ``to_log`` the topic's own log is left
+        as it is, to be completed later.
         """
         changes = Changes()
         shown: tuple[Topic, Window] | None = None
@@ -114,7 +117,8 @@ class State:
         if topic is not None and topic.create_event_id > record.event_id:
             topic = None
         if record.kind in MESSAGE_KINDS:
-            shown = self._apply_messages(record, topic, messages or messages_of(record, frame.count), changes)
+            known = messages or messages_of(record, frame.count)
+            shown = self._apply_messages(record, topic if to_log else None, known, changes)
         elif record.kind == Kind.CREATE:
             if topic is None or topic.create_event_id != record.event_id:
                 (expires_at,) = _I64.unpack(record.payload)

@@ -28,6 +28,7 @@ from pixiu.queue.storage.topic_items import CHUNK, CHUNK_BYTES, ITEM_HEADER_BYTE
 
 WINDOW_BYTES = 128 * 1024
 OPEN_SEGMENTS_MAX = 4
+REMEDY = "stop the node and make it again from the journal: pixiu queue verify --repair --data DIR"
 
 _ITEM = Struct("<qqqq")
 _CONTENT = Struct("<I")
@@ -130,6 +131,9 @@ class TopicLog:
             self._cut_to(durable)
         elif self.numbers:
             self._load_tail()
+        for number, following in pairwise(self.numbers):  # retention removes the oldest only
+            if following != number + 1:
+                raise self._damaged(number + 1, "log", 0, "is missing")
 
     def _load_tail(self) -> None:
         self.file_number = self.numbers[-1]
@@ -149,6 +153,10 @@ class TopicLog:
     def path(self, number: int, ending: str = "log") -> str:
         """The path of one segment file."""
         return f"{self._folder}/{number:010d}.{ending}"
+
+    def _damaged(self, number: int, ending: str, position: int, reason: str) -> CorruptData:
+        """The error for damage here: file, byte, and a remedy."""
+        return CorruptData(f"{self.path(number, ending)} byte {position}: {reason}; {REMEDY}")
 
     def _segment(self, number: int, *, create: bool = False) -> tuple[File, File]:
         pair = self._open.get(number)
@@ -174,16 +182,13 @@ class TopicLog:
     def _chunk(self, number: int, at: int) -> Chunk:
         data = self._segment(number)[1].read(at * CHUNK_BYTES, CHUNK_BYTES)
         if len(data) != CHUNK_BYTES:
-            raise CorruptData(f"{self.path(number, 'idx')} byte {at * CHUNK_BYTES}: ends here")
+            raise self._damaged(number, "idx", at * CHUNK_BYTES, "ends here")
         return self._fitting(number, at, Chunk(*CHUNK.unpack(data)))
 
     def _fitting(self, number: int, at: int, chunk: Chunk) -> Chunk:
         """The same chunk, if it can be true at all."""
         if not 0 <= chunk.position <= chunk.end <= self.size_of(number):
-            raise CorruptData(
-                f"{self.path(number, 'idx')} byte {at * CHUNK_BYTES}: names bytes that are not there; "
-                "run: pixiu queue verify --repair"
-            )
+            raise self._damaged(number, "idx", at * CHUNK_BYTES, "names bytes that are not there")
         return chunk
 
     def _chunks_in(self, number: int) -> int:
@@ -288,17 +293,14 @@ class TopicLog:
             following = self._following(number)
             return None if following is None else self.read(following, 0)
         if not chunks[0].position <= position < chunks[0].end:
-            raise CorruptData(
-                f"{self.path(number, 'idx')} byte {at * CHUNK_BYTES}: does not cover byte {position} of its log; "
-                "run: pixiu queue verify --repair"
-            )
+            raise self._damaged(number, "idx", at * CHUNK_BYTES, f"does not cover byte {position} of its log")
         begin, end = chunks[0].position, chunks[-1].end
         data = self._segment(number)[0].read(begin, end - begin)
         for chunk in chunks:
             self._check(number, data, chunk, begin)
         starts = _walk(data, position - begin, begin)
         if starts[-1] != end:
-            raise CorruptData(f"{self.path(number)} byte {starts[-1]}: items do not fill their chunk")
+            raise self._damaged(number, "log", starts[-1], "items do not fill their chunk")
         after = self._place(number, end)
         is_full = at + len(chunks) < self._chunks_in(number) or number != self.file_number
         return Window(number, data[position - begin :], starts, after, is_full=is_full)
@@ -320,9 +322,7 @@ class TopicLog:
     def _check(self, number: int, data: bytes, chunk: Chunk, begin: int) -> None:
         part = memoryview(data)[chunk.position - begin : chunk.end - begin]
         if len(part) != chunk.length or crc32(part) != chunk.crc:
-            raise CorruptData(
-                f"{self.path(number)} byte {chunk.position}: checksum does not match; run: pixiu queue verify --repair"
-            )
+            raise self._damaged(number, "log", chunk.position, "checksum does not match")
 
     def _following(self, number: int) -> int | None:
         """The next segment number that exists or is being written; None if ``number`` is the last."""
@@ -384,7 +384,7 @@ class TopicLog:
         for start in _walk(data, 0, chunk.position)[:-1]:
             if _EVENT_ID.unpack_from(data, start - chunk.position + 8)[0] > event_id:
                 return number, start
-        raise CorruptData(f"{self.path(number, 'idx')} byte {at * CHUNK_BYTES}: names an event its log does not have")
+        raise self._damaged(number, "idx", at * CHUNK_BYTES, "names an event its log does not have")
 
     def _segment_of(self, event_id: int) -> int:
         found = -1
@@ -435,11 +435,11 @@ class TopicLog:
             log, index = self._segment(end.number)
             for file, size, ending in ((log, end.size, "log"), (index, end.chunks * CHUNK_BYTES, "idx")):
                 if file.size() < size:
-                    path = self.path(end.number, ending)
-                    raise CorruptData(f"{path} byte {file.size()}: ends here, and was flushed up to byte {size}")
+                    reason = f"ends here, although {size} bytes of it were flushed"
+                    raise self._damaged(end.number, ending, file.size(), reason)
                 file.truncate(size)
         elif end.size:
-            raise CorruptData(f"{self.path(end.number)} byte 0: was flushed up to byte {end.size}, and is gone")
+            raise self._damaged(end.number, "log", 0, f"is missing, although {end.size} bytes of it were flushed")
         self.file_number, self.size, self._chunk_count, self.last_event_id = end
         self._roll_if_full()
 

@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 
 FOLDER = "queue/topics"
 LOADED_MAX = 20_000
+LISTED_AT_ONCE = 500
+"""Stored topics in one page of a list: a few milliseconds."""
 
 _TOPIC_PREFIX = b"t"
 _LIFETIME_PREFIX = b"x"
@@ -294,15 +296,32 @@ class Topics:
             else:
                 yield number
 
-    def listed(self, now_ms: int | None = None, through_event_id: int = 0) -> Iterator[Topic]:
-        """Committed topics by name, without reserved ones; with ``now_ms`` only those that can be used."""
-        for key, meta in self._store.scan(_TOPIC_PREFIX, bytes([_TOPIC_PREFIX[0] + 1])):
+    def listed(self) -> Iterator[Topic]:
+        """Committed topics by name, without reserved ones."""
+        after: bytes | None = b""
+        while after is not None:
+            topics, after = self.listed_page(after, LISTED_AT_ONCE)
+            yield from topics
+
+    def listed_page(
+        self, after: bytes, count: int, now_ms: int | None = None, through_event_id: int = 0
+    ) -> tuple[list[Topic], bytes | None]:
+        """The listed ones among the first ``count`` stored topics after a name, and the name to continue after.
+
+        Reserved topics are not listed, nor topics created after ``through_event_id``; with ``now_ms`` only topics that
+        can be used are. The name is None at the end.
+        """
+        found = []
+        start = _TOPIC_PREFIX + after + b"\0" if after else _TOPIC_PREFIX
+        rows = list(islice(self._store.scan(start, bytes([_TOPIC_PREFIX[0] + 1])), count))
+        for key, meta in rows:
             topic = topic_from(key[1:], meta)
             if topic.is_reserved or (now_ms is not None and topic.is_gone(now_ms)):
                 continue
             if through_event_id > 0 and topic.create_event_id > through_event_id:
                 continue
-            yield topic
+            found.append(topic)
+        return found, rows[-1][0][1:] if len(rows) == count else None
 
     def stored_topics(self) -> list[Topic]:
         """Every topic, reserved and expired ones included."""

@@ -51,9 +51,9 @@ class Caller(Protocol):
     """A session and its user: an ``Actor`` or a ``Session``."""
 
     @property
-    def user(self) -> int: ...  # noqa: D102
+    def user(self) -> int: ...
     @property
-    def session_id(self) -> int: ...  # noqa: D102
+    def session_id(self) -> int: ...
 
 
 class RoomRow(NamedTuple):
@@ -180,11 +180,13 @@ class Broker:
         return self.rooms.members(entered.number)
 
     def leave(self, caller: Caller, room: str) -> int:
-        """A session listens no more. Returns how many still do."""
-        number = self._opened(room).number
-        if self.rooms.seat(number, caller.session_id) is not None:
-            self._leave(number, caller.session_id, self._next_version())
-        return self.rooms.members(number)
+        """A session stops listening. Returns how many still listen; of a group's room only to those who may know."""
+        opened = self._opened(room)
+        if self.rooms.seat(opened.number, caller.session_id) is not None:
+            self._leave(opened.number, caller.session_id, self._next_version())
+        elif opened.group:
+            check_member(self._groups, opened.group, caller.user, is_talking=False)
+        return self.rooms.members(opened.number)
 
     def say(
         self,
@@ -204,7 +206,16 @@ class Broker:
         else:
             done(answer)
 
-    def said(self, actor: Actor, room: str, text: str, talk_class: TalkClass, *, send_id: str = "") -> Answer:
+    def said(
+        self,
+        actor: Actor,
+        room: str,
+        text: str,
+        talk_class: TalkClass,
+        *,
+        send_id: str = "",
+        priority: str = "normal",
+    ) -> Answer:
         """As ``say``; returns the answer or raises the error."""
         plain_text(text, self._settings.message_bytes_max)
         is_publisher = actor.is_admin and not actor.session_id
@@ -219,7 +230,7 @@ class Broker:
                 check_member(self._groups, to.group, actor.user, is_talking=True)
         at, members = self._clock.now_ms(), rooms.members(number)
         message_id = self._ids.next(at)
-        body = message_body(message_id, self._user_name(actor.user), room, at, text, send_id)
+        body = message_body(message_id, self._user_name(actor.user), room, at, text, send_id, priority)
         sender = 0 if is_publisher else actor.session_id
         full = rooms.said(number, message_id, sender, body, is_reliable=talk_class == "reliable")
         self.counters.messages[talk_class] += 1
@@ -252,13 +263,22 @@ class Broker:
         return True
 
     def heard(
-        self, actor: Actor, room: str, text: str, talk_class: TalkClass, *, send_id: str, message_id: int, at: int
+        self,
+        actor: Actor,
+        room: str,
+        text: str,
+        talk_class: TalkClass,
+        *,
+        send_id: str,
+        message_id: int,
+        at: int,
+        priority: str = "normal",
     ) -> Answer:
         """What someone of another partition has said in the room of a group, checked and numbered there."""
         to = self._open.get(room)
         if to is None:
             return {"room": room, "members": 0}
-        body = message_body(message_id, self._user_name(actor.user), room, at, text, send_id)
+        body = message_body(message_id, self._user_name(actor.user), room, at, text, send_id, priority)
         self.passed_on(to.number, message_id, body, is_reliable=talk_class == "reliable")
         return {"room": room, "members": self.rooms.members(to.number)}
 

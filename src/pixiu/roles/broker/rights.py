@@ -9,17 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pixiu.model.errors import NotAllowed, NotFound, RateLimited
-from pixiu.model.names import check_public_id
+from pixiu.model.names import check_public_id, new_public_id
 
 if TYPE_CHECKING:
     from pixiu.ports.clock import Clock
     from pixiu.ports.groups import Groups
 
-__all__ = ["GROUP_PREFIX", "RoomRates", "check_member", "group_of"]
+__all__ = ["GROUP_PREFIX", "RoomRates", "check_member", "group_of", "room_name"]
 
 GROUP_PREFIX = "g:"
 
 BUCKETS_MAX = 100_000
+
+
+def room_name(room: str) -> str:
+    """The name of an open room in its normal form; of a group's room as it is, since it names an existing group."""
+    return room if room.startswith(GROUP_PREFIX) else new_public_id(room, what="room")
 
 
 def group_of(room: str, groups: Groups | None) -> int:

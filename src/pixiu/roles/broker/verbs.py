@@ -13,6 +13,8 @@ from pixiu.im import params as read
 from pixiu.im.content import send_id, send_key
 from pixiu.im.params import check_known
 from pixiu.model.errors import NotAllowed, PixiuError, RequestError
+from pixiu.model.message import PRIORITIES
+from pixiu.roles.broker.rights import room_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["ROOM_VERBS", "RoomVerb", "act"]
 
 _CLASSES: dict[str, TalkClass] = {"live": "live", "reliable": "reliable"}
+_PRIORITIES = {name: name for name in PRIORITIES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ def enter(broker: Broker, actor: Actor, params: Params) -> Answer:
 
 
 def leave(broker: Broker, actor: Actor, params: Params) -> Answer:
-    """Listen no more. Whoever is not in the room is told the same."""
+    """Stop listening. A session that is not in the room gets the same answer; for a group's room only if a member."""
     room = _room(params)
     return {"room": room, "members": broker.leave(actor, room)}
 
@@ -65,11 +68,13 @@ def say(broker: Broker, actor: Actor, params: Params) -> Answer:
         raise RequestError(f"text must be a text, not {read.kind_of(text)}")
     token = send_id(params)
     send_key(actor.user, token)  # checks its size
-    return broker.said(actor, room, text, read.choice(params, "class", _CLASSES, "live"), send_id=token)
+    talk_class = read.choice(params, "class", _CLASSES, "live")
+    priority = read.choice(params, "priority", _PRIORITIES, "normal")
+    return broker.said(actor, room, text, talk_class, send_id=token, priority=priority)
 
 
 def _room(params: Params) -> str:
-    return read.public_id_text(params.get("room"), "room")
+    return room_name(read.public_id_text(params.get("room"), "room"))
 
 
 _ONE_ROOM = frozenset({"room"})
@@ -79,7 +84,7 @@ ROOM_VERBS: dict[str, RoomVerb] = {
     for verb in (
         RoomVerb("enter", enter, _ONE_ROOM),
         RoomVerb("leave", leave, _ONE_ROOM),
-        RoomVerb("say", say, _ONE_ROOM | {"text", "class", "send_id"}, is_for_publishers=True),
+        RoomVerb("say", say, _ONE_ROOM | {"text", "class", "priority", "send_id"}, is_for_publishers=True),
     )
 }
 """Every action in rooms, by its name on the wire."""

@@ -61,7 +61,7 @@ class Appliers:
     def forget_news(self) -> None:
         """Nobody is to be told: drop what was gathered for that."""
         self.rosters.take_removed()
-        self.rosters.take_erased()
+        self.rosters.take_gone()
         self.inboxes.take_arrivals()
         self.inboxes.take_evictions()
         self.inboxes.take_flip()

@@ -296,8 +296,9 @@ class InboxApplier:
                 self._add(record, parsed, body, options, inboxes)
 
     def _targets(self, push: Push, options: int) -> Iterator[tuple[int, Sequence[str], int]]:
-        """Each user once, with platforms and options. A platform that is named is opened."""
+        """Each user once, with platforms and options. A platform that is named or declared is opened."""
         exclusive = dict(push.exclusive)
+        opened = frozenset(push.opened)
         shared = _Choice(push.platforms, push.without_platforms, options)
         for user in self._ours(list(dict.fromkeys(push.users))):
             choice = shared
@@ -310,11 +311,12 @@ class InboxApplier:
                     own.options if own.has_options else options,
                 )
             platforms = self._inboxes.platforms(user)
+            needed = choice.only or opened - choice.without
+            if not needed <= set(platforms):
+                for platform in sorted(needed):
+                    self._inboxes.open(user, platform)
+                platforms = self._inboxes.platforms(user)
             if choice.only:
-                if not choice.only <= set(platforms):
-                    for platform in sorted(choice.only):
-                        self._inboxes.open(user, platform)
-                    platforms = self._inboxes.platforms(user)
                 platforms = tuple(platform for platform in platforms if platform in choice.only)
             elif choice.without:
                 platforms = tuple(platform for platform in platforms if platform not in choice.without)

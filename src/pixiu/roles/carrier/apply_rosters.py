@@ -92,8 +92,8 @@ class RosterApplier:
         removed, self._removed = self._removed, []
         return removed
 
-    def take_erased(self) -> list[int]:
-        """Who was erased since the last time."""
+    def take_gone(self) -> list[int]:
+        """Users who were erased or banned since the last time: their sessions end."""
         gone, self._gone = self._gone, []
         return gone
 
@@ -105,11 +105,20 @@ class RosterApplier:
         before = self._users.get(number)
         if before is not None and before.is_erased:
             return
+        if change.HasField("is_banned"):
+            if before is None:
+                raise ValueError(f"there is no user {number} to ban")
+            self._users.put(replace(before, is_banned=change.is_banned))
+            if change.is_banned:
+                self._gone.append(number)
+            return
         public_id = before.public_id if before is not None else change.public_id
         if not number or not public_id:
             raise ValueError(f"user {number} has no public id")
         created_at = before.created_at if before is not None else parsed.at
         profile = Profile(number, public_id, change.name, change.avatar, dict(change.fields), created_at)
+        if before is not None and before.is_banned:
+            profile = replace(profile, is_banned=True)
         self._users.put(profile)
 
     def _erased(self, _: LogRecord, parsed: Record) -> None:
@@ -125,6 +134,8 @@ class RosterApplier:
             self._contacts.block(number, peer, is_blocked=False)
         for each in self._push_tokens.of(number):
             self._push_tokens.remove(number, each.platform, each.device)
+        for group, _at in self._groups.invitations(number):
+            self._groups.invite(group, number, 0)
         self._users.put(Profile(number, before.public_id, "", created_at=before.created_at, is_erased=True))
         self._gone.append(number)
 
@@ -239,6 +250,10 @@ class RosterApplier:
         member = self._groups.member(group.number, user)
         if op == MemberChanged.REFUSE:
             self._groups.request(group.number, user, 0)
+            self._groups.invite(group.number, user, 0)
+        elif op == MemberChanged.INVITE:
+            if member is None:
+                self._groups.invite(group.number, user, parsed.at)
         elif op == MemberChanged.REQUEST:
             if member is None:
                 self._groups.request(group.number, user, parsed.at)
@@ -246,6 +261,7 @@ class RosterApplier:
             if member is None:
                 self._join(group, user, Role.MEMBER, record, parsed.at)
             self._groups.request(group.number, user, 0)
+            self._groups.invite(group.number, user, 0)
         elif member is not None:
             self._change_member(group, member, op, record.event_id)
 

@@ -15,11 +15,12 @@ from pixiu.model.wake import Wake
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from pixiu.ports.contacts import Contacts
     from pixiu.ports.inboxes import Inboxes
     from pixiu.ports.users import Users
     from pixiu.roles.carrier.apply_timelines import Marked
 
-__all__ = ["Arrival", "receipt_of", "still_waiting", "wakes_of"]
+__all__ = ["Arrival", "may_tell", "receipt_of", "still_waiting", "wakes_of"]
 
 
 _new = tuple.__new__
@@ -89,6 +90,14 @@ def still_waiting(wakes: Iterable[Wake], inboxes: Inboxes) -> list[Wake]:
         if entries:
             waiting.append(wake._replace(platform=platform, entries=entries))
     return waiting
+
+
+def may_tell(marked: Marked, contacts: Contacts) -> bool:
+    """Is a receipt pushed to the sender? Not if the sender blocks the receiver, or if the store does not answer."""
+    try:
+        return not contacts.is_blocked(marked.from_user, marked.peer)
+    except Unavailable:
+        return False
 
 
 def receipt_of(marked: Marked, users: Users) -> dict[str, object]:

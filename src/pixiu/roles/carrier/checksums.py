@@ -1,7 +1,7 @@
-"""A checksum per conversation over a log: two logs that agree in all of them hold the same messages in the same order.
+"""Checksums over a log, one per conversation and one per topic: logs with equal checksums hold the same records.
 
-What is no message (users, groups, receipts, what became of entries) has a checksum for each kind, under its name in
-brackets: ``[user]``, ``[ledger]``.
+Records of the main topic that are no messages (users, groups, receipts, the ledger) have a checksum for each kind,
+under its name in brackets: ``[user]``, ``[ledger]``. All other topics are compared as they are: ``topic orders``.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
     from pixiu.ports.log import LogRecord
 
-__all__ = ["Checksum", "Checksums", "Difference", "differences"]
+__all__ = ["TOPIC", "Checksum", "Checksums", "Difference", "differences"]
 
 DIGEST_BYTES = 8
+TOPIC = "topic "
+EPOCHS = "[epoch]"
 
 
 class Checksum(NamedTuple):
-    """All that a log has of one conversation."""
+    """All that a log has of one conversation or topic."""
 
     records: int
     newest: int
@@ -33,7 +35,7 @@ class Checksum(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A conversation in which two logs do not agree."""
+    """A conversation or topic in which two logs do not agree."""
 
     conversation: str
     here: Checksum | None
@@ -41,23 +43,30 @@ class Difference(NamedTuple):
 
 
 class Checksums:
-    """Takes records in the order of their event ids. One entry per conversation: about 200 bytes each."""
+    """Takes records in the order of their event ids. One entry per conversation and topic: about 200 bytes each."""
 
     def __init__(self) -> None:
         self._found: dict[str, Checksum] = {}
 
     def take(self, record: LogRecord) -> None:
         """One record more."""
-        name = conversation_of(record)
+        self._chain(conversation_of(record), record.event_id, b"%d " % record.message_id, record.payload)
+
+    def take_of_topic(self, topic: str, event_id: int, kind: int, payload: bytes) -> None:
+        """One journal record of any topic but the main one."""
+        self._chain(f"{TOPIC}{topic}" if topic else EPOCHS, event_id, b"%d " % kind, payload)
+
+    def _chain(self, name: str, event_id: int, head: bytes, payload: bytes) -> None:
         count, _, digest = self._found.get(name, _NONE)
         chained = blake2b(digest, digest_size=DIGEST_BYTES)
-        chained.update(b"%d %d " % (record.event_id, record.message_id))
-        chained.update(record.payload)
-        self._found[name] = Checksum(count + 1, record.event_id, chained.digest())
+        chained.update(b"%d " % event_id)
+        chained.update(head)
+        chained.update(payload)
+        self._found[name] = Checksum(count + 1, event_id, chained.digest())
 
     @property
     def found(self) -> Mapping[str, Checksum]:
-        """By conversation: ``u:<number>-<number>``, ``g:<number>``, or a kind of record in brackets."""
+        """By name: ``u:<number>-<number>``, ``g:<number>``, a kind of record in brackets, or ``topic <name>``."""
         return self._found
 
 

@@ -24,7 +24,7 @@ from pixiu.model.pixiu_pb2 import Task, Undecodable
 from pixiu.ports.log import MAIN
 from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.appliers import Appliers, parse
-from pixiu.roles.carrier.arrivals import receipt_of, still_waiting, wakes_of
+from pixiu.roles.carrier.arrivals import may_tell, receipt_of, still_waiting, wakes_of
 from pixiu.roles.carrier.commits import Commits
 from pixiu.roles.carrier.courtesy import Courtesy
 from pixiu.roles.carrier.cut import Cutting
@@ -77,7 +77,7 @@ class Carrier:
         limits: Limits | None = None,
         say: Callable[[list[Said]], object] | None = None,
         remove: Callable[[list[Removed]], object] | None = None,
-        erase: Callable[[list[int]], object] | None = None,
+        end_users: Callable[[list[int]], object] | None = None,
         notify: Performer | None = None,
         general: Performer | None = None,
         schedule: SchedulePerformer | None = None,
@@ -86,7 +86,7 @@ class Carrier:
         traces: TraceRows | None = None,
         part: Part = WHOLE,
     ) -> None:
-        """``say`` is told what large groups say, ``remove`` who left a group, ``erase`` who was erased.
+        """``say`` gets messages of large groups, ``remove`` members who left, ``end_users`` erased and banned users.
 
         ``notify``, ``general`` and ``schedule`` perform tasks, if given.
         """
@@ -107,7 +107,7 @@ class Carrier:
         self._tell = tell
         self._say = say
         self._remove = remove
-        self._erase = erase
+        self._end_users = end_users
         self._is_writer_busy = is_writer_busy
         self._is_present = is_present
         self._part = part
@@ -447,15 +447,16 @@ class Carrier:
         for eviction in appliers.inboxes.take_evictions():
             counters.evicted += len(eviction.useqs)
         for marked in appliers.timelines.take_marked():
-            self._tell(marked.from_user, receipt_of(marked, self._stores.users))
+            if may_tell(marked, self._stores.contacts):
+                self._tell(marked.from_user, receipt_of(marked, self._stores.users))
         if appliers.inboxes.take_flip():
             self._part.flip()
         removed = appliers.rosters.take_removed()
         if removed and self._remove is not None:
             self._remove(removed)
-        erased = appliers.rosters.take_erased()
-        if erased and self._erase is not None:
-            self._erase(erased)
+        gone = appliers.rosters.take_gone()
+        if gone and self._end_users is not None:
+            self._end_users(gone)
         said = appliers.timelines.take_said()
         if said and self._say is not None:
             self._say(said)

@@ -20,6 +20,7 @@ from pixiu.roles.gateway.link_names import LinkNames
 from pixiu.roles.gateway.live import LiveActions
 from pixiu.roles.gateway.metrics import METRICS, GatewayCounters
 from pixiu.roles.gateway.needs import Authenticate, LocalAction, Messaging
+from pixiu.roles.gateway.rechecks import Rechecks
 from pixiu.roles.gateway.room_sessions import RoomSessions
 from pixiu.roles.gateway.rooms import RoomListening
 from pixiu.roles.gateway.watched_presence import WatchedPresence
@@ -39,6 +40,7 @@ __all__ = [
     "LocalAction",
     "Messaging",
     "NodeLink",
+    "Rechecks",
     "RoomListening",
     "RoomSessions",
     "WatchedPresence",

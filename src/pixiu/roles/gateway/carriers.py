@@ -4,10 +4,11 @@ Every user is at one partition, by the user's number. A public id that is a cano
 are asked for once, at any carrier that can be reached (all know all users), and remembered. What a user does goes to
 the user's partition.
 
-Which replica serves a partition says the registry. When another one does, the sessions of that partition are asked for
-again there, as after any link that ended (``link``): the connections stay, a share of them is closed (B18). While
-nobody serves a partition, its users are told ``unavailable``; the others do not notice, and live rooms work for all.
-A gateway that reaches no carrier at all sends its clients away after the lease: another gateway may.
+The registry says which replica serves a partition. When another replica serves it, the gateway asks there for new
+sessions, as after any link that ended (``link``). The connections stay. While no carrier serves a partition, requests
+of its users that need one are answered with ``unavailable``. Users of other partitions are not affected, and live rooms
+work for all. This holds as well while no carrier at all is reachable, for however long. A share of the connections is
+closed only after this gateway was frozen itself (B18).
 
 A cluster without carriers has rooms only: then sessions are ``alone``'s, until carriers come.
 
@@ -50,8 +51,8 @@ __all__ = ["METRICS", "CarrierLinks", "Closes", "DialCarrier", "Partition"]
 log = logging.getLogger(__name__)
 
 NUMBERS_MAX = 200_000
-BY_TARGET = frozenset({"erase_user"})
-"""What admins do with other users, where those are."""
+BY_TARGET = {"erase_user": "user", "signal": "to"}
+"""Actions that are performed at the partition of another user, with the param that names the user."""
 RETRY_MS = 500
 SETTLE_MS = 1_000
 """How long a client whose user has moved waits for the registry to say where to. If it has not, the client is told to
@@ -131,8 +132,7 @@ class Partition:
         self._carriers.reached(self)
 
     def send_all_away(self) -> None:
-        """It was out of reach for long. If it is the only one, that is the partition's trouble, not this gateway's."""
-        self._carriers.unreachable()
+        """Do nothing: clients stay connected without a carrier, since their live rooms need none."""
 
     def counted(self) -> tuple[int, Mapping[str, object]]:
         """Connections of this partition's users."""
@@ -179,6 +179,7 @@ class CarrierLinks:
         """Follow the registry, and connect to whoever serves."""
         self._gateway = gateway
         gateway.when_moved = self._moved
+        gateway.when_not_rejoined = lambda _connection: self._rejoin_soon()
         gateway.when_left.append(lambda connection: self._forget(connection.actor.session_id))
         gateway.when_rejoined.append(lambda _connection, before: self._forget(before))
         self._leaders.when_changed = self._look
@@ -233,7 +234,7 @@ class CarrierLinks:
     def act(self, actor: Actor, action: str, params: Params, done: Done) -> None:
         """Do what a user asks for, at the partition of the session."""
         home = self._homes.get(actor.session_id)
-        if action in BY_TARGET and actor.is_admin:
+        if action in BY_TARGET and (home is not None or actor.is_admin):
             self.call(actor, action, params, done)
         elif home is not None:
             home.link.act(actor, action, params, self._minding(done))
@@ -254,8 +255,8 @@ class CarrierLinks:
             else:
                 at.link.call(actor._replace(session_id=0), action, params, self._minding(done))
 
-        target = params.get("user")
-        if action in BY_TARGET and actor.is_admin and isinstance(target, str):
+        target = params.get(BY_TARGET.get(action, ""))
+        if isinstance(target, str) and (action == "signal" or actor.is_admin):
             self.find_user(target, ask)
         else:
             ask(actor.user)
@@ -368,15 +369,11 @@ class CarrierLinks:
             self._rejoin_soon()
 
     def reached(self, partition: Partition) -> None:
-        """A partition is served: who has lost a session there gets another."""
+        """A partition is served: connections that lost their session there get another."""
         if self._gateway is not None:
-            self._gateway.rejoin_those(partial(self._is_of, partition))
+            percent = self._settings.resync_percent if partition.link.was_frozen else 0
+            self._gateway.rejoin_those(partial(self._is_of, partition), close_percent=percent)
         self.when_reached(partition)
-
-    def unreachable(self) -> None:
-        """A partition has been out of reach for long. Are all?"""
-        if self._gateway is not None and not any(each.link.is_up for each in self.partitions.values()):
-            self._gateway.send_all_away()
 
     # Steps.
 

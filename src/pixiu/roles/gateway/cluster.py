@@ -22,12 +22,12 @@ from pixiu.im.params import check_known
 from pixiu.links.telling import Telling
 from pixiu.machines.links.messages import FROM_GATEWAY, SESSIONS, AskRoutes, RoomAck, RoomFrame, Want
 from pixiu.machines.links.news import NewsRules
-from pixiu.machines.room_bodies import message_body
+from pixiu.machines.room_bodies import LINK_CLASSES, message_body
 from pixiu.machines.rooms import room_number
 from pixiu.machines.routes import RouteRow, nobody
 from pixiu.machines.scheduling import Priority
 from pixiu.model.errors import NotAllowed, NotFound, PixiuError, RequestError, TooLarge
-from pixiu.model.names import check_public_id
+from pixiu.model.names import new_public_id
 from pixiu.model.partitions import SLICES, is_slice
 from pixiu.roles.gateway.rates import Buckets
 
@@ -58,7 +58,8 @@ FEW = 3
 """News of a room with fewer sessions here goes three times: no later news would repair it (X37)."""
 OFFER_MS = 1_000
 ROOM_PARAMS = frozenset({"room"})
-SAY_PARAMS = frozenset({"room", "text", "class", "send_id"})
+SAY_PARAMS = frozenset({"room", "text", "class", "priority", "send_id"})
+PRIORITY_NAMES = {name: name for name in LINK_CLASSES}
 GROUP_PREFIX = "g:"
 
 _encode = msgspec.json.Encoder().encode
@@ -196,18 +197,19 @@ class ClusterRooms:
         token = send_id(params)
         send_key(actor.user, token)  # checks its size
         talk_class = read.choice(params, "class", {"live": "live", "reliable": "reliable"}, "live")
+        priority = read.choice(params, "priority", PRIORITY_NAMES, "normal")
         plain_text(text, self._settings.message_bytes_max)
         self._take_rate(actor)
         room = room_number(name)
         if room not in self._rooms_of.get(actor.session_id, {}):
             raise NotAllowed(f"enter room {name!r} before you talk in it")
         message_id, at = self._publishing.next_id(), self._clock.now_ms()
-        body = message_body(message_id, self._user_name(actor), name, at, text, token)
+        body = message_body(message_id, self._user_name(actor), name, at, text, token, priority)
         answer = {"room": name, "message_id": str(message_id), "at": at, "members": self._count_of(room)}
         mode: TalkMode = "live" if talk_class == "live" else self._reliable_mode
         self._publishing.publish(
             room, message_id, body, mode, lambda error: done(answer if error is None else error),
-            sender=actor.session_id,
+            sender=actor.session_id, priority=LINK_CLASSES[priority],
         )  # fmt: skip
 
     def _room(self, actor: Actor, action: str, params: Params) -> str:
@@ -219,7 +221,7 @@ class ClusterRooms:
         name = read.public_id_text(params.get("room"), "room")
         if name.startswith(GROUP_PREFIX):
             raise NotFound(f"there is no group {name.removeprefix(GROUP_PREFIX)!r} here")
-        return check_public_id(name, what="room")
+        return new_public_id(name, what="room")
 
     def _take_rate(self, actor: Actor) -> None:
         error = self._rates.take(str(actor.user), self._clock.monotonic_us())

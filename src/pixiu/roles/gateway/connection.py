@@ -48,16 +48,21 @@ log = logging.getLogger(__name__)
 FROM_INBOX = frozenset({"receive", "sync"})
 """Actions that may give a client what it missed of its inbox."""
 
+LARGE_FRAME_BYTES = 16_384
+"""Frames above this size are charged to the user's request rate before they are decoded."""
+
 EARLY_MAX = 16
 """Frames that may be there before the token has been checked: those that came with it."""
 
 # fmt: off
 REASONS = frozenset({
-    "bad_request", "expired", "idle", "new_session", "no_ack", "rate_limited", "resync", "shutdown", "slow",
-    "too_large", "unauthenticated", "unavailable", "unknown_session",
+    "bad_request", "banned", "erased", "expired", "idle", "new_session", "no_ack", "rate_limited", "resync", "shutdown",
+    "slow", "too_large", "unauthenticated", "unavailable", "unknown_session",
 })
 # fmt: on
 """Why connections end, as they are counted; what else a kick says is counted as "other"."""
+USER_GONE: Mapping[str, str] = {"banned": "this user is banned", "erased": "this user was erased"}
+"""Reasons for which the relay ends the sessions of a user who may not log in again, and the text for the client."""
 CAUSES: Mapping[str, LogoutCause] = {"idle": "timeout", "slow": "send_error"}
 """What that means for the session; everything else is a decision of the server's."""
 
@@ -203,7 +208,14 @@ class Connection:
         elif isinstance(error, RateLimited):
             self.end(CloseCode.TOO_MANY, error.code, error)
         else:
+            self._tell_when(error)
             self.end(CloseCode.TRY_LATER, "unavailable", error)
+
+    def _tell_when(self, error: PixiuError) -> None:
+        """Tell a client with close codes when to try again; others find it in the error."""
+        after_ms = error.retry_after_ms if isinstance(error, Unavailable) else 0
+        if after_ms and self._has_codes:
+            self.outlet.event({"push": "reconnect", "after_ms": after_ms})
 
     def _show_contacts(self, answer: Answer | PixiuError) -> None:
         if self._state is CLOSED:
@@ -265,6 +277,10 @@ class Connection:
             )
 
     def _rejoined(self, session: Session | PixiuError) -> None:
+        if isinstance(session, Unavailable):
+            if self.is_cut_off:
+                self._gateway.when_not_rejoined(self)
+            return
         if isinstance(session, PixiuError):
             if self._state is not CLOSED:
                 self._refuse(session)
@@ -287,8 +303,8 @@ class Connection:
             self._held.extend(pushes)  # the relay's window bounds them
 
     def _push(self, pushes: list[Push]) -> None:
-        if self.outlet.push(pushes) and self._acked:
-            self._ack_soon()  # a repeat is answered with where this client is
+        if self.outlet.push(pushes, self._acked) and self._acked:
+            self._ack_soon()  # the relay may have missed the client's last ack
 
     def event(self, session_id: int, event: Mapping[str, object]) -> None:
         """Something live."""
@@ -300,6 +316,8 @@ class Connection:
         self.session = None
         if reason == "moved" and self._state is LIVE:
             self._gateway.when_moved(self)
+        elif reason in USER_GONE:
+            self.end(CloseCode.UNAUTHENTICATED, reason, Unauthenticated(USER_GONE[reason]))
         elif reason == "shutdown":
             self.send_away(reason)
         else:
@@ -317,6 +335,11 @@ class Connection:
             if len(self._early) > EARLY_MAX:
                 self.failed(BadFrame("wait until the token has been checked"))
             return
+        if len(payload) > LARGE_FRAME_BYTES:
+            wait_ms = self._gateway.frame_wait_ms(self, len(payload))
+            if wait_ms:
+                self._transport.pause_reading()
+                self._gateway.scheduler.after(wait_ms, self._read_on)
         try:
             if is_text is not self._codec.is_text:
                 raise BadFrame(f"this subprotocol has {'text' if self._codec.is_text else 'binary'} frames only")
@@ -333,6 +356,10 @@ class Connection:
         elif isinstance(event, Malformed):
             self._gateway.counters.bad_frames += 1
             self.outlet.answer(event.id, self._gateway.request_refusal(self) or RequestError(event.reason))
+
+    def _read_on(self) -> None:
+        if self._state is not CLOSED:
+            self._transport.resume_reading()
 
     def heard(self) -> None:
         """A sign of life."""
@@ -353,7 +380,7 @@ class Connection:
         if self._in_flight >= gateway.settings.requests_in_flight:
             error = Overloaded(f"{self._in_flight} requests wait for their answers already")
         else:
-            error = gateway.request_refusal(self)
+            error = gateway.request_refusal(self, request.params)
         if error is not None:
             count(gateway.counters.refused_requests, error.code)
             self.outlet.answer(request.id, error)
@@ -421,6 +448,10 @@ class Connection:
     def expire(self) -> None:
         """The token is too old."""
         self.end(CloseCode.UNAUTHENTICATED, "expired", Unauthenticated("the token has expired"))
+
+    def revoke(self, error: PixiuError) -> None:
+        """The token was valid when the client connected, and is not any more."""
+        self.end(CloseCode.UNAUTHENTICATED, "unauthenticated", error)
 
     def pause_writing(self) -> None:
         """The socket is full."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from pixiu.im.costs import size_cost
 from pixiu.machines.session import FRAME_SLACK_BYTES, LENGTH_PREFIXED, codec_of, envelope_of
 from pixiu.model.errors import Overloaded, PixiuError, Unauthenticated, Unavailable
 from pixiu.roles.gateway.connection import Connection
@@ -14,7 +15,7 @@ from pixiu.roles.gateway.rates import Buckets
 from pixiu.roles.gateway.tick import Tick
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pixiu.config.gateway import GatewaySettings
     from pixiu.im.draft import Answer, Params
@@ -33,6 +34,10 @@ BUCKETS = 64
 """Connections are looked after in so many parts, one after the other within a ping interval."""
 DRAIN_PAUSE_MS = 20
 REFUSED_RETRY_MS = 1_000
+FRAME_BYTES_PER_TOKEN = 4_096
+"""Bytes of a large frame that count as one request."""
+FRAME_WAIT_MS_MAX = 5_000
+"""Longest pause in reading from a client that sent large frames."""
 ESCAPED = 3
 """A text may be three times as long in JSON as in UTF-8: four bytes of an emoji are two escapes of six."""
 LOOPBACK = ("127.", "::1", "::ffff:127.")
@@ -68,6 +73,8 @@ class Gateway:
         """Told of every session that comes and goes: presence, rooms."""
         self.when_rejoined: list[Callable[[Connection, int], object]] = []
         """Told of every connection that has another session than before, with the number of that one."""
+        self.when_not_rejoined: Callable[[Connection], object] = lambda _connection: self._rejoin_soon()
+        """Called when a connection without a session could not get one yet; the connection stays open."""
         self.when_moved: Callable[[Connection], object] = lambda connection: connection.kick("unknown_session")
         """Told of a client whose session was ended because its user is at another node now: it gets another there."""
         self.authenticate = authenticate
@@ -77,6 +84,7 @@ class Gateway:
         self._number = 0
         self._is_draining = False
         self._is_cut_off = False
+        self._is_rejoining = False
         self._timer: Timer | None = None
         self._at = 0
         interval = settings.ping_interval_ms
@@ -145,14 +153,29 @@ class Gateway:
     def reached(self) -> None:
         """The node is there, under a new epoch: a share of the clients is closed, the others get new sessions."""
         self._is_cut_off = False
-        self.rejoin_those(lambda _connection: True)
+        self.rejoin_those(lambda _connection: True, close_percent=self.settings.resync_percent)
 
-    def rejoin_those(self, are_meant: Callable[[Connection], bool]) -> None:
-        """The same for some of those who have lost their sessions."""
+    def rejoin_those(self, are_meant: Callable[[Connection], bool], *, close_percent: int = 0) -> None:
+        """Ask for new sessions for some of the connections without one; close ``close_percent`` of them instead."""
         staying = [each for part in self._parts for each in part.values() if each.is_cut_off and are_meant(each)]
         if staying:
             log.warning("resync", extra={"connections": len(staying)})
-            self._rejoin_batch(staying, 0)
+            self._rejoin_batch(staying, 0, close_percent)
+
+    def _rejoin_soon(self) -> None:
+        if not self._is_rejoining:
+            self._is_rejoining = True
+            self.scheduler.after(REFUSED_RETRY_MS, self._rejoin_again)
+
+    def _rejoin_again(self) -> None:
+        self._is_rejoining = False
+        if not self._is_cut_off:  # otherwise ``reached`` does it
+            self.rejoin_those(lambda _connection: True)
+
+    def connections(self) -> Iterator[Connection]:
+        """Every connection. May be continued in later turns: those that close or open meanwhile do no harm."""
+        for part in self._parts:
+            yield from list(part.values())
 
     def counted(self) -> tuple[int, Mapping[str, object]]:
         """How many connections there are, and what was counted since the start."""
@@ -163,8 +186,7 @@ class Gateway:
         leaving = [connection for part in self._parts for connection in part.values()]
         self._drain_batch(leaving, lambda: None)
 
-    def _rejoin_batch(self, staying: list[Connection], first: int) -> None:
-        percent = self.settings.resync_percent
+    def _rejoin_batch(self, staying: list[Connection], first: int, percent: int) -> None:
         for index, connection in enumerate(staying[first : first + self.settings.drain_batch], first):
             if (index + 1) * percent // 100 > index * percent // 100:
                 connection.kick("resync")
@@ -172,7 +194,7 @@ class Gateway:
                 connection.rejoin()
         first += self.settings.drain_batch
         if first < len(staying):
-            self.scheduler.after(DRAIN_PAUSE_MS, lambda: self._rejoin_batch(staying, first))
+            self.scheduler.after(DRAIN_PAUSE_MS, lambda: self._rejoin_batch(staying, first, percent))
 
     # Who may come.
 
@@ -196,14 +218,24 @@ class Gateway:
             return None
         return self._connects_by_address.take(address, self._clock.monotonic_us())
 
-    def request_refusal(self, connection: Connection) -> PixiuError | None:
-        """Does this client ask too often?"""
+    def request_refusal(self, connection: Connection, params: Params | None = None) -> PixiuError | None:
+        """The error, if this client asks too often. A request counts by the size of its params."""
         now = self._clock.monotonic_us()
         user = connection.identity.user if connection.identity is not None else ""
-        error = self._requests_by_user.take(user, now)
+        cost = 1 if not params else size_cost(params)
+        error = self._requests_by_user.take(user, now, cost)
         if error is None and not connection.address.startswith(LOOPBACK):
-            error = self._requests_by_address.take(connection.address, now)
+            error = self._requests_by_address.take(connection.address, now, cost)
         return error
+
+    def frame_wait_ms(self, connection: Connection, size: int) -> int:
+        """Charge a large frame, whose decoding takes time before anything else is known of it.
+
+        Returns for how long nothing more should be read from this client.
+        """
+        now, cost = self._clock.monotonic_us(), size // FRAME_BYTES_PER_TOKEN
+        user = connection.identity.user if connection.identity is not None else ""
+        return min(self._requests_by_user.owe(user, now, cost), FRAME_WAIT_MS_MAX)
 
     def open(
         self, transport: ClientTransport, *, codec: str, is_websocket: bool, token: str, cursor: int, address: str
@@ -243,6 +275,12 @@ class Gateway:
         """A token was good."""
         self.counters.accepted += 1
         self._expire_in_time(connection, identity)
+
+    def confirmed(self, connection: Connection, identity: Identity) -> None:
+        """A token was checked again and is still valid; its identity may expire at another time now."""
+        before, connection.identity = connection.identity, identity
+        if before is None or identity.expires_at < before.expires_at:
+            self._expire_in_time(connection, identity)
 
     def joined(self, connection: Connection) -> None:
         """A client has its session."""
@@ -288,4 +326,14 @@ class Gateway:
         if identity.expires_at:
             left_ms = identity.expires_at - self._clock.now_ms()
             if left_ms <= self.settings.ping_interval_ms:
-                self.scheduler.after(max(left_ms, 0), connection.expire)
+                self.scheduler.after(max(left_ms, 0), lambda: self._expire(connection))
+
+    def _expire(self, connection: Connection) -> None:
+        """Close it, or wait on if its identity was confirmed again meanwhile and expires later now."""
+        identity = connection.identity
+        if identity is None or connection.is_closed:
+            return
+        if identity.expires_at <= self._clock.now_ms():
+            connection.expire()
+        else:
+            self._expire_in_time(connection, identity)

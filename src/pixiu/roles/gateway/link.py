@@ -106,6 +106,8 @@ class NodeLink:
         self._lease_ms = settings.lease_ms
         self._redial_ms = REDIAL_MS
         self._cut_ms: int | None = None
+        self.was_frozen = False
+        """Whether the link ended because this process was frozen for longer than its lease."""
         self._beaten_ms = 0
         self._beat_timer: Timer | None = None
         self._dial_timer: Timer | None = None
@@ -319,6 +321,7 @@ class NodeLink:
             return
         if self.is_up:
             log.warning("cut off from the node", extra={"reason": reason})
+            self.was_frozen = self.was_frozen or self._has_been_frozen()
             self._epoch = 0
             self._cut_ms = self._now_ms()
             self._acks.clear()
@@ -359,11 +362,15 @@ class NodeLink:
 
     def _look_at_time(self) -> bool:
         """Has this process stood still for its lease? Then it is dead to the node, whatever the link says (B18)."""
-        has_stood = self.is_up and self._now_ms() - self._beaten_ms > self._lease_ms
+        has_stood = self.is_up and self._has_been_frozen()
         if has_stood:
+            self.was_frozen = True
             self._beaten_ms = self._now_ms()
             self._cut("this process stood still for longer than its lease")
         return has_stood
+
+    def _has_been_frozen(self) -> bool:
+        return self._now_ms() - self._beaten_ms > self._lease_ms
 
     def _beat(self) -> None:
         self._look_at_time()
@@ -405,6 +412,7 @@ class NodeLink:
         self.when_up()
         if self._owner is not None:
             self._owner.reached()
+        self.was_frozen = False
 
     def _logged_in(self, message: LoggedIn) -> None:
         request, session = message
@@ -436,12 +444,12 @@ class NodeLink:
         self.names.learn(users, groups)
         run: list[Push] = []
         of = 0
-        for session_id, useq, previous, place, is_resend, needs_ack, origin in rows:
+        for session_id, useq, previous, place, is_resend, needs_ack, origin, options in rows:
             if session_id != of:
                 self._push(of, run)
                 of, run = session_id, []
             message_id, body = bodies[place]
-            run.append(Push(useq, previous, message_id, body, is_resend, needs_ack, origin))
+            run.append(Push(useq, previous, message_id, body, is_resend, needs_ack, origin, options))
         self._push(of, run)
 
     def _push(self, session_id: int, pushes: list[Push]) -> None:

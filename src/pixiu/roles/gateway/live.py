@@ -46,6 +46,8 @@ class LiveActions:
         self._tell = tell
         self._is_present = is_present
         self._watchers: dict[int, dict[int, LiveCaller]] = {}
+        self._hidden: dict[int, dict[int, LiveCaller]] = {}
+        """Of the watchers of a user, those who were not allowed to see the user when they asked."""
         self._told: dict[int, bool] = {}  # of watched users, what their watchers know
         self._unsettled: set[int] = set()
         gateway.offer("typing", self.typing)
@@ -92,52 +94,73 @@ class LiveActions:
         contacts = self._context.stores.contacts
         if contacts.is_blocked(peer, actor):
             return False
-        return any(each == peer for each, _ in contacts.of(actor)) or any(
-            each == actor for each, _ in contacts.of(peer)
-        )
+        return contacts.linked_at(actor, peer) is not None or contacts.linked_at(peer, actor) is not None
 
     # Presence.
 
     def presence(self, connection: LiveCaller, params: Params, done: Done) -> None:
-        """Who of these users is there, and from now on who comes and goes. Without users: all contacts.
+        """Which of these users are online, and from now on who comes and goes. Without users: all contacts.
 
-        The list replaces the one before. Those whom the user may not see are left out.
+        The list replaces the one before. Contacts whom the user may not see are left out of the answer. They are
+        followed all the same, and shown once that is allowed: after they add the user and ask for presence, or come
+        or go.
         """
         read.check_known("presence", params, frozenset({"users"}))
         most = self._settings.presence_watch_max
         directory = self._context.directory
         actor = connection.actor.user
-        contacts = [peer for peer, _ in self._context.stores.contacts.of(actor)]
         if params.get("users") is None:
-            wanted = contacts[:most]
+            wanted = [peer for peer, _ in self._context.stores.contacts.of(actor)[:most]]
         else:
-            known = set(contacts)
             names = [read.public_id_text(each, "users") for each in read.objects(params, "users", count_max=most)]
             numbers = [directory.known_user(name) for name in names]
-            wanted = [number for number in dict.fromkeys(numbers) if number is not None and number in known]
-        seen = [peer for peer in wanted if self._knows(peer) and self._may_see(actor, peer)]
-        self._watch(connection, seen)
-        done({"states": {directory.user_name(peer): self._state(peer) for peer in seen}})
+            wanted = [each for each in dict.fromkeys(numbers) if each is not None and self._is_contact(actor, each)]
+        allowed = {peer for peer in wanted if self._may_see(actor, peer)}
+        known = [peer for peer in wanted if self._knows(peer)]
+        self._watch(connection, known, allowed)
+        self._show_to(actor, allowed)
+        done({"states": {directory.user_name(peer): self._state(peer) for peer in known if peer in allowed}})
 
     def _may_see(self, actor: int, peer: int) -> bool:
-        """May the actor see a contact's presence?"""
+        """May the actor see a contact's presence? A block in either direction hides both."""
         contacts = self._context.stores.contacts
-        if self._settings.presence == "none" or contacts.is_blocked(peer, actor):
+        if self._settings.presence == "none" or contacts.is_blocked(peer, actor) or contacts.is_blocked(actor, peer):
             return False
         return self._settings.presence == "contacts" or self._is_contact(peer, actor)
 
     def _state(self, user: int) -> str:
         return ONLINE if self._is_present(user) else OFFLINE
 
-    def _watch(self, connection: LiveCaller, users: list[int]) -> None:
+    def _watch(self, connection: LiveCaller, users: list[int], allowed: set[int]) -> None:
         self._unwatch(connection)
         connection.watched = tuple(users)
         for user in users:
             self._watchers.setdefault(user, {})[connection.number] = connection
             self._told.setdefault(user, self._is_present(user))
+            if user not in allowed:
+                self._hidden.setdefault(user, {})[connection.number] = connection
+
+    def _show_to(self, user: int, peers: set[int]) -> None:
+        """The user sees these peers, so they see the user: tell those who asked when that was not so."""
+        waiting = self._hidden.get(user)
+        if not waiting or not self._is_present(user):
+            return
+        for connection in [each for each in waiting.values() if each.actor.user in peers]:
+            if self._may_see(connection.actor.user, user):
+                self._reveal(user, connection.number)
+                connection.event(connection.actor.session_id, self._event(user))
+
+    def _reveal(self, user: int, number: int) -> None:
+        waiting = self._hidden.get(user)
+        if waiting is not None and waiting.pop(number, None) is not None and not waiting:
+            del self._hidden[user]
+
+    def _event(self, user: int) -> dict[str, object]:
+        return {"push": "presence", "user": self._context.directory.user_name(user), "state": self._state(user)}
 
     def _unwatch(self, connection: LiveCaller) -> None:
         for user in connection.watched:
+            self._reveal(user, connection.number)
             watchers = self._watchers.get(user)
             if watchers is not None and watchers.pop(connection.number, None) is not None and not watchers:
                 del self._watchers[user]
@@ -162,13 +185,14 @@ class LiveActions:
         if not watchers or self._told.get(user) == is_present:
             return
         self._told[user] = is_present
-        event = {"push": "presence", "user": self._context.directory.user_name(user), "state": self._state(user)}
+        event = self._event(user)
         for connection in list(watchers.values()):
             try:
                 if self._is_contact(connection.actor.user, user) and self._may_see(connection.actor.user, user):
+                    self._reveal(user, connection.number)
                     connection.event(connection.actor.session_id, event)
             except PixiuError:  # a store is down: say nothing rather than too much
                 continue
 
     def _is_contact(self, user: int, peer: int) -> bool:
-        return any(each == peer for each, _ in self._context.stores.contacts.of(user))
+        return self._context.stores.contacts.linked_at(user, peer) is not None

@@ -19,7 +19,9 @@ METRICS = (
     Metric("pixiu_gateway_refused_requests_total", "counter", "Requests that were busy or too frequent.", ("code",)),
     Metric("pixiu_gateway_bad_frames_total", "counter", "Frames that made no sense."),
     Metric("pixiu_gateway_pushes_total", "counter", "Messages written to clients."),
-    Metric("pixiu_gateway_repeats_total", "counter", "Messages that came again and that the client already has."),
+    Metric("pixiu_gateway_repeats_total", "counter", "Messages from the relay that had been written to the client."),
+    Metric("pixiu_gateway_resends_total", "counter", "Messages written to a client again because no ack came."),
+    Metric("pixiu_gateway_early_total", "counter", "Early copies of urgent messages written to clients."),
     Metric("pixiu_gateway_encodings_total", "counter", "Messages that were encoded; one serves many clients."),
     Metric("pixiu_gateway_events_total", "counter", "Live events written to clients."),
     Metric("pixiu_gateway_dropped_events_total", "counter", "Live events dropped, since the client was slow."),
@@ -43,6 +45,8 @@ class GatewayCounters:
         self.bad_frames = 0
         self.pushes = 0
         self.repeats = 0
+        self.resends = 0
+        self.early = 0
         self.encodings = 0
         self.events = 0
         self.dropped_events = 0

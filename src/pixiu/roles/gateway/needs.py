@@ -27,9 +27,9 @@ Done = Callable[[Answer | PixiuError], object]
 class SessionSink(Protocol):
     """Where the relay puts what is for a client; the relay's own ``Sink`` says what it promises."""
 
-    def push(self, session_id: int, pushes: list[Push]) -> None: ...  # noqa: D102
-    def event(self, session_id: int, event: Mapping[str, object]) -> None: ...  # noqa: D102
-    def close(self, session_id: int, reason: str) -> None: ...  # noqa: D102
+    def push(self, session_id: int, pushes: list[Push]) -> None: ...
+    def event(self, session_id: int, event: Mapping[str, object]) -> None: ...
+    def close(self, session_id: int, reason: str) -> None: ...
 
 
 class Messaging(Protocol):
@@ -115,7 +115,7 @@ class LiveGateway(Protocol):
     """Where typing and presence are asked for: a gateway, or the node's end of several."""
 
     @property
-    def settings(self) -> GatewaySettings: ...  # noqa: D102
+    def settings(self) -> GatewaySettings: ...
 
     def offer(self, action: str, perform: Callable[[LiveCaller, Params, Done], object]) -> None:
         """From now on this action is performed so."""

@@ -1,13 +1,15 @@
 """What is on its way to one client: in order, once, and never more than a bound.
 
 Durable messages come from the relay numbered by ``useq``, each naming the one before it. ``solid`` is the last one up
-to which this connection wrote all. What comes again is not written again; what would leave a hole is not written at
-all: then the client is told to resync, and either the relay sends the missing ones again, or the client fetches them.
-So an ack of what was pushed is always true.
+to which this connection wrote all. A message that the relay sends again because no ack came is written again with the
+same cursor. A message that would leave a hole is not written: the client gets ``resync``, and either the relay sends
+the missing messages again, or the client fetches them. So an ack covers only messages that the client received.
 
 What a slow client costs, by how much waits in its socket:
 
     above output_mark_bytes   live events are dropped, the latest of each kind stays; then a ``gap`` says how many;
+                              of room messages the latest of each priority stays, urgent ones are written first, and
+                              bulk gives way to other kinds;
                               reliable room talk waits, up to output_bytes_max of it: beyond that the client is kicked,
                               and knows that it was away; nothing more is read from the client
     above output_bytes_max    it lags: messages are held back as they are stored, shared with the relay, whose window
@@ -21,6 +23,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.json import decode
 
+from pixiu.machines.room_bodies import body_class
+from pixiu.machines.scheduling import Priority
 from pixiu.model.errors import Overloaded, PixiuError
 
 if TYPE_CHECKING:
@@ -43,20 +47,40 @@ DEFERRED_MAX = 64
 HELD_MAX = 10_000
 """Messages held back for one client. A relay's window is smaller than that."""
 RESYNC = {"push": "resync"}
+CHAT, BULK = Priority.CHAT, Priority.BULK
 
 
 class Talk:
     """What was said in a room at a time, for many connections: encoded once for each kind of them."""
 
-    __slots__ = ("_bodies", "_frames", "count", "is_reliable", "room")
+    __slots__ = ("_bodies", "_frames", "_parts", "count", "is_reliable", "link_class", "room")
 
-    def __init__(self, room: str, bodies: list[bytes], *, is_reliable: bool = False) -> None:
-        """``bodies`` are whole pushes, in JSON. Reliable talk is not dropped for one who stays connected."""
+    def __init__(
+        self, room: str, bodies: list[bytes], *, is_reliable: bool = False, link_class: Priority = Priority.CHAT
+    ) -> None:
+        """``bodies`` are whole pushes, in JSON. Reliable talk is not dropped for one who stays connected.
+
+        ``link_class`` counts for the parts that ``by_class`` returns.
+        """
         self.room = room
+        self.link_class = link_class
+        self._parts: list[Talk] | None = None
         self.is_reliable = is_reliable
         self.count = len(bodies)
         self._bodies = bodies
         self._frames: dict[tuple[str, int], bytes] = {}
+
+    def by_class(self) -> list[Talk]:
+        """The same messages, in one part per class. The parts are shared by all connections that are slow."""
+        if self._parts is None:
+            classes: dict[Priority, list[bytes]] = {}
+            for body in self._bodies:
+                classes.setdefault(body_class(body), []).append(body)
+            self._parts = [
+                Talk(self.room, bodies, is_reliable=self.is_reliable, link_class=link_class)
+                for link_class, bodies in classes.items()
+            ]
+        return self._parts
 
     def frames(self, codec: Codec, envelope: Envelope) -> bytes:
         """All of it, ready to be written."""
@@ -137,14 +161,23 @@ class Outlet:
 
     # What is said.
 
-    def push(self, pushes: list[Push]) -> bool:
-        """Write messages that follow, or hold them back. True if some of them had been written before."""
+    def push(self, pushes: list[Push], acked: int = 0) -> bool:
+        """Write messages that follow, or hold them back. True if some of them had been written before.
+
+        A message that the relay sends again is written again, unless the client has acked it or does not keep up.
+        """
         reached, solid, repeats, is_whole = self._reached, self.solid, 0, True
         fresh: list[Push] = []
+        unacked: list[Push] = []
         for push in pushes:
             useq = push[0]
             if useq <= reached:
-                repeats += useq <= solid
+                if not useq:
+                    self._write_early(push)
+                elif useq <= solid:
+                    repeats += 1
+                    if push[4] and useq > acked:
+                        unacked.append(push)
             elif push[1] > reached or len(self._held) + len(fresh) >= HELD_MAX:
                 is_whole = False
                 break
@@ -162,8 +195,41 @@ class Outlet:
             self._go_on()
         elif fresh:
             self._write_messages(fresh)
+        if unacked:
+            self._write_again(unacked)
         self._rules.counters.repeats += repeats
         return repeats > 0
+
+    def _write_again(self, pushes: list[Push]) -> None:
+        """Repeat messages on this connection. While earlier bytes wait for the client, a repeat would only add to them.
+
+        If a store that knows a name is unavailable, the repeat stops: the relay sends the window again later.
+        """
+        codec, size = self._codec, 0
+        if self.is_behind or self._transport.pending() + self._out_bytes:
+            return
+        for push in pushes:
+            try:
+                encoded = self._rules.tick.message(codec, push[2], push[3])
+            except PixiuError:
+                return
+            frame = self._envelope.wrap(codec.message(push[0], encoded, push[7], push[5]))
+            size += len(frame)
+            if size > self._rules.bytes_max:
+                return
+            self._write(frame)
+            self._rules.counters.resends += 1
+
+    def _write_early(self, push: Push) -> None:
+        """Write an early copy of an urgent message before what is held back. Without room for it, drop it."""
+        codec = self._codec
+        try:
+            payload = codec.early(self._rules.tick.message(codec, push[2], push[3]))
+        except PixiuError:
+            return
+        if payload and self._transport.pending() + self._out_bytes + len(payload) <= self._rules.bytes_max:
+            self._write(self._envelope.wrap(payload))
+            self._rules.counters.early += 1
 
     def _write_messages(self, pushes: list[Push]) -> None:
         """Write what there is room for; hold back the rest."""
@@ -172,7 +238,7 @@ class Outlet:
         was_empty, written, encode = not out, 0, rules.tick.message
         for push in pushes:
             try:
-                frame = wrap(codec.message(push[0], encode(codec, push[2], push[3])))
+                frame = wrap(codec.message(push[0], encode(codec, push[2], push[3]), push[7], push[5]))
             except PixiuError:  # a store that knows the names is down; the relay will ask again
                 break
             if queued and queued + len(frame) > rules.bytes_max:
@@ -220,7 +286,8 @@ class Outlet:
     def talk(self, talk: Talk) -> None:
         """Say what was said in a room."""
         if self._is_full():
-            self._defer(talk)
+            for part in talk.by_class():
+                self._defer(part)
         else:
             self._rules.counters.events += talk.count
             self._write(talk.frames(self._codec, self._envelope))
@@ -362,8 +429,11 @@ class Outlet:
         if before is not None:
             self._drop(before)
         elif len(self._deferred) - self._reliable_count >= DEFERRED_MAX:
-            self._drop(event)
-            return
+            bulk = next((each for each in self._deferred if each[0] == BULK), None)
+            if bulk is None or key[0] == BULK:
+                self._drop(event)
+                return
+            self._drop(self._deferred.pop(bulk))
         self._deferred[key] = event
 
     def _drop(self, event: Mapping[str, object] | Talk) -> None:
@@ -381,7 +451,7 @@ class Outlet:
         self._reliable_count = self._reliable_bytes = 0
         for room, missed in (dropped or {}).items():
             self.event({"push": "gap", "room": room, "missed": missed} if room else {"push": "gap", "missed": missed})
-        for event in (deferred or {}).values():
+        for event in sorted((deferred or {}).values(), key=_class_of):
             if isinstance(event, Talk):
                 self.talk(event)
             else:
@@ -391,5 +461,13 @@ class Outlet:
 def _kind_of(event: Mapping[str, object] | Talk) -> tuple[object, object]:
     """Of events of one kind the latest makes the earlier ones unnecessary."""
     if isinstance(event, Talk):
-        return "talk", event.room
+        return event.link_class, event.room
+    message = event.get("message")
+    if event.get("push") == "signal" and isinstance(message, dict):
+        return "signal", message.get("from")
     return event.get("push"), event.get("group") or event.get("with") or event.get("user")
+
+
+def _class_of(event: Mapping[str, object] | Talk) -> Priority:
+    """Urgent room messages are written first, bulk last. Events without a class are written with normal messages."""
+    return event.link_class if isinstance(event, Talk) else CHAT

@@ -25,21 +25,35 @@ class Buckets:
         self._buckets_max = buckets_max
         self._full_at: dict[Hashable, int] = {}
 
-    def take(self, key: Hashable, now_us: int) -> RateLimited | None:
-        """Take a token. The error, if there is none; then nothing is taken."""
+    def take(self, key: Hashable, now_us: int, cost: int = 1) -> RateLimited | None:
+        """Take tokens. The error, if there are not enough; then none is taken.
+
+        A request that costs more than a whole bucket needs a full one, and leaves a debt.
+        """
         if not self._token_us:
             return None
-        full_at = max(self._full_at.get(key, now_us), now_us) + self._token_us
-        over_us = full_at - now_us - self._burst_us
+        full_at = max(self._full_at.get(key, now_us), now_us)
+        needed_us = cost * self._token_us
+        over_us = full_at - now_us + min(needed_us, self._burst_us) - self._burst_us
         if over_us > 0:
             wait_ms = (over_us + 999) // 1000
             return RateLimited(
                 f"at most {self._per_second} {self._what} a second; try again in {wait_ms} ms", retry_after_ms=wait_ms
             )
-        self._full_at[key] = full_at
+        self._full_at[key] = full_at + needed_us
         if len(self._full_at) > self._buckets_max:
             self._forget(now_us)
         return None
+
+    def owe(self, key: Hashable, now_us: int, cost: int) -> int:
+        """Take tokens for work that cannot be refused. Returns the milliseconds until the bucket is out of debt."""
+        if not self._token_us:
+            return 0
+        full_at = max(self._full_at.get(key, now_us), now_us) + cost * self._token_us
+        self._full_at[key] = full_at
+        if len(self._full_at) > self._buckets_max:
+            self._forget(now_us)
+        return max(full_at - now_us - self._burst_us, 0) // 1000
 
     def __len__(self) -> int:
         return len(self._full_at)

@@ -186,7 +186,13 @@ class Horn:
             self._hand_over(replace(notification, push_token=phone), partial(answered, phone.place))
 
     def _hand_over(self, notification: Notification, told: Callable[[str | None], object]) -> None:
-        """To the provider; ``told`` hears None when there is nothing more to do."""
+        """Give it to the provider; ``told`` gets None when nothing is left to do.
+
+        A provider never sees ``first``: a phone has its own platform, and a user without a login has none.
+        """
+        if notification.platform == FIRST:
+            phone = notification.push_token
+            notification = replace(notification, platform=phone.platform if phone else "")
 
         def sent(refused: Refused | None) -> None:
             phone = notification.push_token

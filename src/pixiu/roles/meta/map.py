@@ -1,8 +1,11 @@
 """The map of a cluster: what the registry lists, what each process counts, and what they think of each other.
 
-Nothing is kept but the last two readings of each process, of which rates are made, and for a while who was there: any
-number of these can run, and none is on the way of a message. ``content`` is ``/cluster.json``; docs/cluster.md has its
-shape.
+A map keeps the last two readings of each process, of which rates are made, and for a while the processes that are gone.
+Any number of maps can run, and none is on the way of a message. ``content`` is ``/cluster.json``; docs/cluster.md has
+its shape.
+
+The registry lists a killed process until its session ends, and lists its replacement beside it. So a listed process
+whose admin port refuses connections counts as gone, and of several entries with one name the newest is shown.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ GONE_MS = 1_800_000
 """A process that is listed no more, and did not say that it would go, is shown as gone for this long."""
 GONE_MAX = 200
 """As many of them; the oldest are forgotten first."""
+SILENT_AFTER = 2
+"""Questions in a row without an answer in time, after which a process counts as silent."""
 REPLACED_MS = 60_000
 """A process that has begun so long before another of its partition has gone takes its place."""
 
@@ -77,7 +82,7 @@ def samples_of(text: str) -> dict[str, float]:
 class _Reading:
     """What one process said."""
 
-    __slots__ = ("at_ms", "before", "before_ms", "hot", "paths", "peers", "samples")
+    __slots__ = ("at_ms", "before", "before_ms", "hot", "missing_ms", "paths", "peers", "samples", "unanswered")
 
     def __init__(self) -> None:
         self.at_ms = 0
@@ -87,6 +92,12 @@ class _Reading:
         self.peers: list[dict[str, Any]] = []
         self.hot: list[dict[str, Any]] = []
         self.paths: dict[str, Any] = {}
+        self.unanswered = 0
+        self.missing_ms = 0
+        """Since when nothing listens on its admin port; 0: something does, as far as is known."""
+
+    def is_fresh(self, now_ms: int) -> bool:
+        return bool(self.at_ms) and now_ms - self.at_ms < STALE_MS and self.unanswered < SILENT_AFTER
 
 
 class ClusterMap:
@@ -125,14 +136,18 @@ class ClusterMap:
                     "admin": data.get("admin", ""), "boot": data.get("boot", ""),
                     "leads": leaders.get(f"{role}/{place}") == data["name"],
                 }  # fmt: skip
-        self._readings = {path: self._readings.get(path) or _Reading() for path in self._nodes}
+                if role == "gateway" and data.get("node"):
+                    self._nodes[path]["clients"] = f"{'https' if data.get('tls') else 'http'}://{data['node']}"
+        self._nodes = _newest(self._nodes)
+        earlier = self._readings
+        self._readings = {path: earlier.get(path) or _Reading() for path in self._nodes}
         names = {node["address"]: node["name"] for node in self._nodes.values() if node["role"] == "probe"}
         self._aliases = {name: names[address] for name, address in probes.items() if address in names}
-        self._remember(before, now_ms)
+        self._remember(before, earlier, now_ms)
         return {path: str(node["admin"]) for path, node in self._nodes.items() if node["admin"]}
 
-    def _remember(self, before: Mapping[str, dict[str, Any]], now_ms: int) -> None:
-        """Who was there and is not any more. Who drained has gone on purpose; who begins anew may have another name."""
+    def _remember(self, before: Mapping[str, dict[str, Any]], readings: Mapping[str, _Reading], now_ms: int) -> None:
+        """Note processes that are no longer listed, unless they drained or a new process of their partition began."""
         came = {key: [at for at in times if now_ms - at < REPLACED_MS] for key, times in self._came.items()}
         names = {node["name"] for node in before.values()} | set(self._gone)
         if before:
@@ -141,7 +156,7 @@ class ClusterMap:
                     came.setdefault((node["role"], node["partition"]), []).append(now_ms)
         for path, node in before.items():
             if path not in self._nodes and node["state"] != "Draining":
-                self._gone[node["name"]] = {**node, "since": now_ms}
+                self._gone[node["name"]] = {**node, "since": readings[path].missing_ms or now_ms}
         here = {node["name"] for node in self._nodes.values()}
         kept: dict[str, dict[str, Any]] = {}
         for name, node in self._gone.items():
@@ -171,11 +186,25 @@ class ClusterMap:
         reading.before, reading.before_ms = reading.samples, reading.at_ms
         reading.samples, reading.at_ms = samples_of(metrics), now_ms
         reading.peers, reading.hot, reading.paths = peers, hot, paths
+        reading.unanswered = reading.missing_ms = 0
+
+    def unheard(self, path: str, now_ms: int, *, is_refused: bool) -> None:
+        """The process at a path of the registry did not answer in time, or nothing listens there (``is_refused``)."""
+        reading = self._readings.get(path)
+        if reading is not None:
+            reading.unanswered += 1
+            if is_refused and not reading.missing_ms:
+                reading.missing_ms = now_ms
 
     def content(self, now_ms: int) -> dict[str, Any]:
         """``/cluster.json``."""
-        nodes = [self._node(path, now_ms) for path in sorted(self._nodes)]
-        fresh = {path: reading for path, reading in self._readings.items() if now_ms - reading.at_ms < STALE_MS}
+        missing = {path: reading.missing_ms for path, reading in self._readings.items() if reading.missing_ms}
+        gone = [*self._gone.values(), *({**self._nodes[path], "since": since} for path, since in missing.items())]
+        nodes = [self._node(path, now_ms) for path in sorted(self._nodes) if path not in missing]
+        fresh = {
+            path: reading for path, reading in self._readings.items()
+            if path not in missing and now_ms - reading.at_ms < STALE_MS
+        }  # fmt: skip
         links = [
             {"from": self._nodes[path]["name"], "to": self._aliases.get(str(peer.get("name")), peer.get("name")),
              "role": "probe" if peer.get("name") in self._aliases else peer.get("role"),
@@ -188,7 +217,7 @@ class ClusterMap:
             "nodes": nodes,
             "gone": [
                 {key: node[key] for key in ("name", "role", "partition", "replica", "address", "since")}
-                for node in self._gone.values()
+                for node in gone
             ],
             "partitions": self._counts,
             "links": links[:LINKS_MAX],
@@ -212,6 +241,10 @@ class ClusterMap:
             silent[node["role"],] = silent.get((node["role"],), 0) + (not node["answers"])
             for what, value in node["rates"].items():
                 rates[node["role"], what] = rates.get((node["role"], what), 0) + value
+        for path, reading in self._readings.items():
+            if reading.missing_ms:
+                role = self._nodes[path]["role"]
+                silent[role,] = silent.get((role,), 0) + 1
         slowest: dict[tuple[str, ...], float] = {}
         worst: dict[tuple[str, ...], float] = {}
         for link in content["links"]:
@@ -234,7 +267,7 @@ class ClusterMap:
 
     def _node(self, path: str, now_ms: int) -> dict[str, Any]:
         reading = self._readings[path]
-        is_fresh = bool(reading.at_ms) and now_ms - reading.at_ms < STALE_MS
+        is_fresh = reading.is_fresh(now_ms)
         rates: dict[str, float] = {}
         seconds = (reading.at_ms - reading.before_ms) / 1000
         if is_fresh and reading.before and seconds > 0:
@@ -258,3 +291,13 @@ class ClusterMap:
                 room["members"] = max(room["members"], int(row.get("members", 0)))
         hottest = sorted(rooms.items(), key=lambda pair: (-pair[1]["deliveries"], pair[0]))[:HOT_ROOMS]
         return [{"room": name, **{key: round(value, 2) for key, value in row.items()}} for name, row in hottest]
+
+
+def _newest(nodes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """One entry per role and name: the one with the highest number, since the registry numbers entries in order."""
+    newest: dict[tuple[str, str], str] = {}
+    for path, node in nodes.items():
+        key = (node["role"], node["name"])
+        if key not in newest or node["replica"] > nodes[newest[key]]["replica"]:
+            newest[key] = path
+    return {path: nodes[path] for path in newest.values()}

@@ -1,4 +1,4 @@
-"""How often each user may act: a token bucket per user, kept as one number.
+"""How much each user may do: a token bucket per user, kept as one number.
 
 The number is the time at which the bucket will be full again. Taking a token moves it by the time one token needs to
 grow; the bucket is empty when it would lie further ahead than a whole bucket needs. A bucket that is full again is like
@@ -24,22 +24,36 @@ class Rates:
         self._buckets_max = buckets_max
         self._full_at: dict[int, int] = {}
 
-    def take(self, user: int) -> None:
-        """Take a token. Raises ``RateLimited`` if there is none; then nothing is taken."""
+    def take(self, user: int, cost: int = 1) -> None:
+        """Take tokens. Raises ``RateLimited`` if there are not enough; then none is taken.
+
+        An action that costs more than a whole bucket needs a full one, and leaves a debt: the next one waits longer.
+        """
         token_us = self._token_us
         if not token_us:
             return
         now = self._clock.monotonic_us()
         full_at = self._full_at.get(user, now)
-        full_at = (full_at if full_at > now else now) + token_us
-        if full_at - now > self._burst_us:
-            wait_ms = (full_at - now - self._burst_us + 999) // 1000
+        if full_at < now:
+            full_at = now
+        needed_us = cost * token_us
+        over_us = full_at - now + (needed_us if needed_us < self._burst_us else self._burst_us) - self._burst_us
+        if over_us > 0:
+            wait_ms = (over_us + 999) // 1000
+            counts = f", and this one counts as {cost}" if cost > 1 else ""
             raise RateLimited(
-                f"at most {self._per_second} actions a second; try again in {wait_ms} ms", retry_after_ms=wait_ms
+                f"at most {self._per_second} actions a second{counts}; try again in {wait_ms} ms",
+                retry_after_ms=wait_ms,
             )
-        self._full_at[user] = full_at
+        self._full_at[user] = full_at + needed_us
         if len(self._full_at) > self._buckets_max:
             self._forget(now)
+
+    def give_back(self, user: int, cost: int) -> None:
+        """Return tokens that were taken for work that is not done."""
+        full_at = self._full_at.get(user)
+        if full_at is not None:
+            self._full_at[user] = full_at - cost * self._token_us
 
     def __len__(self) -> int:
         return len(self._full_at)

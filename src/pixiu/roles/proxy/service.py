@@ -7,8 +7,7 @@ little behind the log is looked up again. ``done`` is called exactly once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from difflib import get_close_matches
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,10 +15,13 @@ from google.protobuf.message import DecodeError
 
 from pixiu.im import VERBS
 from pixiu.im.context import Context
+from pixiu.im.costs import cost_of
+from pixiu.im.directory import Banned
 from pixiu.im.draft import (
     Accepted,
     Actor,
     Answer,
+    Arriving,
     Draft,
     Erasing,
     Params,
@@ -35,7 +37,8 @@ from pixiu.im.schedules import fired
 from pixiu.im.users import new_user, user_key
 from pixiu.model.cursor import Cursors
 from pixiu.model.errors import NotFound, Overloaded, PixiuError, RequestError, Unauthenticated, Unavailable
-from pixiu.model.names import check_platform, check_public_id
+from pixiu.model.hints import nearest
+from pixiu.model.names import check_platform, check_public_id, new_public_id, normalized
 from pixiu.model.pixiu_pb2 import InboxOpened, Record
 from pixiu.ports.log import MAIN, SCHEDULE, Scheduled
 from pixiu.roles.proxy.appends import Appends
@@ -56,6 +59,9 @@ __all__ = ["IN_FLIGHT_MAX", "Done", "Proxy"]
 
 IN_FLIGHT_MAX = 10_000
 """Appends on their way, and likewise changes that wait to be applied; more are refused as busy."""
+
+READ_RATE, READ_BURST = 4, 10
+"""Reading actions have a bucket of their own, larger than that of changes by these factors."""
 
 ROUNDS_MAX = 3
 """How often an action may name users who have to be created first."""
@@ -86,11 +92,13 @@ class Proxy:
         holds: Callable[[int, int], int] = lambda _session_id, useq: useq,
         has_rows_of: Callable[[int], bool] = lambda _user: True,
         cursors: Cursors | None = None,
+        platforms: tuple[str, ...] = (),
+        tell: Callable[[int, Mapping[str, object]], int] = lambda _user, _event: 0,
     ) -> None:
         """``when_applied(event_id, call)`` calls when all lanes are there, ``applied_all()`` is where all of them are.
 
         ``applied()`` is where the keys' lane is.
-        ``holds``, ``has_rows_of`` and ``cursors`` are the context's.
+        ``holds``, ``has_rows_of``, ``cursors``, ``platforms`` and ``tell`` are the context's.
         """
         self._stores = stores
         self._log = log
@@ -98,6 +106,9 @@ class Proxy:
         self._in_flight_max = in_flight_max
         self._searches = searches
         self._rates = Rates(clock, per_second=settings.sends_per_second, burst=settings.send_burst)
+        self._read_rates = Rates(
+            clock, per_second=READ_RATE * settings.sends_per_second, burst=READ_BURST * settings.send_burst
+        )
         self.schedules = Schedules(log)
         self.appends = Appends(
             log, stores.keys, clock, scheduler, applied=applied, when_applied=when_applied, in_flight_max=in_flight_max,
@@ -108,7 +119,8 @@ class Proxy:
         )
         self.context = Context(
             stores, clock, settings, creates_users=creates_users, node_id=node_id, own_scheduled=self.schedules.of,
-            holds=holds, has_rows_of=has_rows_of, cursors=cursors or Cursors(),
+            holds=holds, has_rows_of=has_rows_of, cursors=cursors or Cursors(), platforms=platforms,
+            tell=tell,
         )  # fmt: skip
         self.unapplied = 0
         self.actions: dict[str, int] = dict.fromkeys(VERBS, 0)
@@ -125,9 +137,9 @@ class Proxy:
             self._refuse(unknown_action(action), done)
             return
         self.actions[action] += 1
-        if verb.is_changing and not actor.is_admin:
+        if not actor.is_admin:
             try:
-                self._rates.take(actor.user)
+                (self._rates if verb.is_changing else self._read_rates).take(actor.user, cost_of(action, params))
             except PixiuError as error:
                 self._refuse(error, done)
                 return
@@ -146,12 +158,19 @@ class Proxy:
             done({"message_id": str(sent.message_id), "at": sent.at, "is_repeat": True})
         return sent is not None
 
+    def check_user(self, user: int) -> None:
+        """Raise ``Unauthenticated`` unless there is such a user, who is not banned."""
+        directory = self.context.directory
+        if not directory.knows_user(user):
+            raise Unauthenticated(f"there is no user with the number {user}")
+        if directory.is_banned(user):
+            raise Banned(directory.user_name(user))
+
     def open_inbox(self, user: int, platform: str, done: Done) -> None:
         """A first login on a platform: from now on there is an inbox for it."""
         try:
             check_platform(platform)
-            if not self.context.directory.knows_user(user):
-                raise Unauthenticated(f"there is no user with the number {user}")
+            self.check_user(user)
             answer: Answer = {"platform": platform}
             if platform in self._stores.inboxes.platforms(user):
                 done(answer)
@@ -164,9 +183,16 @@ class Proxy:
         self._append(drafted(record, lambda accepted: answer), done)
 
     def find_user(self, public_id: str, done: Callable[[int | PixiuError], object], *, creates: bool = False) -> None:
-        """The number of whom a token names; ``creates`` (or ``--dev``) makes an unknown one exist."""
+        """The number of the user whom a token names; ``creates`` (or ``--dev``) creates an unknown one.
+
+        ``Banned`` if that user may not log in.
+        """
         try:
-            number = self.context.directory.find_user(check_public_id(public_id, what="user"))
+            number = self.context.directory.exact_user(check_public_id(public_id, what="user"))
+            if number is None and (normal := normalized(public_id)) != public_id:
+                raise RequestError(f"user {public_id!r} is not in its normal form; use {normal!r}")
+            if number is not None and self.context.directory.is_banned(number):
+                raise Banned(public_id)
         except PixiuError as error:
             done(error)
             return
@@ -237,9 +263,18 @@ class Proxy:
             return
         if isinstance(outcome, Draft):
             outcome.key = outcome.key or key
-            self._append(outcome, done)
+            if outcome.fan_out_cost and not actor.is_admin:
+                self._append_fan_out(verb, actor, params, outcome, done)
+            else:
+                self._append(outcome, done)
         elif isinstance(outcome, Scheduling):
-            self._schedule(actor.user, outcome, done)
+            try:
+                if outcome.fan_out_cost and not actor.is_admin:
+                    self._charge_fan_out(verb, actor, params, outcome.fan_out_cost)
+            except PixiuError as error:
+                self._refuse(error, done)
+            else:
+                self._schedule(actor.user, outcome, done)
         elif isinstance(outcome, Unscheduling):
             self._unschedule(outcome.schedule_id, done)
         elif isinstance(outcome, Erasing):
@@ -253,6 +288,33 @@ class Proxy:
         self.refused[error.code] = self.refused.get(error.code, 0) + 1
         done(error)
 
+    def _charge_fan_out(self, verb: Verb, actor: Actor, params: Params, fan_out_cost: int) -> None:
+        """Charge the fan-out together with the request. Raises ``RateLimited``; then neither is charged.
+
+        Two separate charges would refuse a client forever that retries exactly when ``retry_after_ms`` allows it.
+        """
+        cost = cost_of(verb.name, params)
+        self._rates.give_back(actor.user, cost)
+        self._rates.take(actor.user, cost + fan_out_cost)
+
+    def _append_fan_out(self, verb: Verb, actor: Actor, params: Params, draft: Draft, done: Done) -> None:
+        """Charge the fan-out, then append. A retry of an accepted send has no fan-out and is not charged for it."""
+        fan_out_cost, answer = draft.fan_out_cost, draft.answer
+        try:
+            if not draft.key or self._stores.keys.get(draft.key) is None:
+                self._charge_fan_out(verb, actor, params, fan_out_cost)
+
+                def answered(accepted: Accepted) -> Answer:
+                    if accepted.is_repeat:  # the first send was not in the index yet
+                        self._rates.give_back(actor.user, fan_out_cost)
+                    return answer(accepted)
+
+                draft.answer = answered
+        except PixiuError as error:
+            self._refuse(error, done)
+            return
+        self._append(draft, done)
+
     def _append(self, draft: Draft, done: Done) -> None:
         if not draft.is_applied and not draft.then:  # what is said: the frequent case
             self.appends.append(draft.payload, draft.at, draft.key, partial(self._answer, draft, done))
@@ -260,20 +322,23 @@ class Proxy:
         if draft.is_applied and self.unapplied >= self._in_flight_max:
             self._refuse(Overloaded(f"{self.unapplied} changes wait to be applied", retry_after_ms=1000), done)
             return
-        if draft.joins is not None:
-            done = self._joining(*draft.joins, done)
+        if draft.arriving is not None:
+            done = self._arriving(draft.arriving, done)
         if draft.then:
             self._append_all(draft, draft.then, lambda accepted: self._accepted(draft, accepted, done))
             return
+        if draft.after is not None:
+            self.appends.append(draft.payload, draft.at, draft.key, partial(self._append_after, draft, done))
+            return
         self.appends.append(draft.payload, draft.at, draft.key, lambda accepted: self._accepted(draft, accepted, done))
 
-    def _joining(self, group: int, user: int, done: Done) -> Done:
-        """Count someone in, from now until the answer."""
+    def _arriving(self, arriving: Arriving, done: Done) -> Done:
+        """Count users in, from now until the answer."""
         joining = self.context.joining
-        joining.begin(group, user)
+        joining.begin(arriving)
 
         def answered(answer: Answer | PixiuError) -> object:
-            joining.end(group, user)
+            joining.end(arriving)
             return done(answer)
 
         return answered
@@ -295,6 +360,22 @@ class Proxy:
             # No send_id has this byte: it is not UTF-8.
             key = draft.key + b"\xff%d" % index if draft.key and index else draft.key
             self.appends.append(payload, draft.at, key, partial(noted, index))
+
+    def _append_after(self, draft: Draft, done: Done, accepted: Accepted | PixiuError) -> None:
+        """The first record of a draft is committed: append those that needed its numbers."""
+        if isinstance(accepted, PixiuError) or accepted.is_repeat or draft.after is None:
+            self._accepted(draft, accepted, done)
+            return
+        records = draft.after(accepted)
+        outcomes: list[Accepted | PixiuError | None] = [accepted]
+
+        def noted(outcome: Accepted | PixiuError) -> None:
+            outcomes.append(outcome)
+            if len(outcomes) > len(records):
+                self._accepted(draft, together(outcomes), done)
+
+        for record in records:
+            self.appends.append(record.SerializeToString(), record.at, b"", noted)
 
     def _accepted(self, draft: Draft, accepted: Accepted | PixiuError, done: Done) -> None:
         if isinstance(accepted, PixiuError) or not draft.is_applied:
@@ -368,6 +449,11 @@ class Proxy:
 
     def _create_users(self, public_ids: list[str], done: Callable[[PixiuError | None], object]) -> None:
         """Create those who do not exist. Whoever else creates one at this moment does it for us."""
+        try:
+            public_ids = [new_public_id(each, what="user") for each in public_ids]
+        except PixiuError as error:
+            done(error)
+            return
         records = [(new_user(self.context, public_id), user_key(public_id)) for public_id in public_ids]
         outcomes: list[Accepted | PixiuError | None] = []
 
@@ -425,6 +511,6 @@ def together(outcomes: list[Accepted | PixiuError | None]) -> Accepted | PixiuEr
 
 def unknown_action(action: object) -> RequestError:
     """Refuse it, with the nearest one that exists."""
-    near = get_close_matches(action, VERBS, n=1) if type(action) is str else []
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    near = nearest(action, VERBS)
+    hint = f"; did you mean {near!r}?" if near else ""
     return RequestError(f"there is no action {str(action)[:64]!r}{hint}")

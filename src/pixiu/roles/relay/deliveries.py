@@ -18,6 +18,7 @@ from pixiu.machines.delivery import (
     FetchBodies,
     FetchIds,
     Kick,
+    PushEarly,
     PushTo,
     Resend,
     SetTimer,
@@ -49,6 +50,8 @@ FETCHES_PER_TURN = 32
 """Reads of one inbox in one go, where nothing that was read had to be pushed; then others get their turn."""
 BACKOFF_MAX = 6
 """A request is asked again after its timeout, then twice that, up to 2**6 times."""
+EARLY_MAX = 16
+"""Early copies per session of messages that were not pushed to it in their place yet. Further ones wait in order."""
 RESYNC = {"push": "resync"}
 
 
@@ -111,6 +114,8 @@ class Deliveries:
                             self._fetch_later(inbox, command)
                         else:
                             answer = self._fetch(inbox, command)
+                    case PushEarly(pushes):
+                        self._push_early(inbox, pushes)
                     case Resend(session_id, pushes):
                         self._resend(inbox, session_id, pushes)
                     case Expire(first, through):
@@ -218,6 +223,21 @@ class Deliveries:
         live.unacked += len(copies)
         self._counters.copies += len(copies)
         live.sink.push(session_id, self._shown(copies))
+
+    def _push_early(self, inbox: LiveInbox, pushes: list[Push]) -> None:
+        """Hand urgent messages to every session that still waits for them, each message once per session."""
+        for live in inbox.sessions:
+            session_id = live.session.session_id
+            waiting = {useq for useq in live.early if useq > live.through}
+            copies = [
+                push
+                for push in pushes
+                if push.useq > live.through and push.useq not in waiting and push.origin != session_id
+            ][: EARLY_MAX - len(waiting)]
+            if copies:
+                live.early = waiting.union(push.useq for push in copies)
+                live.sink.push(session_id, [push._replace(useq=0) for push in copies])
+                self._counters.early += len(copies)
 
     def _resend(self, inbox: LiveInbox, session_id: int, pushes: list[Push]) -> None:
         for live in inbox.sessions:

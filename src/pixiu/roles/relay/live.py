@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from pixiu.machines.delivery import TimerKind
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pixiu.machines.delivery import Delivery
     from pixiu.model.session import Session
     from pixiu.roles.relay.sink import Sink
@@ -18,7 +20,8 @@ class LiveSession:
     """A session, and where its pushes go."""
 
     __slots__ = (
-        "inbox", "is_lagging", "is_loaded", "previous", "resumed", "session", "since", "sink", "through", "unacked",
+        "early", "inbox", "is_lagging", "is_loaded", "previous", "resumed", "session", "since", "sink", "through",
+        "unacked",
     )  # fmt: skip
 
     def __init__(self, session: Session, sink: Sink, inbox: LiveInbox, since: int = 0) -> None:
@@ -33,6 +36,8 @@ class LiveSession:
         """The last useq that was kept from it because it lagged."""
         self.unacked = 0
         """Pushes on their way to it. Not counted for the newest session, whose machine knows."""
+        self.early: Collection[int] = ()
+        """The useqs of urgent messages that it got early copies of; those up to ``through`` no longer count."""
         self.is_loaded = False
         """A delivery has begun since it logged in. Before that it gets no copies: they would hide its backlog."""
         self.resumed = (0, 0)

@@ -11,6 +11,7 @@ METRICS = (
     Metric("pixiu_relay_logouts_total", "counter", "Sessions that ended, by who or what ended them.", ("cause",)),
     Metric("pixiu_relay_pushes_total", "counter", "Messages handed to the newest session of a platform."),
     Metric("pixiu_relay_copies_total", "counter", "Messages handed to other sessions of a platform."),
+    Metric("pixiu_relay_early_total", "counter", "Early copies of urgent messages that waited behind others."),
     Metric("pixiu_relay_resends_total", "counter", "Messages handed over again, since no ack came."),
     Metric("pixiu_relay_acks_total", "counter", "Acks that moved an inbox."),
     Metric("pixiu_relay_acked_total", "counter", "Entries that acks moved out of their inbox."),
@@ -37,6 +38,7 @@ class RelayCounters:
         """By cause. Sessions of a gateway that died have none: nobody knows."""
         self.pushes = 0
         self.copies = 0
+        self.early = 0
         self.resends = 0
         self.acks = 0
         self.acked = 0

@@ -25,7 +25,11 @@ class Sink(Protocol):
     """
 
     def push(self, session_id: int, pushes: list[Push]) -> None:
-        """Messages, in order. The list and what is in it are shared: read only."""
+        """Messages, in order. The list and what is in it are shared: read only.
+
+        A push with ``useq`` 0 is an early copy of an urgent message: it may be shown at once, is never acked, and
+        may be dropped, because the message follows in its place. There are at most 16 per session at a time.
+        """
         ...
 
     def event(self, session_id: int, event: Mapping[str, object]) -> None:

@@ -203,6 +203,9 @@ class Device:
 
     def _pushed(self, pushes: Sequence[Push]) -> None:
         for push in pushes:
+            if not push.useq:  # an early copy says nothing about the cursor
+                self._world.note(self.name, "takes early", push.message_id)
+                continue
             if push.previous_useq > self.last or push.useq <= self.last:
                 continue
             self.last = push.useq

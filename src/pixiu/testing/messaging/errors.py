@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pixiu.backends.embedded.stores import EmbeddedStores
 from pixiu.im import groups, members, messages, schedules
 from pixiu.machines.delivery import CancelTimer, Delivery, Kick
-from pixiu.machines.delivery.commands import AckInbox
+from pixiu.machines.delivery.commands import AckInbox, PushEarly
 from pixiu.model.ids import Snowflakes
 from pixiu.model.pixiu_pb2 import Record
 from pixiu.model.wake import Wake
@@ -95,6 +95,20 @@ def ack_takes_all(patch: Patch) -> None:
         return original(self, session_id, max(through, self.items[-1].useq) if self.items else through)
 
     patch.set(Delivery, "acked", acked)
+
+
+def early_copy_acks(patch: Patch) -> None:
+    """An early copy counts as delivered, and everything before it with it."""
+    original = Delivery._early
+
+    def early(self: Delivery, entries: Any, bodies: Any) -> object:
+        commands = list(original(self, entries, bodies))
+        for command in commands:
+            if isinstance(command, PushEarly) and self.session is not None:
+                return [*commands, *self.acked(self.session.session_id, command.pushes[-1].useq)]
+        return commands
+
+    patch.set(Delivery, "_early", early)
 
 
 def kick_settles(patch: Patch) -> None:

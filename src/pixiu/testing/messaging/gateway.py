@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pixiu.im.draft import Actor
 from pixiu.model.errors import PixiuError, Unauthenticated
+from pixiu.model.message import is_urgent
 from pixiu.testing.messaging.wires import HTTP, NODE
 from pixiu.testing.queue.oracle import Violation
 
@@ -36,14 +37,24 @@ class Connection:
         self.session: Session | None = None
         self.is_gone = False
         self.heard_us = gateway.now_us()
+        self._pushed_ids: set[int] = set()
         self.pushed = 0
         """Pushes that went out here: a connection whose node goes on pushing for ever never rests."""
 
     def push(self, session_id: int, pushes: list[Push]) -> None:
         """Messages for the client."""
         self._check(session_id, "pushes")
+        for push in pushes:
+            if not push.useq:
+                self._check_early(push)
+            self._pushed_ids.add(push.message_id)
         self.pushed += len(pushes)
         self._gateway.say(self, "push", list(pushes))
+
+    def _check_early(self, push: Push) -> None:
+        """A session gets at most one early copy of a message, only if it is urgent, and never after the message."""
+        if push.message_id in self._pushed_ids or not is_urgent(push.body):
+            raise Violation(f"{self.client}: an early copy of {push.message_id} that is late, repeated or not urgent")
 
     def event(self, session_id: int, event: Mapping[str, object]) -> None:
         """Something that is not stored."""

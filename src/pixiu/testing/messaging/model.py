@@ -316,6 +316,8 @@ class Model:
                 group.requests[user] = parsed.at
         elif change.op == MemberChanged.REFUSE:
             group.requests.pop(user, None)
+        elif change.op == MemberChanged.INVITE:
+            pass  # the world's rule is that anyone may add: nothing is compared
         elif member is not None:
             self._change_member(group, user, member, change.op)
         if parsed.chat:
@@ -353,7 +355,8 @@ class Model:
             row = self.private.get(user, {}).get(message_id)
             if row is not None:
                 row[2] = RECALLED
-        self._private(record, parsed, is_read=False)
+        if parsed.chat:  # a receiver who blocks the author gets no notice
+            self._private(record, parsed, is_read=False)
 
     def _receipt(self, _: LogRecord, parsed: Record) -> None:
         change = parsed.receipt

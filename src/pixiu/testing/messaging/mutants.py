@@ -65,6 +65,7 @@ MUTANTS: dict[str, Mutant] = {
     "two-numberers": Mutant("acks trim through an id, where neighbours may land swapped", stores=store_errors.swapped),
     "repeats": Mutant("a send with a known send_id is accepted again", errors.forgets_send_ids),
     "ack-all": Mutant("an ack trims what was read but not yet sent", errors.ack_takes_all),
+    "early-acks": Mutant("an early copy of an urgent message acks everything before it", errors.early_copy_acks),
     "kick-drops": Mutant("a session that is kicked takes its window along", errors.kick_settles),
     "positions-lag": Mutant(
         "a replay after a crash applies what was applied, and adds it again",

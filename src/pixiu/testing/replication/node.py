@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["Faults", "SimulatedNode"]
 
 FRAMES_PER_MESSAGE = 6
+FENCE_SESSION = 1 << 23
+"""Session numbers of fencing attempts start here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,10 +234,26 @@ class SimulatedNode:
             case r.Alarm(text):
                 self.alarms.append(text)
                 self.world.note(self.name, "alarm", text)
+            case r.Fence():
+                self._fence(command)
             case r.PromoteRefused(reason):
                 self.refusal = reason
             case r.Lead() | r.AcceptWrites() | r.RefuseWrites() | r.Promoted() | r.Left():
                 self.world.note(self.name, type(command).__name__)
+
+    def _fence(self, command: r.Fence) -> None:
+        if not self.world.nodes[command.leader].is_up:
+            self._later(1.0, self.feed, r.FenceAnswered(command.attempt, r.FenceOutcome.ABSENT, "connection refused"))
+            return
+        wire = self._wire(FENCE_SESSION + command.attempt)
+        request = FollowRequest(self.name, command.last_event_id, command.last_epoch, command.epoch)
+        self._send(command.leader, wire, request)
+
+    def _fence_answered(self, source: str, wire: int, message: object) -> None:
+        outcome = r.FenceOutcome.FENCED if isinstance(message, End) else r.FenceOutcome.UNKNOWN
+        if not isinstance(message, End):
+            self._send(source, wire, HangUp())
+        self.feed(r.FenceAnswered((wire & 0xFFFFFF) - FENCE_SESSION, outcome))
 
     def _committed(self, through: int) -> None:
         replica = self.replica
@@ -440,6 +458,8 @@ class SimulatedNode:
                     self._send(source, wire, SnapshotReply(self.log.snapshot(through)))
             case _ if own is None:
                 return
+            case _ if own >= FENCE_SESSION:
+                self._fence_answered(source, wire, message)
             case Frames(records, commit_event_id):
                 self._frames(own, records, commit_event_id)
             case Heartbeat(epoch, commit_event_id, in_sync, leader):

@@ -1,7 +1,7 @@
 /** New conversations, details of one, and messages for later. */
 import { t, why } from '/i18n.js';
 import { day, moment } from '/format.js';
-import { Avatar, Badge, Button, Dialog, ErrorBox, Field, Tabs, html, toast, useLoad, useState } from '/ui.js';
+import { Avatar, Badge, Button, Confirm, Dialog, ErrorBox, Field, Tabs, html, toast, useLoad, useState } from '/ui.js';
 import { Face } from '/chat/list.js';
 
 const nameIn = (chat, user) => chat.rows.get(`u:${user}`)?.name ?? user;
@@ -125,7 +125,7 @@ function PersonDetails({ chat, row, onClose }) {
 function GroupDetails({ chat, thread, row, onGone }) {
   const { busy, error, run } = useDeed();
   const [who, setWho] = useState('');
-  const [isSure, setSure] = useState(false);
+  const [asks, setAsks] = useState(null); // 'leave', or { op, user } of an operation to confirm
   const { group } = thread;
   const manage = (user, op) => run(async () => {
     await chat.client.manage({ group: row.id, user, op });
@@ -145,6 +145,10 @@ function GroupDetails({ chat, thread, row, onGone }) {
       await chat.loadGroup();
     });
   };
+  const confirmed = async ({ user, op }) => {
+    await chat.client.manage({ group: row.id, user, op });
+    await chat.loadGroup();
+  };
   if (!group) return thread.error ? html`<${ErrorBox} error=${thread.error} />` : html`<span class="spinner" />`;
   const mine = group.members?.find((each) => each.user === chat.me)?.role ?? 'member';
   const rank = { owner: 2, admin: 1, member: 0 };
@@ -161,11 +165,27 @@ function GroupDetails({ chat, thread, row, onGone }) {
       return html`<li key=${each.user}><${Avatar} id=${each.user} name=${nameIn(chat, each.user)} size="s" /><span class="grow cut">${nameIn(chat, each.user)}${each.user === chat.me && html` <span class="muted">(${t('group.you')})</span>`}</span>
         ${each.role !== 'member' && html`<${Badge} tone=${each.role === 'owner' ? 'gold' : 'accent'}>${t(`group.${each.role}`)}<//>`}${each.is_muted && html`<${Badge} tone="bad">${t('group.muted')}<//>`}
         ${mine === 'owner' && each.user !== chat.me && html`<${Button} kind="quiet" small icon="audit" label=${t(each.role === 'admin' ? 'group.demote' : 'group.promote', { who: each.user })} onClick=${() => manage(each.user, each.role === 'admin' ? 'member' : 'admin')} />`}
+        ${mine === 'owner' && each.user !== chat.me && html`<${Button} kind="quiet" small icon="crown" label=${t('group.transfer', { who: each.user })} onClick=${() => setAsks({ op: 'transfer', user: each.user })} />`}
         ${isBelow && html`<${Button} kind="quiet" small icon=${each.is_muted ? 'chat' : 'pause'} label=${t(each.is_muted ? 'group.unmute' : 'group.mute', { who: each.user })} onClick=${() => manage(each.user, each.is_muted ? 'unmute' : 'mute')} />
-          <${Button} kind="quiet" small icon="close" label=${t('group.remove', { who: each.user })} onClick=${() => manage(each.user, 'remove')} />`}</li>`;
+          <${Button} kind="quiet" small icon="close" label=${t('group.remove', { who: each.user })} onClick=${() => setAsks({ op: 'remove', user: each.user })} />`}</li>`;
     })}</ul></div>
-    <div class="actions">${isSure && html`<span class="muted small grow">${t('group.quit.sure')}</span>`}
-      <${Button} kind="danger" busy=${busy} onClick=${() => (isSure ? run(async () => { await chat.quitGroup(row.id); onGone(); }) : setSure(true))}>${t('group.quit')}<//></div>`;
+    <div class="actions"><${Button} kind="danger" icon="logout" busy=${busy} onClick=${() => setAsks('leave')}>${t('group.quit')}<//></div>
+    ${asks === 'leave' && html`<${LeaveGroup} chat=${chat} row=${row} group=${group} isOwner=${mine === 'owner'} onGone=${onGone} onClose=${() => setAsks(null)} />`}
+    ${asks?.op && html`<${Confirm} title=${t(`group.${asks.op}.sure`, { who: nameIn(chat, asks.user) })} text=${t(`group.${asks.op}.text`)} go=${t(`group.${asks.op}.go`)} onGo=${() => confirmed(asks)} onClose=${() => setAsks(null)} />`}`;
+}
+
+/** The owner of a group with other members chooses the next owner; the server refuses to leave a group without one. */
+function LeaveGroup({ chat, row, group, isOwner, onGone, onClose }) {
+  const others = isOwner ? (group.members ?? []).filter((each) => each.user !== chat.me) : [];
+  const [heir, setHeir] = useState((others.find((each) => each.role === 'admin') ?? others[0])?.user ?? '');
+  const leave = async () => {
+    await chat.quitGroup(row.id, heir);
+    onGone();
+  };
+  return html`<${Confirm} title=${t('group.quit.sure')} text=${t(heir ? 'group.quit.owner' : 'group.quit.text')} go=${t(heir ? 'group.quit.transfer' : 'group.quit.go')} onGo=${leave} onClose=${onClose}>
+    ${heir && html`<${Field} as="select" name="heir" label=${t('group.heir')} value=${heir} onChange=${(event) => setHeir(event.target.value)}>
+      ${others.map((each) => html`<option key=${each.user} value=${each.user}>${nameIn(chat, each.user)}</option>`)}<//>`}
+  <//>`;
 }
 
 const local = (ms) => new Date(ms - new Date(ms).getTimezoneOffset() * 60_000).toISOString().slice(0, 16);

@@ -65,9 +65,8 @@ export function ConversationList({ chat, current, onNew }) {
     </div>
     <nav ref=${list} aria-label=${t('chat.list')}>
       ${rows.map((row) => html`<${Row} key=${row.key} chat=${chat} row=${row} isCurrent=${row.key === current} />`)}
-      ${!rows.length && query && html`<p class="nothing">${t('chat.nomatch', { q: text.trim() })}</p>`}
       ${!rows.length && !query && html`<${Empty} icon="chat" title=${t('chat.none')} text=${t('chat.none.how')}><${Button} kind="primary" icon="plus" onClick=${onNew}>${t('chat.new')}<//><//>`}
-      ${query && html`<${Found} chat=${chat} query=${query} />`}
+      ${query && html`<${Found} chat=${chat} query=${query} hasRows=${rows.length > 0} />`}
     </nav>
   </aside>`;
 }

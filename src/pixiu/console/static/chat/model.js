@@ -17,6 +17,8 @@ const MISSING = new Set(['not_found', 'forbidden', 'bad_request']); // what no o
 const SYSTEM = 'u:0'; // what admins say in the system's name, and what is pushed
 /** Is it about a group or a contact, and nobody's words? */
 export const isNotice = (message) => message.kind === 'system' && message.text === undefined;
+/** Did `user` leave a group by it? */
+const isQuitOf = (message, user) => isNotice(message) && message.fields?.action === 'quit' && message.fields.user === user;
 const isShown = (message) => message.kind !== 'delete';
 const isBetweenTwo = (message) => isNotice(message) && message.group === undefined; // someone added or removed one
 const isSaid = (message) => message.kind !== 'delete' && !isNotice(message);
@@ -72,7 +74,7 @@ export class Chat {
   }
 
   async _start() {
-    for (const { place, last } of await this.client.conversations()) this._touch(place, last);
+    for (const { place, last } of await this.client.conversations()) if (!isQuitOf(last, this.me)) this._touch(place, last);
     for (const { send_id: sendId, params } of await this.client.unsent()) {
       const key = placeKey(params.group !== undefined ? { group: params.group } : { with: params.to });
       this._row(key);
@@ -246,6 +248,11 @@ export class Chat {
 
   _said(message) {
     const key = placeKey(placeOfMessage(message, this.me));
+    if (isQuitOf(message, this.me)) {
+      this.rows.delete(key);
+      this._tell();
+      return;
+    }
     const row = this._touch(key, message);
     if (message.send_id) this._forgetPending(key, message.send_id);
     clearTimeout(row.typing.get(message.from));
@@ -624,7 +631,9 @@ export class Chat {
     return this._row(`g:${group}`).key;
   }
 
-  async quitGroup(group) {
+  /** Leaves a group; an owner names the member who becomes the owner first. */
+  async quitGroup(group, newOwner = '') {
+    if (newOwner) await this.client.manage({ group, user: newOwner, op: 'transfer' });
     await this.client.quit({ group });
     this.rows.delete(`g:${group}`);
     this._tell();

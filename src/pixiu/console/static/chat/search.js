@@ -38,17 +38,20 @@ function Hit({ message, chat, isShort }) {
 /** What went wrong, for people: no index yet, or the server's own words. */
 const troubleOf = (error) => (error.code === 'unavailable' ? t('chat.search.off') : why(error));
 
-/** A few messages below the conversations; where the server cannot search, that is said. */
-export function Found({ chat, query }) {
+/**
+ * A few messages below the conversations that match by name. "Nothing found" is shown once the server has answered and
+ * there is neither a conversation (`hasRows`) nor a message; where the server cannot search messages, a line says so.
+ */
+export function Found({ chat, query, hasRows }) {
   const [found, setFound] = useState(null);
   useEffect(() => {
     let alive = true;
     const timer = setTimeout(async () => {
       try {
         const { messages, has_more: hasMore } = await chat.client.search({ q: query, limit: FEW });
-        if (alive) setFound({ messages, hasMore });
+        if (alive) setFound({ query, messages, hasMore });
       } catch (error) {
-        if (alive) setFound({ error });
+        if (alive) setFound({ query, error });
       }
     }, TYPING_MS);
     return () => {
@@ -57,9 +60,10 @@ export function Found({ chat, query }) {
     };
   }, [query]);
   if (!found) return null;
-  if (found.error) return html`<p class="nothing">${troubleOf(found.error)}</p>`;
+  const nothing = !hasRows && found.query === query && html`<p class="nothing">${t('chat.nomatch', { q: query })}</p>`;
+  if (found.error) return html`${nothing}<p class="nothing">${troubleOf(found.error)}</p>`;
+  if (!found.messages.length) return nothing;
   return html`<h2 class="found">${t('chat.search.results')}</h2>
-    ${!found.messages.length && html`<p class="nothing">${t('chat.search.none')}</p>`}
     ${found.messages.map((message) => html`<${Hit} key=${message.message_id} message=${message} chat=${chat} isShort />`)}
     ${found.hasMore && html`<a class="all" href=${linkTo('chat', 'search', query)}><${Icon} name="search" size=${18} />${t('chat.search.all')}</a>`}`;
 }

@@ -1,6 +1,7 @@
 /** What is shown of a message in words. Texts of people are shown as they are, never as HTML. */
-import { t } from '/i18n.js';
+import { language, t } from '/i18n.js';
 import { linkTo } from '/router.js';
+import { mediaLine, mediaOf } from '/chat/media.js';
 import { isNotice } from '/chat/model.js';
 
 const name = (user, chat) => (user === chat.me ? t('chat.you') : chat.rows.get(`u:${user}`)?.name ?? user);
@@ -17,13 +18,20 @@ export function linkToMessage(message, me) {
   return linkTo('chat', kind, id, 'at', message.message_id);
 }
 
+const YOU = '\u0001'; // stands for the reader until the sentence is made
+
+/** "You" at the beginning of an English sentence, "you" inside it; Chinese has one word, without spaces around it. */
+const withYou = (text) => (language() === 'zh' ? text.replaceAll(/ ?\u0001 ?/g, '你') : text.replace(/^\u0001/, 'You').replaceAll(YOU, 'you'));
+
 /** A notice of the system. */
 export function noticeOf(message, chat) {
-  const { action = '', user = message.from } = message.fields ?? {};
+  const { action = '', user = message.from, group = '' } = message.fields ?? {};
+  const named = (id) => (id === chat.me ? YOU : name(id, chat));
   const isToOther = message.group === undefined && message.from === chat.me;
   const key = isToOther ? `notice.${action}.mine` : `notice.${action}`;
-  const text = t(key, { to: name(message.to ?? '', chat), who: name(user, chat), by: name(message.from, chat), action });
-  return text === key ? t('notice.other', { who: name(message.from, chat), action: action || message.kind }) : text;
+  const values = { to: named(message.to ?? ''), who: named(user), by: named(message.from), group: chat.rows.get(`g:${group}`)?.name ?? group };
+  const text = t(key, values);
+  return withYou(text === key ? t('notice.other', { who: values.by, action: action || message.kind }) : text);
 }
 
 /** The last line of a conversation. */
@@ -40,7 +48,8 @@ export function lineOf(row, chat) {
 /** What a message says. */
 export function bodyOf(message) {
   if (message.missing) return t('chat.gone');
-  return message.text ?? t('chat.kind', { kind: message.kind });
+  const media = mediaOf(message);
+  return media ? mediaLine(media) : message.text ?? t('chat.kind', { kind: message.kind });
 }
 
 const LINK = /\bhttps?:\/\/[^\s<>"']+[^\s<>"'.,;:!?)\]}，。；：！？）】]/g;

@@ -1,8 +1,9 @@
 /** One conversation: what was said, and the place to say more. */
 import { t, why } from '/i18n.js';
 import { clock, day, sameDay } from '/format.js';
-import { Avatar, Button, Empty, ErrorBox, Icon, html, toast, useEffect, useLayoutEffect, useRef, useState } from '/ui.js';
+import { Avatar, Button, Confirm, Empty, ErrorBox, Icon, html, toast, useEffect, useLayoutEffect, useRef, useState } from '/ui.js';
 import { Face } from '/chat/list.js';
+import { Media, mediaOf } from '/chat/media.js';
 import { isNotice } from '/chat/model.js';
 import { bodyOf, nameOf, noticeOf, piecesOf } from '/chat/text.js';
 
@@ -127,6 +128,9 @@ function Messages({ chat, thread, onReply, onDone, onBack }) {
     setAway(pane.scrollHeight - pane.scrollTop - pane.clientHeight > 400);
     if (pane.scrollTop < NEAR_PX) chat.loadOlder().catch((error) => toast(why(error), 'bad'));
   };
+  const loaded = () => {
+    if (place.current.isAtEnd) scroller.current.scrollTop = scroller.current.scrollHeight; // an image has its size now
+  };
   const jump = () => {
     place.current.isAtEnd = true;
     setMissed(0);
@@ -150,7 +154,7 @@ function Messages({ chat, thread, onReply, onDone, onBack }) {
   const isRoom = thread.row.place.room !== undefined;
   const problem = items.length ? null : thread.error;
   const empty = !items.length && !thread.isLoading && !problem;
-  return html`<div class="messages" ref=${scroller} onScroll=${scrolled} onKeyDown=${keys} role="log" aria-label=${t('chat.messages')} tabindex="-1">
+  return html`<div class="messages" ref=${scroller} onScroll=${scrolled} onLoadCapture=${loaded} onKeyDown=${keys} role="log" aria-label=${t('chat.messages')} tabindex="-1">
     ${empty && html`<${Empty} icon=${isRoom ? 'room' : 'chat'} title=${t(isRoom ? 'chat.room.empty' : 'chat.empty')} text=${isRoom ? t('chat.room.how') : t('chat.empty.how', { name: thread.row.name })} />`}
     ${problem && (thread.isMissing
       ? html`<${Empty} icon="lock" title=${t('chat.missing')} text=${why(problem)}><${Button} onClick=${onBack}>${t('chat.back')}<//><//>`
@@ -205,14 +209,16 @@ function Said({ item, chat, thread, onReply }) {
   const showsFace = !isMine && thread.row.place.with === undefined;
   const isStored = thread.row.place.room === undefined;
   const name = nameOf(message.from, chat);
-  const recall = () => chat.client.recall({ message_id: message.message_id }).catch((error) => toast(why(error), 'bad'));
+  const [asks, setAsks] = useState(false);
+  const media = mediaOf(message);
+  const recall = () => chat.client.recall({ message_id: message.message_id });
   const copy = () => navigator.clipboard.writeText(message.text ?? '').then(() => toast(t('chat.copied')), () => {});
   const keys = (event) => {
     if (event.target !== event.currentTarget || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === 'r' && isStored) {
       event.preventDefault();
       onReply(message);
-    } else if (event.key === 'Delete' && isMine && isStored) recall();
+    } else if (event.key === 'Delete' && isMine && isStored) setAsks(true);
     else if (event.key === 'c') copy();
   };
   return html`<li class="said ${isMine ? 'mine' : 'theirs'} ${isFirst ? 'first' : ''} ${isLast ? 'last' : ''} ${thread.marked === message.message_id ? 'target' : ''}" data-id=${message.message_id}>
@@ -220,13 +226,14 @@ function Said({ item, chat, thread, onReply }) {
     <div class="bubble" tabindex="-1" onKeyDown=${keys} aria-label=${`${name}, ${clock(message.at)}: ${bodyOf(message)}`}>
       ${showsFace && isFirst && html`<b class="from">${name}</b>`}
       ${message.ref && html`<${Quote} id=${message.ref} chat=${chat} />`}
-      ${message.text === undefined ? html`<i class="words muted">${bodyOf(message)}</i>` : html`<${Words} text=${message.text} />`}
+      ${media ? html`<${Media} media=${media} />` : message.text === undefined ? html`<i class="words muted">${bodyOf(message)}</i>` : html`<${Words} text=${message.text} />`}
       <span class="meta number">${clock(message.at)}${isMine && isStored && html`<${Ticks} message=${message} thread=${thread} />`}</span>
     </div>
     <span class="deeds">
       ${isStored && html`<${Button} kind="quiet" small icon="reply" label=${t('chat.reply')} onClick=${() => onReply(message)} />`}
-      ${isStored && isMine && html`<${Button} kind="quiet" small icon="undo" label=${t('chat.recall')} onClick=${recall} />`}
+      ${isStored && isMine && html`<${Button} kind="quiet" small icon="undo" label=${t('chat.recall')} onClick=${() => setAsks(true)} />`}
     </span>
+    ${asks && html`<${Confirm} title=${t('chat.recall.sure')} text=${t('chat.recall.text')} go=${t('chat.recall')} onGo=${recall} onClose=${() => setAsks(false)}><blockquote class="recalling">${bodyOf(message)}</blockquote><//>`}
   </li>`;
 }
 
@@ -280,7 +287,7 @@ function Composer({ chat, thread, box, reply, onReplied, onLater }) {
   };
   const later = () => onLater(text.trim(), () => write(''));
   return html`<footer class="composer">
-    ${reply && html`<div class="replying"><${Icon} name="reply" size=${16} /><span class="grow cut"><b>${t('chat.replying', { who: nameOf(reply.from, chat) })}</b> ${bodyOf(reply)}</span><${Button} kind="quiet" small icon="close" label=${t('chat.reply.drop')} onClick=${onReplied} /></div>`}
+    ${reply && html`<div class="replying"><${Icon} name="reply" size=${16} /><span class="grow cut"><b>${reply.from === chat.me ? t('chat.replying.mine') : t('chat.replying', { who: nameOf(reply.from, chat) })}</b> ${bodyOf(reply)}</span><${Button} kind="quiet" small icon="close" label=${t('chat.reply.drop')} onClick=${onReplied} /></div>`}
     <div class="bar">
       ${!isRoom && html`<${Button} kind="quiet" icon="clock" label=${t('later.title')} onClick=${later} />`}
       <textarea ref=${box} rows="1" class="input" aria-label=${t('chat.write')} placeholder=${t('chat.write.to', { name: thread.row.name })} value=${text} onInput=${(event) => write(event.target.value)} onKeyDown=${keys} />

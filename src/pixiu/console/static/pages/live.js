@@ -7,20 +7,20 @@ import { Badge, Card, Elsewhere, Empty, Loaded, PageFrame, Stat, Table, html, us
 
 addWords({
   en: {
-    'live.text': 'Everything this server does, second by second.', 'live.accepted': 'Accepted', 'live.delivered': 'Delivered', 'live.rooms': 'Room deliveries',
-    'live.elsewhere': 'Its numbers are those of many processes. The map has them all (pixiu role meta shows it).', 'live.per': '{n}/s', 'live.connections': 'Connections', 'live.of': 'of {n}', 'live.sessions': '{n} session|{n} sessions', 'live.memory': 'Memory', 'live.cpu': 'CPU {n} %', 'live.said': '{n}/s said',
-    'live.rates': 'Durable messages per second', 'live.talk': 'Room talk per second', 'live.line.accepted': 'accepted', 'live.line.delivered': 'delivered', 'live.line.acked': 'inbox entries acked', 'live.line.room_deliveries': 'deliveries', 'live.line.room_messages': 'said', 'live.files': 'Open files', 'live.version': 'Version', 'live.latency': 'Latency per hop, 99th percentile', 'live.hops': 'Hops', 'live.hop': 'Hop', 'live.hop.samples': 'Samples', 'live.hops.over': 'of the last half minute',
+    'live.text': 'What this server does now. The charts cover up to half an hour, also the time before this page was opened.', 'live.accepted': 'Accepted', 'live.delivered': 'Delivered', 'live.rooms': 'Room deliveries',
+    'live.elsewhere': 'A cluster has many processes. The map shows the numbers of each (pixiu role meta serves it).', 'live.per': '{n}/s', 'live.connections': 'Connections', 'live.of': 'of {n}', 'live.sessions': '{n} session|{n} sessions', 'live.memory': 'Memory', 'live.cpu': 'CPU {n} %', 'live.said': '{n}/s sent',
+    'live.rates': 'Durable messages per second', 'live.talk': 'Room messages per second', 'live.line.accepted': 'accepted', 'live.line.delivered': 'delivered', 'live.line.acked': 'inbox entries acked', 'live.line.room_deliveries': 'deliveries', 'live.line.room_messages': 'sent', 'live.files': 'Open files', 'live.version': 'Version', 'live.latency': 'Latency per hop, 99th percentile', 'live.hops': 'Hops', 'live.hop': 'Hop', 'live.hop.samples': 'Samples', 'live.hops.over': 'over the last {time}',
     'live.accept': 'accept', 'live.apply': 'apply', 'live.deliver': 'deliver', 'live.ack': 'ack',
     'live.accept.text': 'request → on disk', 'live.apply.text': 'on disk → in the stores', 'live.deliver.text': 'in the stores → pushed', 'live.ack.text': 'pushed → acked',
     'live.people': 'Connections and sessions', 'live.line.connections': 'connections', 'live.line.sessions': 'sessions',
-    'live.hot': 'Hot rooms', 'live.hot.none': 'No room is talking', 'live.hot.how': 'Rooms with the most deliveries per second appear here while people talk in them.',
+    'live.hot': 'Hot rooms', 'live.hot.none': 'No messages in rooms', 'live.hot.how': 'Rooms with the most deliveries per second appear here while messages are sent in them.',
     'live.room': 'Room', 'live.deliveries': 'Deliveries/s', 'live.messages': 'Messages/s', 'live.members': 'Listeners', 'live.disk': 'Log and stores',
     'live.journal': 'Journal', 'live.stores': 'Stores', 'live.free': 'Free on disk', 'live.lag': 'Stores behind the log', 'live.events': '{n} event|{n} events', 'live.uptime': 'Up for', 'live.problems': 'Something is wrong',
   },
   zh: {
-    'live.text': '服务器此刻的一切，逐秒呈现。', 'live.accepted': '已接收', 'live.delivered': '已投递', 'live.rooms': '房间投递',
+    'live.text': '服务器此刻的运行情况。图表最多覆盖半小时，包括打开本页之前的时间。', 'live.accepted': '已接收', 'live.delivered': '已投递', 'live.rooms': '房间投递',
     'live.elsewhere': '这里的数字分属许多进程，地图上有全部（由 pixiu role meta 显示）。', 'live.per': '{n}/秒', 'live.connections': '连接', 'live.of': '上限 {n}', 'live.sessions': '{n} 个会话', 'live.memory': '内存', 'live.cpu': 'CPU {n} %', 'live.said': '发言 {n}/秒',
-    'live.rates': '每秒持久消息', 'live.talk': '每秒房间发言', 'live.line.accepted': '已接收', 'live.line.delivered': '已投递', 'live.line.acked': '已确认收件箱条目', 'live.line.room_deliveries': '投递', 'live.line.room_messages': '发言', 'live.files': '打开的文件', 'live.version': '版本', 'live.latency': '各环节延迟（99 分位）', 'live.hops': '环节', 'live.hop': '环节', 'live.hop.samples': '样本', 'live.hops.over': '最近半分钟',
+    'live.rates': '每秒持久消息', 'live.talk': '每秒房间发言', 'live.line.accepted': '已接收', 'live.line.delivered': '已投递', 'live.line.acked': '已确认收件箱条目', 'live.line.room_deliveries': '投递', 'live.line.room_messages': '发言', 'live.files': '打开的文件', 'live.version': '版本', 'live.latency': '各环节延迟（99 分位）', 'live.hops': '环节', 'live.hop': '环节', 'live.hop.samples': '样本', 'live.hops.over': '最近 {time}',
     'live.accept': '接收', 'live.apply': '应用', 'live.deliver': '投递', 'live.ack': '确认',
     'live.accept.text': '请求 → 落盘', 'live.apply.text': '落盘 → 存储', 'live.deliver.text': '存储 → 推送', 'live.ack.text': '推送 → 确认',
     'live.people': '连接与会话', 'live.line.connections': '连接', 'live.line.sessions': '会话',
@@ -30,34 +30,49 @@ addWords({
   },
 });
 
-const READINGS_MAX = 300;
-const SMOOTH = 5; // readings between which a point of a chart is taken
+const READINGS_MS = 40_000; // how long readings are kept for the tiles and the table
+const SMOOTH = 5; // readings between which a rate of a tile is taken
 const TABLE = 30; // and the table of hops
+const SAMPLES_MAX = 1000; // in the charts; the server keeps 900
+const LATE = 2.5; // periods without a sample after which a chart has a gap
 const COLOURS = ['--chart-1', '--chart-2', '--chart-3', '--ink-3'];
-const LINES = { durable: ['accepted', 'delivered', 'acked'], rooms: ['room_deliveries', 'room_messages'] };
+const LINES = { durable: ['accepted', 'delivered', 'acked'], rooms: ['room_deliveries', 'room_messages'], people: ['connections', 'sessions'], latency: HOPS };
+const COLUMNS = Object.values(LINES).flat();
 
-/** Readings of the last minutes; they stay while another page is open. */
+/** Readings of the last seconds. */
 const past = [];
+/** Samples of the server, as rows of `[at, ...COLUMNS]`; a row of nulls is a gap. They stay while another page is open. */
+let samples = [];
+let startedAt = 0;
+let everyMs = 0;
 let charts = null;
 
 function remember(now) {
   if (past.length && past[past.length - 1].started_at !== now.started_at) past.length = 0;
+  while (past.length && now.at - past[0].at > READINGS_MS) past.shift(); // of a tab that was hidden, say
   past.push(now);
-  if (past.length > READINGS_MAX) past.shift();
-  charts = { durable: [[], [], [], []], rooms: [[], [], []], latency: [[], [], [], [], []], people: [[], [], []] };
-  past.forEach((reading, index) => {
-    const since = between(past[Math.max(index - SMOOTH, 0)], reading);
-    const at = reading.at / 1000;
-    charts.people[0].push(at);
-    charts.people[1].push(reading.connections);
-    charts.people[2].push(reading.sessions);
-    for (const [chart, names] of Object.entries(LINES)) {
-      charts[chart][0].push(at);
-      names.forEach((name, line) => charts[chart][line + 1].push(since ? since.rate(name) : null));
-    }
-    charts.latency[0].push(at);
-    HOPS.forEach((hop, line) => charts.latency[line + 1].push(since?.hops[hop].p99 ?? null));
+  return now;
+}
+
+/** Adds what the server has sampled since; draws a gap where it was away, paused or started again. */
+function extend({ started_at: started, every_ms: every, samples: columns }) {
+  const rows = [...samples];
+  columns.at.forEach((at, index) => {
+    const last = rows[rows.length - 1]?.[0] ?? at;
+    if (rows.length && at <= last) return; // the clock was set back
+    if (at - last > LATE * every || (rows.length && index === 0 && started !== startedAt)) rows.push([last + 1, ...COLUMNS.map(() => null)]);
+    rows.push([at, ...COLUMNS.map((name) => columns[name]?.[index] ?? null)]);
   });
+  samples = rows.slice(-SAMPLES_MAX);
+  [startedAt, everyMs] = [started, every];
+  const times = samples.map(([at]) => at / 1000);
+  charts = Object.fromEntries(Object.entries(LINES).map(([chart, names]) => [chart, [times, ...names.map((name) => samples.map((row) => row[COLUMNS.indexOf(name) + 1]))]]));
+}
+
+async function read(client) {
+  const now = remember(await client.http('/v1/admin/stats'));
+  const newest = samples[samples.length - 1]?.[0] ?? 0;
+  if (!charts || now.started_at !== startedAt || now.at - newest >= everyMs) extend(await client.http('/v1/admin/stats/history', { query: { after: now.started_at === startedAt ? newest : 0 } }));
   return now;
 }
 
@@ -76,7 +91,7 @@ function Hops({ t }) {
     { key: 'p99', title: 'p99', right: true, show: (row) => milliseconds(row.p99) },
     { key: 'count', title: t('live.hop.samples'), right: true, show: (row) => short(row.count) },
   ];
-  return html`<${Card} flush title=${t('live.hops')} actions=${html`<span class="small muted">${t('live.hops.over')}</span>`}>
+  return html`<${Card} flush title=${t('live.hops')} actions=${since && html`<span class="small muted">${t('live.hops.over', { time: duration(Math.round(since.seconds) * 1000) })}</span>`}>
     <${Table} label=${t('live.hops')} columns=${columns} rows=${rows} keyOf=${(row) => row.hop} /><//>`;
 }
 
@@ -94,7 +109,7 @@ function HotRooms({ rooms, t }) {
 }
 
 export default function Page({ client, t }) {
-  const load = useLoad(async () => remember(await client.http('/v1/admin/stats')), [], 1000);
+  const load = useLoad(() => read(client), [], 1000);
   return html`<${PageFrame} title=${t('nav.live')} text=${t('live.text')} actions=${load.data && html`<${Badge} tone=${load.error ? 'bad' : 'good'}><span class="pulse" />${t('live.uptime')} ${duration(load.data.uptime_ms)}<//>`}>
     <${Loaded} of=${load} elsewhere=${(error) => html`<${Elsewhere} error=${error} text=${t('live.elsewhere')} />`}>${(now) => {
       const since = between(past[Math.max(past.length - 1 - SMOOTH, 0)], now);
@@ -117,7 +132,7 @@ export default function Page({ client, t }) {
         <${Hops} t=${t} />
         <div class="grid wide">
           <${Card} title=${t('live.talk')}><${Chart} label=${t('live.talk')} filled height=${150} series=${lines('rooms')} data=${charts.rooms} format=${short} /><//>
-          <${Card} title=${t('live.people')}><${Chart} label=${t('live.people')} filled height=${150} series=${[{ label: t('live.line.connections'), colour: '--chart-1' }, { label: t('live.line.sessions'), colour: '--chart-3' }]} data=${charts.people} format=${short} /><//>
+          <${Card} title=${t('live.people')}><${Chart} label=${t('live.people')} filled whole height=${150} series=${[{ label: t('live.line.connections'), colour: '--chart-1' }, { label: t('live.line.sessions'), colour: '--chart-3' }]} data=${charts.people} format=${short} /><//>
           <${HotRooms} rooms=${now.hot_rooms} t=${t} />
           <${Card} title=${t('live.disk')}><dl class="facts">
             <dt>${t('live.journal')}</dt><dd>${bytes(now.queue.journal_bytes)}</dd>

@@ -5,9 +5,11 @@ import { bytes, duration, moment, number, short } from '/format.js';
 import { Bars, HeatMap } from '/pipeline/charts.js';
 import { go } from '/router.js';
 import { Badge, Card, Elsewhere, Empty, Icon, Loaded, PageFrame, Stat, Table, Tabs, html, useEffect, useLoad, useReducer } from '/ui.js';
+import { Verdict } from '/verdict.js';
 
 const REPORT_MS = 30_000; // the server takes 25 s at most
 const OUTDATED_MS = 3000;
+const STALE_MS = 3_600_000; // an audit with newer events after it; the pipeline makes one every 15 minutes
 const TABS = ['usage', 'latency', 'heat', 'audit', 'tables'];
 const COLOURS = ['--chart-1', '--chart-2', '--chart-3', '--chart-4', '--ink-3', '--gold', '--good', '--ink-2'];
 const TONES = { running: 'good', starting: 'good', waiting: 'good', resting: 'good', installing: 'gold', failed: 'bad' };
@@ -55,7 +57,7 @@ function Usage({ report, t }) {
       <${Stat} label=${t('pipeline.active.month')} value=${short(usage.active_month)} hint=${t('pipeline.users', { n: number(usage.users) })} />
       <${Stat} label=${t('pipeline.messages.day')} value=${short(today.messages)} />
     </dl>
-    <${Card} title=${t('pipeline.over')}><${Chart} label=${t('pipeline.over')} filled series=${[{ label: t('pipeline.said'), colour: '--chart-1' }]} data=${[seconds(heat.minutes), heat.messages]} format=${short} /><//>
+    <${Card} title=${t('pipeline.over')}><${Chart} label=${t('pipeline.over')} filled whole series=${[{ label: t('pipeline.said'), colour: '--chart-1' }]} data=${[seconds(heat.minutes), heat.messages]} format=${short} /><//>
     <div class="grid wide">
       ${bars(t('pipeline.active'), t('pipeline.active'), usage.days.map((each) => ({ name: day(each), parts: [each.returning, each.new] })), { labels: [t('pipeline.returning'), t('pipeline.new')] })}
       ${bars(t('pipeline.messages'), t('pipeline.messages'), usage.days.map((each) => ({ name: day(each), parts: [each.messages] })))}
@@ -89,10 +91,11 @@ function Latency({ report, t }) {
 
 function Heat({ report, t }) {
   const { heat } = report;
-  if (!heat.rooms.length) return html`<${Nothing} t=${t} />`;
-  const most = heat.rooms[0].messages;
+  if (!heat.conversations.length) return html`<${Nothing} t=${t} />`;
+  const most = heat.conversations[0].messages;
   const columns = [
-    { key: 'name', title: t('pipeline.room'), show: (row) => html`<b>${row.name}</b>` },
+    { key: 'name', title: t('pipeline.conversation'), show: (row) => html`<b>${row.name}</b>` },
+    { key: 'kind', title: t('pipeline.kind'), show: (row) => html`<${Badge}>${t(`pipeline.kind.${row.kind}`)}<//>` },
     { key: 'bar', title: '', show: (row) => html`<span class="meter" aria-hidden="true"><i style=${{ width: `${(row.messages / most) * 100}%`, background: 'var(--gold)' }} /></span>` },
     { key: 'messages', title: t('pipeline.said'), right: true, show: (row) => number(row.messages) },
     { key: 'share', title: t('pipeline.share'), right: true, show: (row) => percent(row.share) },
@@ -100,7 +103,7 @@ function Heat({ report, t }) {
   ];
   return html`<${Card} title=${t('pipeline.map')} actions=${html`<span class="small muted">${t('pipeline.map.how', { time: duration(heat.step_ms) })}</span>`}>
       <${HeatMap} label=${t('pipeline.map')} times=${heat.minutes} rows=${heat.map} format=${number} /><//>
-    <${Card} flush title=${t('pipeline.rooms')}><${Table} label=${t('pipeline.rooms')} columns=${columns} rows=${heat.rooms} keyOf=${(row) => row.conversation} /><//>
+    <${Card} flush title=${t('pipeline.busiest')}><${Table} label=${t('pipeline.busiest')} columns=${columns} rows=${heat.conversations} keyOf=${(row) => row.conversation} /><//>
     <${Card} title=${t('pipeline.partitions')}><${Bars} label=${t('pipeline.partitions')} bars=${heat.buckets.map((each) => ({ name: String(each.bucket), parts: [each.messages] }))} format=${short} />
       <p class="small muted">${t('pipeline.skew', { n: number(heat.skew) })}</p><//>`;
 }
@@ -118,9 +121,10 @@ function Audit({ report, now: state, t }) {
   ];
   const since = Math.max(0, Number(state.log ?? 0) - Number(audit.through));
   const facts = { at: audit.at ? moment(audit.at) : '–', through: number(Number(audit.through)), inboxes: number(audit.inboxes), resent: number(audit.resent ?? 0), reordered: number(audit.reordered ?? 0), late: number(audit.late ?? 0) };
-  return html`<section class="verdict ${verdict}" role="status"><${Icon} name=${verdict === 'bad' ? 'alert' : 'audit'} size=${44} /><div><h2>${t(`pipeline.audit.${verdict}`)}</h2>
+  const titles = Object.fromEntries(['good', 'stale', 'bad', 'open'].map((name) => [name, t(`pipeline.audit.${name}`)]));
+  return html`<${Verdict} state=${verdict} at=${audit.at} staleMs=${since > 0 ? STALE_MS : undefined} titles=${titles}>
       <p>${t(verdict === 'open' ? 'pipeline.audit.expected' : 'pipeline.audit.text', counts)}</p>${verdict === 'open' && html`<p>${t('pipeline.audit.open.text')}</p>`}
-      ${audit.at && html`<p class="small">${t('pipeline.audit.age', { at: moment(audit.at), through: number(Number(audit.through)) })}${since > 0 && html` ${t('pipeline.audit.behind', { n: number(since) })}`}</p>`}</div></section>
+      <p class="small">${t('pipeline.audit.age', { through: number(Number(audit.through)) })}${since > 0 && html` ${t('pipeline.audit.behind', { n: number(since) })}`}</p><//>
     ${audit.findings.length > 0 && html`<${Card} flush title=${t('pipeline.findings')}><${Table} label=${t('pipeline.findings')} columns=${columns} rows=${audit.findings} /><//>`}
     <${Card}><dl class="facts">${Object.entries(facts).map(([name, value]) => html`<dt key=${name}>${t(`pipeline.audit.${name}`)}</dt><dd>${value}</dd>`)}</dl><//>`;
 }

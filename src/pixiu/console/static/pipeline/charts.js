@@ -5,16 +5,17 @@ import { html, useEffect, useRef, useState } from '/ui.js';
 const WIDTH = 640; // until the page says how wide it is
 const HEIGHT = 200;
 const [LEFT, RIGHT, TOP, BOTTOM] = [48, 8, 10, 24];
-const LINES = 4;
+const LINES = 4; // of the grid, at most, above the lowest
 const LABEL = 62; // room for the name of a bar
 const ROW = 22;
 const NAMES = 180;
 
-/** The end of an axis: the next round number. */
-export function nice(value) {
-  if (!(value > 0)) return 1;
-  const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 2.5, 5, 10].map((step) => step * power).find((each) => each >= value);
+/** The labels of an axis of counts: two to five whole numbers from 0 up to the first one that is not below `value`. */
+export function ticks(value) {
+  let power = 1;
+  while (power * 10 * LINES < value) power *= 10;
+  const step = power * [1, 2, 5, 10].find((factor) => power * factor * LINES >= value);
+  return Array.from({ length: Math.max(Math.ceil(value / step), 1) + 1 }, (_, index) => index * step);
 }
 
 /** A box, and how wide it is now: drawings are made for that width, so that texts keep their size. */
@@ -33,13 +34,14 @@ function useWidth() {
 export function Bars({ label, bars, format, labels = [], colours = ['--chart-1', '--chart-2'] }) {
   const [box, width] = useWidth();
   const sum = (bar) => bar.parts.reduce((total, part) => total + part, 0);
-  const most = nice(Math.max(...bars.map(sum), 0));
+  const values = ticks(Math.max(...bars.map(sum), 0));
+  const most = values[values.length - 1];
   const inner = width - LEFT - RIGHT;
   const tall = HEIGHT - TOP - BOTTOM;
   const step = inner / Math.max(bars.length, 1);
   const wide = Math.min(step * 0.7, 46);
   const named = Math.max(1, Math.ceil((bars.length * LABEL) / inner));
-  const lines = Array.from({ length: LINES + 1 }, (_, line) => ({ y: TOP + (tall * line) / LINES, value: most * (1 - line / LINES) }));
+  const lines = values.map((value) => ({ y: TOP + tall * (1 - value / most), value }));
   return html`<figure class="chart" aria-label=${label} ref=${box}>
     ${labels.length > 0 && html`<figcaption>${labels.map((each, index) => html`<span key=${each} class="key"><i style=${{ background: `var(${colours[index]})` }} />${each}</span>`)}</figcaption>`}
     <svg class="bars" viewBox=${`0 0 ${width} ${HEIGHT}`} role="img" aria-label=${bars.map((bar) => `${bar.name}: ${format(sum(bar))}`).join(', ')}>

@@ -39,7 +39,7 @@ class GroupRooms:
         self.broker = hub.broker = Broker(
             MemoryRoutes(), clock, scheduler, settings, hub.push_frames,
             groups=messaging.stores.groups, user_name=self._names.user_name, gateway_of=hub.gateway_of,
-            node_id=NODE_ID_MAX - partition, lists_sessions=True,
+            report=messaging.tracing.room, node_id=NODE_ID_MAX - partition, lists_sessions=True,
         )  # fmt: skip
         messaging.when_said = self._said
         messaging.when_removed = self._removed

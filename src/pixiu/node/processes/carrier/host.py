@@ -24,6 +24,7 @@ from pixiu.model.pixiu_pb2 import Record, Traces
 from pixiu.node.auditing import take_books
 from pixiu.node.gateways.hub import GatewayHub
 from pixiu.node.messaging import Messaging, Place
+from pixiu.node.notifications import make_notifications
 from pixiu.node.processes.carrier.administration import CarrierAdministration
 from pixiu.node.processes.carrier.group_rooms import GroupRooms
 from pixiu.node.processes.carrier.snapshots import Giving
@@ -33,8 +34,6 @@ from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.audit import Audit
 from pixiu.roles.carrier.flips import forget_users, moved_away
 from pixiu.roles.gateway import LiveActions
-from pixiu.roles.horn.providers import LoggedNotifications, NoNotifications
-from pixiu.runtime.webhook import WebhookNotifications
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from pixiu.node.processes.carrier.engines import ReplicaStores
     from pixiu.ports.clock import Clock
     from pixiu.ports.log import LogRecord
-    from pixiu.ports.notifications import Notifications
     from pixiu.ports.scheduler import Scheduler, Timer
     from pixiu.ports.sessions import Sessions
     from pixiu.queue.client import Client
@@ -102,14 +100,13 @@ class CarrierHost:
         self._is_cleaning = False
         self._share = share = opened.share
         self._name = f"carrier-{share.partition}"
-        self._webhook: WebhookNotifications | None = None
         self._noted = self._performed = 0
         self._timer: Timer | None = None
         self._session_count = (clock.now_ms() - SNOWFLAKE_EPOCH_MS) << SESSIONS_SHIFT
         self._is_closed = False
         self.is_serving = False
         """Has it everything that it takes to serve?"""
-        notifications = self._notifications(settings)
+        notifications, self._provider = make_notifications(settings, clock, scheduler)
         self._searches = _searches(settings.search)
         self._store, self.stores, self._redis = opened.store, opened.stores, opened.redis
         self._shown: RedisSessions | None = None
@@ -139,14 +136,6 @@ class CarrierHost:
         self._administration = CarrierAdministration(self.messaging, queue, client)
         self.hub.administer = self._administration.ask
         self.group_rooms = GroupRooms(self.hub, self.messaging, clock, scheduler, settings.rooms, share.partition)
-
-    def _notifications(self, settings: Settings) -> Notifications:
-        horn = settings.horn
-        if horn.provider == "webhook":
-            loop = asyncio.get_running_loop()
-            self._webhook = WebhookNotifications(loop, horn.webhook_url, timeout_ms=horn.webhook_timeout_ms)
-            return self._webhook
-        return LoggedNotifications(self._scheduler) if horn.provider == "log" else NoNotifications(self._scheduler)
 
     def _opened_sessions(self) -> Sessions:
         """Sessions of this life; a Redis that has the stores shows them too."""
@@ -310,8 +299,8 @@ class CarrierHost:
         if self._searches is not None:
             self._searches.close()
         await self._log.drained(DRAIN_SECONDS)
-        if self._webhook is not None:
-            await self._webhook.close()
+        if self._provider is not None:
+            await self._provider.close()
         if self._shown is not None:
             self._shown.close()
         try:

@@ -38,6 +38,8 @@ from pixiu.node.processes.cluster_secrets import SecretsFile
 from pixiu.node.processes.running import run_until_stopped
 from pixiu.queue.client import Client
 from pixiu.queue.replication.control import RegistryControl
+from pixiu.roles.broker.metrics import METRICS as BROKER
+from pixiu.roles.broker.metrics import snapshot as broker_snapshot
 from pixiu.roles.carrier.metrics import METRICS as CARRIER
 from pixiu.roles.carrier.metrics import snapshot as carrier_snapshot
 from pixiu.roles.horn.metrics import METRICS as HORN
@@ -360,6 +362,7 @@ def _metrics_of(host: CarrierHost) -> Metrics:
     metrics.add(CARRIER, lambda: carrier_snapshot(messaging.carrier))
     metrics.add(RELAY, messaging.relay.counters.snapshot)
     metrics.add(HORN, messaging.horn.counters.snapshot)
+    metrics.add(BROKER, lambda: broker_snapshot(host.group_rooms.broker))
     return metrics
 
 

@@ -116,6 +116,10 @@ class ClusterAdministration:
         where = f"the map has those of all processes: {found}" if found else "pixiu role meta makes a map of them all"
         _elsewhere("what one node counts", f"{where} (and /cluster.json there)")
 
+    async def stats_history(self, after: int) -> Answer:
+        """Elsewhere, as ``stats`` is."""
+        return await self.stats()
+
     async def _map_address(self) -> str:
         """Where a meta shows its map; empty if there is none, or nobody knows."""
         if self._registry is None:

@@ -36,6 +36,7 @@ from pixiu.roles.gateway import (
     ClusterRooms,
     Gateway,
     GroupTalk,
+    Rechecks,
     RoomListening,
     RoomSessions,
 )
@@ -93,6 +94,7 @@ class GatewayPart:
             names=self._carriers.names, message_bytes_max=settings.messaging.message_bytes_max,
             connections_max=descriptors - http_max,
         )  # fmt: skip
+        self._rechecks = Rechecks(self._gateway, authentication, end.clock, end.scheduler, settings.security)
         ClusterLive(self._gateway, self._carriers)
         self._group_talk = GroupTalk(self._carriers)
         links = settings.links
@@ -140,6 +142,7 @@ class GatewayPart:
         process = self._process
         options = process.options
         self._gateway.start()
+        self._rechecks.start()
         self._carriers.start(self._gateway)
         self._rooms.start()
         process.end.bigs.start()
@@ -157,7 +160,8 @@ class GatewayPart:
         if self._certificates is not None:
             self._certificates.watch(asyncio.get_running_loop(), interval_ms=options.settings.security.tls_reload_ms)
         self._carriers.open()
-        process.member.tell(node=f"{options.bind}:{self._ports[0]}")  # where clients are taken
+        # Where clients connect.
+        process.member.tell(node=f"{options.bind}:{self._ports[0]}", tls=self._certificates is not None)
         process.say(PeerState.RUNNING)
         process.member.register()
 
@@ -174,6 +178,7 @@ class GatewayPart:
         await self._http.stop()
         self._carriers.stop()
         self._rooms.stop()
+        self._rechecks.stop()
         self._gateway.stop()
         if self._certificates is not None:
             self._certificates.close()

@@ -1,0 +1,1 @@
+"""Two commits measured side by side: `python -m benchmarks.ab --base REV`."""

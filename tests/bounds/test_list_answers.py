@@ -1,0 +1,126 @@
+"""Every list answer is bounded in bytes, however much a user or others have stored."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from pixiu.api import admin
+from pixiu.config import MessagingSettings, Settings
+from pixiu.im import VERBS
+from tests.api.world import World, open_world
+
+PAGE = 4_096
+TEXT = "\u0001" * 250
+"""Each character takes six bytes in JSON."""
+MEMBERS = 60
+MESSAGES = 25
+
+LISTS: dict[str, dict[str, object]] = {
+    "contacts": {},
+    "scheduled": {},
+    "group": {"group": "team"},
+    "history": {"with": "bob"},
+    "receive": {},
+    "sync": {"with": {"bob": "0"}, "group": {"team": "0", "other": "0"}},
+}
+"""Every reading verb with a list in its answer. ``search`` needs an index: see tests/im/test_search.py."""
+
+SINGLE = {"user", "search"}
+"""Reading verbs without a list, and the one that is tested elsewhere."""
+
+ADMIN_LISTS = ("/v1/admin/scheduled", "/v1/admin/topics", "/v1/admin/sessions", "/v1/admin/dead-letters")
+
+
+@asynccontextmanager
+async def filled(path: Path) -> AsyncIterator[World]:
+    settings = Settings(messaging=MessagingSettings(sends_per_second=0, page_bytes_max=PAGE))
+    async with open_world(path, settings=settings, creates_users=True) as world:
+        node, later = world.node, int(time.time() * 1000) + 3_600_000
+        await (await node.connect("alice")).leave()  # from now on there is an inbox
+        members = [f"member-{each}-{'x' * 40}" for each in range(MEMBERS)]
+        await node.act("bob", "create_group", group="team", members=["alice", *members])
+        await node.act("bob", "create_group", group="other", members=["alice"], avatar="y" * 2_000)
+        await node.act("alice", "create_group", group="closed", needs_approval=True)
+        for each in range(MEMBERS):
+            await node.act("alice", "contact", user=members[each])
+        for each in range(MESSAGES):
+            await node.act("bob", "send", to="alice", text=TEXT)
+            await node.act("bob", "gsend", group="team", text=TEXT)
+            await node.act("bob", "gsend", group="other", text=TEXT)
+            await node.act("alice", "schedule", to="bob", text=TEXT, at=later + each)
+            await node.act(members[each], "join", group="closed")
+        yield world
+
+
+async def test_every_list_answer_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = {name for name, verb in VERBS.items() if not verb.is_changing}
+    assert reading == LISTS.keys() | SINGLE, "add a new reading verb here, with what bounds its answer"
+    monkeypatch.setattr(admin, "PAGE_BYTES_MAX", 1_024)
+    async with filled(tmp_path) as world:
+        for action, params in LISTS.items():
+            answer = await world.act("alice", action, params)
+            assert answer.status_code == 200, answer.text
+            assert len(answer.content) < PAGE + 1_024, action
+            assert answer.json().get("has_more") or answer.json().get("gaps"), action
+        closed = await world.act("alice", "group", {"group": "closed"})
+        assert len(closed.json()["requests"]) == MESSAGES and len(closed.content) < 2 * PAGE + 1_024
+        for path in ADMIN_LISTS:
+            answer = await world.get(f"{path}?limit=1000", admin=True)
+            assert answer.status_code == 200 and len(answer.content) < 1_024 + 512, path
+        assert (await world.get("/v1/admin/scheduled?limit=1000", admin=True)).json()["has_more"]
+
+
+async def test_pages_cut_by_bytes_lead_to_every_message(tmp_path: Path) -> None:
+    async with filled(tmp_path) as world:
+        for where in ({"with": "bob"}, {"group": "team"}):
+            seen: list[str] = []
+            page = (await world.act("alice", "history", where)).json()
+            while True:
+                seen += [each["message_id"] for each in page["messages"] if each["kind"] == "text"]
+                if not page["has_more"]:
+                    break
+                page = (await world.act("alice", "history", {**where, "before": page["min"]})).json()
+            assert len(seen) == len(set(seen)) == MESSAGES
+        got: list[str] = []
+        start: dict[str, object] = {}
+        while True:
+            page = (await world.act("alice", "receive", start)).json()
+            got += [each["message_id"] for each in page["messages"] if "text" in each]
+            if not page["has_more"]:
+                break
+            start = {"start": page["cursor"]}
+        assert len(got) == len(set(got)) and len(got) == 3 * MESSAGES
+
+
+async def test_sync_tells_of_a_gap_for_every_conversation_that_had_no_room(tmp_path: Path) -> None:
+    async with filled(tmp_path) as world:
+        page = (await world.act("alice", "sync", LISTS["sync"])).json()
+        covered = {each.get("with") or each.get("group") for each in page["gaps"]}
+        assert covered == {"bob", "team", "other"}
+        for gap in page["gaps"]:
+            where = {name: gap[name] for name in ("with", "group") if name in gap}
+            seen = [
+                each for each in page["messages"]
+                if each.get("group") == gap.get("group") and (each.get("group") or each.get("from") == "bob")
+            ]  # fmt: skip
+            before = gap["before"]
+            while True:
+                rest = (await world.act("alice", "history", {**where, "before": before, "after": gap["after"]})).json()
+                seen += rest["messages"]
+                if not rest["has_more"]:
+                    break
+                before = rest["min"]
+            ids = [each["message_id"] for each in seen if each.get("kind") == "text"]
+            assert len(ids) == len(set(ids)) == MESSAGES, gap
+
+
+async def test_fields_are_bounded_together(tmp_path: Path) -> None:
+    async with open_world(tmp_path) as world:
+        fields = {f"f{each}": "x" * 4_000 for each in range(17)}
+        answer = await world.act("alice", "send", {"to": "bob", "text": "x", "fields": fields})
+        assert answer.status_code == 413 and "65536 bytes together" in answer.text
+        fields.popitem()
+        assert (await world.act("alice", "send", {"to": "bob", "text": "x", "fields": fields})).status_code == 200

@@ -1,0 +1,66 @@
+"""Public ids that look the same are the same, and ids of older data keep working."""
+
+from pathlib import Path
+
+import pytest
+
+from pixiu.model.errors import Conflict, NotFound, RequestError
+from pixiu.model.names import new_public_id, normalized
+from pixiu.model.pixiu_pb2 import Record, UserChanged
+from pixiu.ports.log import MAIN
+from tests.api.world import open_world
+from tests.im.world import World, unlimited
+
+ALIKE = ("alice ", " alice", "ali\u200bce", "\u202ealice", "ａｌｉｃｅ", "alice\u00ad", "alice\u00a0")
+
+
+@pytest.mark.parametrize("public_id", ALIKE)
+async def test_an_id_that_looks_like_a_taken_one_is_taken(tmp_path: Path, public_id: str) -> None:
+    async with open_world(tmp_path) as world:
+        made = await world.act("bob", "create_user", {"user": public_id})
+        assert made.status_code == 409 and "'alice'" in made.text
+        shown = await world.act("bob", "user", {"user": public_id})
+        assert shown.json()["user"] == "alice"
+        # A token names its user exactly: a look-alike id is another user.
+        stranger = await world.act(public_id, "user")
+        assert stranger.status_code in (400, 401)
+
+
+def test_groups_and_users_are_created_under_the_normal_form() -> None:
+    world = World(unlimited())
+    assert world.do("bob", "create_group", group="Tea\u200b  Club ")["group"] == "Tea Club"
+    with pytest.raises(Conflict):
+        world.do("bob", "create_group", group="Tea Club\u2060")
+    assert world.do("bob", "group", group="Tea  Club")["group"] == "Tea Club"
+    world.do("bob", "send", to="ｃａｒｏｌ", text="hi")
+    assert world.do("bob", "user", user="carol")["user"] == "carol"
+
+
+def test_letters_of_scripts_that_look_alike_are_not_mixed() -> None:
+    for mixed in ("аlice", "αlice", "pаypal"):  # a Cyrillic a, a Greek alpha
+        with pytest.raises(RequestError, match="must not mix"):
+            new_public_id(mixed, what="user")
+    for plain in ("алиса", "alice 貔貅", "élise", "Ωmega"[1:], "アリス-alice", "👩‍💻"):
+        assert new_public_id(plain, what="user")
+
+
+def test_normal_form_is_stable_and_keeps_ordinary_ids() -> None:
+    for plain in ("alice", "a/b ü", "貔貅", "user 7", "x" * 64):
+        assert normalized(plain) == plain
+    for odd in (*ALIKE, "e\u200b\u0301", "a \u200b b"):
+        assert normalized(normalized(odd)) == normalized(odd)
+    with pytest.raises(RequestError, match="must not be empty"):
+        new_public_id("\u200b", what="user")
+
+
+def test_user_of_older_data_is_reached_by_the_id_it_has() -> None:
+    world = World(unlimited(), creates_users=False)
+    for name in ("alice", "alice "):  # as an earlier version created them
+        record = Record(at=1, user=UserChanged(public_id=name, name=name))
+        world.log.append(MAIN, record.SerializeToString(), lambda _: None)
+    world.settle()
+    context = world.proxy.context.directory
+    assert context.user("alice") != context.user("alice ")
+    assert context.user("alice\u200b") == context.user("alice")
+    with pytest.raises(NotFound):
+        context.user("bob")

@@ -1,0 +1,79 @@
+"""One flipped bit in a small file of the data directory: the node starts from the second copy, or names a remedy."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from pixiu.runtime.datadir import read_node_key
+from tests.e2e.test_forced_promotion import texts
+from tests.e2e.test_surfaces import Served
+from tests.servers import wait_for
+
+
+def flip_one_bit(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def serve_until_it_ends(data: Path) -> str:
+    """What ``pixiu serve`` says that cannot start."""
+    command = [sys.executable, "-m", "pixiu", "serve", "--dev", "--no-pipeline", "--data", str(data)]
+    command += ["--port", "0", "--queue-port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1, done.stderr
+    return done.stderr
+
+
+def say(served: Served, text: str) -> None:
+    served.act(served.token("alice"), "send", to="bob", text=text)
+    wait_for(lambda: texts(served)[0] == text, what="the message")
+
+
+def leader_digit(data: Path) -> int:
+    """The place of the last digit of the leader's name in the control record."""
+    found = re.search(rb"node-[0-9a-f]{8}", (data / "control").read_bytes())
+    assert found is not None
+    return found.end() - 1
+
+
+def test_one_flipped_bit_in_node_key_or_control_does_not_stop_a_node(tmp_path: Path) -> None:
+    served = Served(tmp_path / "data")
+    served.start()
+    try:
+        say(served, "before")
+        key = read_node_key(served.data)
+        served.stop()
+        places = {"node.key": 5, "control": leader_digit(served.data), "node.id": 12}
+        for name, at in places.items():
+            flip_one_bit(served.data / name, at)
+        served.start()
+        assert read_node_key(served.data) == key
+        say(served, "after")
+        log = served.log.read_text(encoding="utf-8")
+        assert log.count("damaged_file_replaced") == len(places)
+    finally:
+        served.stop(kill=True)
+
+
+def test_when_both_copies_are_damaged_the_message_names_a_remedy_that_works(tmp_path: Path) -> None:
+    served = Served(tmp_path / "data")
+    served.start()
+    try:
+        say(served, "before")
+        served.stop()
+        places = {"node.key": 5, "control": leader_digit(served.data)}
+        for name, at in places.items():
+            for copy in (name, f"{name}.copy"):
+                flip_one_bit(served.data / copy, at)
+        for name in places:
+            told = serve_until_it_ends(served.data)
+            assert f"{name}.copy" in told and "remove" in told, told
+            for copy in (name, f"{name}.copy"):
+                (served.data / copy).unlink()
+        served.start()
+        say(served, "after")
+        assert texts(served) == ["after", "before"]
+    finally:
+        served.stop(kill=True)
