@@ -127,7 +127,7 @@ proto: $(DEV) ## make src/pixiu/model/*_pb2.py from the .proto files beside them
 	@$(BIN)/python -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src $(patsubst src/%,%,$(wildcard src/pixiu/model/gomsg/*.proto))
 
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-	--no-emit-index-url --no-emit-find-links
+	--no-emit-index-url --no-emit-find-links --no-strip-extras
 
 lock: $(DEV) ## renew the hash-pinned requirements/*.txt from the *.in files
 	@cd requirements && for name in base build dev fuzz pipeline uv; do \
