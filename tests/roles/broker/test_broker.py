@@ -160,6 +160,17 @@ def test_an_active_room_reports_a_row_a_second() -> None:
     assert all(row.members == row.users == 4 for row in scene.rows)
 
 
+def test_a_row_names_the_listeners_of_a_message_even_if_they_leave_within_the_second() -> None:
+    scene = Scene()
+    sessions = scene.in_room("lobby", 2)
+    sessions[0].ask("say", room="lobby", text="hi")
+    for session in sessions:
+        session.ask("leave", room="lobby")
+    scene.pass_time(1_100)
+    (row,) = scene.rows
+    assert (row.messages, row.deliveries, row.members, row.users) == (1, 2, 2, 2)
+
+
 def test_metrics_name_everything_that_is_declared() -> None:
     scene = Scene()
     (session,) = scene.in_room("lobby")

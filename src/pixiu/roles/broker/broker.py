@@ -67,6 +67,7 @@ class RoomRow(NamedTuple):
     bytes: int
     """Of bodies, each message once."""
     members: int
+    """Sessions at most: those that are there now, or that were there for one of the messages."""
     users: int
     number: int = 0
     """Of the room, or of the slice of it that this row is about."""
@@ -75,7 +76,18 @@ class RoomRow(NamedTuple):
 class _OpenRoom:
     """What a broker knows of a room beside its audience."""
 
-    __slots__ = ("bytes", "deliveries", "group", "has_new_audience", "key", "messages", "name", "number")
+    __slots__ = (
+        "bytes",
+        "deliveries",
+        "group",
+        "has_new_audience",
+        "key",
+        "members",
+        "messages",
+        "name",
+        "number",
+        "users",
+    )
 
     def __init__(self, key: str, name: str, number: int, group: int) -> None:
         self.key = key
@@ -85,6 +97,8 @@ class _OpenRoom:
         self.messages = 0
         self.deliveries = 0
         self.bytes = 0
+        self.members = 0
+        self.users = 0
         self.has_new_audience = False
 
 
@@ -401,6 +415,8 @@ class Broker:
         room.deliveries += members
         self.counters.deliveries += members
         room.bytes += len(body)
+        if members > room.members:
+            room.members, room.users = members, self.rooms.users(room.number)
         self._has_acted(room)
 
     def _tick(self) -> None:
@@ -421,9 +437,10 @@ class Broker:
 
     def _tell_row(self, room: _OpenRoom, at: int) -> None:
         if room.messages or room.has_new_audience:
-            members, users = self.rooms.members(room.number), self.rooms.users(room.number)
+            members = max(self.rooms.members(room.number), room.members)
+            users = max(self.rooms.users(room.number), room.users)
             row = RoomRow(room.name, at, room.messages, room.deliveries, room.bytes, members, users, room.number)
-            room.messages = room.deliveries = room.bytes = 0
+            room.messages = room.deliveries = room.bytes = room.members = room.users = 0
             self._report(row)
 
     def _close(self, room: _OpenRoom) -> None:
