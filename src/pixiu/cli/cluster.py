@@ -138,9 +138,9 @@ def _hints(cluster: ClusterFile, supervisor: Supervisor) -> list[str]:
     metas = [plan for plan in cluster.roles if plan.role == "meta" and "links.admin_port" in plan.settings]
     lines += [f"map:      http://{plan.bind}:{plan.settings['links.admin_port']}" for plan in metas]
     lines.append(f"registry: {supervisor.layout.registry}")
-    has_books = any(plan.role == "carrier" for plan in cluster.roles)
+    has_books = any(plan.role == "shard" for plan in cluster.roles)
     audit = [f"  pixiu audit --data {folder}"] if has_books else []
-    victim = next((name for name in names if name.startswith("carrier")), names[-1])
+    victim = next((name for name in names if name.startswith("shard")), names[-1])
     return [
         *lines, "", "Try, in another terminal:", f"  pixiu cluster status{at}", f"  pixiu cluster kill {victim}{at}",
         f"  pixiu cluster freeze {victim}{at}", *audit, f"  pixiu cluster down{at}",

@@ -37,6 +37,8 @@ class RoleOrders:
     secret_file: Path | None
     assignments: tuple[str, ...]
     as_json: bool
+    replica: int | None = None
+    """Of a shard."""
 
     def say_ready(self, address: str, **more: object) -> None:
         """Tell whoever started this where it listens."""
@@ -48,38 +50,27 @@ class RoleOrders:
             announce(" ".join(words))
 
 
-def _queue(orders: RoleOrders) -> int:
-    """The log: one replica of it; or, where the log is in Kafka, whoever owns it or stands by."""
+def _shard(orders: RoleOrders) -> int:
+    """A replica of a shard: the log, the stores made from it, and what users do."""
     from pixiu.cli.serve import read_settings
-    from pixiu.node.logs import is_kafka, noted_log
     from pixiu.node.processes.cluster_end import read_secrets
-    from pixiu.node.processes.queue import QUEUE_ROLE_DEFAULTS, run_queue_role
+    from pixiu.node.processes.shard import SHARD_DEFAULTS, run_shard
 
     if orders.data is None:
-        raise ConfigError("the queue keeps its log in a folder: name it with --data")
-    options = {**QUEUE_ROLE_DEFAULTS, "queue.host": orders.bind, "queue.port": orders.port, "http.host": orders.bind}
+        raise ConfigError("a shard keeps its log and its stores in a folder: name it with --data")
+    options = {**SHARD_DEFAULTS, "queue.host": orders.bind, "queue.port": orders.port, "http.host": orders.bind}
+    if orders.replica is not None:
+        options["replication.name"] = f"{orders.name}-{orders.partition}-{orders.replica}"
+        options["queue.node_id"] = orders.replica
     settings = read_settings(None, options, list(orders.assignments))
     settings = replace(settings, http=replace(settings.http, port=settings.links.admin_port))
 
     def ready(running: "Running") -> None:
         orders.say_ready(running.queue_address, admin=f"http://{running.http_address}", pid=os.getpid())
 
-    secrets = read_secrets(orders.secret_file)
-    if is_kafka(settings):
-        from pixiu.node.processes.kafka_queue import run_kafka_queue
-
-        return run_kafka_queue(
-            settings, orders.registry, partition=orders.partition, data=orders.data, secrets=secrets,
-            secret_file=orders.secret_file, on_ready=ready,
-        )  # fmt: skip
-    if noted := noted_log(orders.data):
-        raise ConfigError(
-            f"the log of this cluster is in Kafka ({orders.data} has served it): carriers have applied it, and a log "
-            f"of the queue's own has other events. Start with --set log={noted}, or take another path and other folders"
-        )
-    return run_queue_role(
-        settings, orders.registry, partition=orders.partition, data=orders.data,
-        secrets=secrets, secret_file=orders.secret_file, http=True, on_ready=ready,
+    return run_shard(
+        settings, orders.registry, shard=orders.partition, hub_port=settings.links.hub_port, data=orders.data,
+        secrets=read_secrets(orders.secret_file), secret_file=orders.secret_file, on_ready=ready,
     )  # fmt: skip
 
 
@@ -97,25 +88,8 @@ def _rooms(orders: RoleOrders) -> int:
     return run_role(options)
 
 
-def _carrier(orders: RoleOrders) -> int:
-    """A partition of the users: their inboxes, bodies and timelines, and who of them is there."""
-    from pixiu.cli.serve import read_settings
-    from pixiu.node.processes.carrier.process import run_carrier
-    from pixiu.node.processes.options import RoleOptions
-
-    if orders.data is None:
-        raise ConfigError("a carrier keeps what its users have in a folder: name it with --data")
-    options = RoleOptions(
-        role=orders.name, registry=orders.registry, partition=orders.partition, partitions=orders.partitions or 1,
-        bind=orders.bind, port=orders.port, data=orders.data, secret_file=orders.secret_file,
-        settings=read_settings(None, {}, list(orders.assignments)), started=orders.say_ready,
-    )  # fmt: skip
-    return run_carrier(options)
-
-
 ROLES: Mapping[str, Callable[[RoleOrders], int]] = {
-    "queue": _queue,
-    "carrier": _carrier,
+    "shard": _shard,
     "proxy": _rooms,
     "broker": _rooms,
     "router": _rooms,
@@ -129,7 +103,7 @@ ROLES: Mapping[str, Callable[[RoleOrders], int]] = {
 
 @app.command(
     epilog=examples(
-        "pixiu role queue --registry zk://127.0.0.1:2181/pubsub --data log-1",
+        "pixiu role shard --replica 0 --registry zk://127.0.0.1:2181/pubsub --data shard-0",
         "pixiu role gateway --registry zk://127.0.0.1:2181/pubsub --port 8401",
     )
 )
@@ -142,6 +116,11 @@ def role(
         ),
     ] = None,
     partition: Annotated[int, typer.Option("--partition", metavar="K", min=0, help="The partition to serve.")] = 0,
+    shard: Annotated[int | None, typer.Option("--shard", metavar="K", min=0, help="Of a shard: its number.")] = None,
+    replica: Annotated[
+        int | None,
+        typer.Option("--replica", metavar="R", min=0, max=31, help="Of a shard: which of its replicas this is."),
+    ] = None,
     partitions: Annotated[
         int | None, typer.Option("--partitions", metavar="N", min=1, help="How many there are, if nobody has said yet.")
     ] = None,
@@ -167,9 +146,13 @@ def role(
         if name != "gateway":
             raise ConfigError(f"--grpc is for gateways, not for the role {name}")
         assignments = [*(assignments or ()), f"gateway.grpc_port={grpc}"]
+    if name != "shard" and (shard is not None or replica is not None):
+        raise ConfigError(f"--shard and --replica are for the role shard, not for the role {name}")
+    if name == "shard" and (shard or partition):
+        raise ConfigError(f"--shard {shard or partition}: a cluster has one shard, number 0, until shards can be added")
     orders = RoleOrders(
-        name, _find_registry(name, registry, list(assignments or ())), partition, partitions, bind, port, data,
-        secret_file, tuple(assignments or ()), as_json,
+        name, _find_registry(name, registry, list(assignments or ())), shard or partition, partitions, bind, port, data,
+        secret_file, tuple(assignments or ()), as_json, replica,
     )  # fmt: skip
     raise typer.Exit(ROLES[name](orders))
 
@@ -186,11 +169,9 @@ def _find_registry(role: str, option: str | None, assignments: list[str]) -> Reg
         raise ConfigError(
             f"a role is one process: leave gateway.processes={settings.gateway.processes} out, and start more gateways"
         )
-    if role != "queue" and engines.log != EMBEDDED:
-        raise ConfigError(f"of a cluster's roles only the queue has the log: leave engines.log out for a {role}")
-    for key in ("store", "timelines"):
-        if role != "carrier" and getattr(engines, key) != EMBEDDED:
-            raise ConfigError(f"of a cluster's roles only carriers have stores: leave engines.{key} out for a {role}")
+    for key in ("log", "store", "timelines"):
+        if role != "shard" and getattr(engines, key) != EMBEDDED:
+            raise ConfigError(f"of a cluster's roles only shards have a log and stores: leave engines.{key} out")
     place = option or engines.registry
     if not place:
         raise ConfigError("name the cluster's registry: --registry zk://HOST:PORT/PATH, or engines.registry")

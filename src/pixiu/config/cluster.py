@@ -36,15 +36,19 @@ __all__ = ["NODE_ROLE", "PORT_KEYS", "ROLE_NAMES", "ClusterFile", "RolePlan", "r
 NODE_ROLE = "node"
 """Not a role of its own: the whole of Pixiu in one process (``pixiu serve``), with the console."""
 
-ROLE_NAMES = ("queue", "carrier", "proxy", "broker", "router", "relay", "gateway", "probe", "meta", NODE_ROLE)
+SHARD = "shard"
+RETIRED = ("queue", "carrier")
+"""Roles of earlier versions. A shard does what they did."""
+ROLE_NAMES = (SHARD, "proxy", "broker", "router", "relay", "gateway", "probe", "meta", NODE_ROLE)
 """What a file may ask for."""
 PARTITIONS_MAX = 256
 REPLICAS_MAX = 32
+SHARD_REPLICAS_MAX = 9
 PROCESSES_MAX = 512
 ZOOKEEPER_MAX = 9
-ENGINES = {"store": "carrier", "timelines": "carrier", "log": "queue"}
-"""Engines that a cluster may have, and whose they are; its registry is ZooKeeper."""
-PORT_KEYS = ("links.admin_port", "gateway.tcp_port", "gateway.grpc_port")
+ENGINES = ("store", "timelines", "log")
+"""Engines that the shards of a cluster may have; its registry is ZooKeeper."""
+PORT_KEYS = ("links.admin_port", "links.hub_port", "gateway.tcp_port", "gateway.grpc_port")
 """Settings that name one port, which only one process of a machine can have; 0 picks a free one."""
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 
@@ -78,7 +82,7 @@ class ClusterFile:
     secret: str = ""
     """Empty: one is made and kept in the folder."""
     engines: EngineSettings = field(default_factory=EngineSettings)
-    """Where the carriers have their stores, and the queue its log."""
+    """Where shards have their stores and their log."""
 
     def log_of(self, plan: RolePlan) -> str:
         """Where the processes of a role would have the log: what the role itself says counts."""
@@ -112,7 +116,7 @@ def _cluster(content: dict[str, Any]) -> ClusterFile:
     nodes, registry, root = _zookeeper(content.get("zookeeper", {"nodes": 1}))
     roles = content.get("roles", {})
     if not isinstance(roles, dict) or not roles:
-        raise ConfigError("there are no roles: write, for example, [roles.queue] with replicas = 3")
+        raise ConfigError("there are no roles: write, for example, [roles.shard] with replicas = 3")
     plans = tuple(_role(role, table) for role, table in roles.items())
     count = nodes + sum(plan.partitions * plan.replicas for plan in plans)
     if count > PROCESSES_MAX:
@@ -126,14 +130,12 @@ def _cluster(content: dict[str, Any]) -> ClusterFile:
 
 
 def _engines(value: object, roles: set[str]) -> EngineSettings:
-    """What carriers are told, each for itself, and the queue."""
+    """The engines of shards; each replica has rows of its own there."""
     if not isinstance(value, dict):
         raise ConfigError('engines is a table: [engines] with store = "redis://HOST:PORT"')
     _only(value, set(ENGINES), "engines.")
-    for key in value:
-        role = ENGINES[key]
-        if role not in roles:
-            raise ConfigError(f"engines.{key} is for {role}s, and there is no [roles.{role}]")
+    if value and SHARD not in roles:
+        raise ConfigError(f"engines.{next(iter(value))} is for shards, and there is no [roles.{SHARD}]")
     return EngineSettings(**{key: _text(value, key, EMBEDDED, "engines.") for key in value})
 
 
@@ -155,7 +157,12 @@ def _zookeeper(value: object) -> tuple[int, RegistryAddress | None, str]:
 def _role(role: str, table: object) -> RolePlan:
     where = f"roles.{role}."
     if not NAME.fullmatch(role) or not isinstance(table, dict):
-        raise ConfigError(f"roles.{role} must be a table: [roles.queue]")
+        raise ConfigError(f"roles.{role} must be a table: [roles.shard]")
+    if role in RETIRED:
+        raise ConfigError(
+            f"there is no role {role!r} any more: a shard is a replica of the log with its stores. Write [roles.shard] "
+            "with the replicas and settings of roles.queue, and remove roles.queue and roles.carrier"
+        )
     if role not in ROLE_NAMES:
         near = nearest(role, ROLE_NAMES)
         guess = f"; did you mean [roles.{near}]?" if near else ""
@@ -164,8 +171,10 @@ def _role(role: str, table: object) -> RolePlan:
     partitions = _number(table, "partitions", 1, where, 1, PARTITIONS_MAX)
     if partitions & (partitions - 1):
         raise ConfigError(f"{where}partitions must be a power of two, not {partitions}")
-    if role in ("queue", NODE_ROLE) and partitions != 1:
-        raise ConfigError(f"{where}partitions must be 1: it is replicated, never split")
+    if role in (SHARD, NODE_ROLE) and partitions != 1:
+        raise ConfigError(f"{where}partitions must be 1: a cluster has one shard, until shards can be added")
+    if role == SHARD and _number(table, "replicas", 1, where, 1, REPLICAS_MAX) > SHARD_REPLICAS_MAX:
+        raise ConfigError(f"{where}replicas must be 1 to {SHARD_REPLICAS_MAX}")
     replicas = _number(table, "replicas", 1, where, 1, REPLICAS_MAX)
     port = _number(table, "port", 0, where, 0, 65535)
     if port and port + partitions * replicas > 65536:
@@ -202,15 +211,13 @@ def _check_ports(plans: tuple[RolePlan, ...]) -> None:
 def _check_whole(cluster: ClusterFile) -> None:
     """With a ZooKeeper of its own a cluster is all that there is: refuse one that could accept nothing."""
     roles = {plan.role: plan for plan in cluster.roles}
-    if "carrier" in roles and not {"queue", NODE_ROLE} & set(roles):
-        raise ConfigError("roles.carrier needs a log, and there is none: write [roles.queue]")
-    queue = roles.get("queue")
-    if queue is None or cluster.log_of(queue) != EMBEDDED:
+    shard = roles.get(SHARD)
+    if shard is None or cluster.log_of(shard) != EMBEDDED:
         return
-    min_isr = queue.settings.get("replication.min_isr", 1)
-    if isinstance(min_isr, int) and min_isr > queue.replicas:
+    min_isr = shard.settings.get("replication.min_isr", 1)
+    if isinstance(min_isr, int) and min_isr > shard.replicas:
         raise ConfigError(
-            f"roles.queue.settings: replication.min_isr is {min_isr}, and there are {queue.replicas} replicas: "
+            f"roles.shard.settings: replication.min_isr is {min_isr}, and there are {shard.replicas} replicas: "
             "nothing would ever be accepted"
         )
 

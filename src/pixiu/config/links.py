@@ -63,6 +63,9 @@ class LinkSettings(Section):
     admin_port: Port = 0
     """Health, readiness, metrics and peers of a role process, on the address that it binds; 0 picks a free port."""
 
+    hub_port: Port = 0
+    """Where gateways connect to a replica of a shard, on the address that it binds; 0 picks a free port."""
+
     def __post_init__(self) -> None:
         Section.__post_init__(self)
         if self.poll_ms < NOTIFICATION_MS and not self.unsafe_fast_poll:

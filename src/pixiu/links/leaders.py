@@ -1,9 +1,9 @@
-"""Who serves each partition of a role whose replicas take turns: what the registry says, as it changes.
+"""Which replica serves each shard: what the registry says, as it changes.
 
 ::
 
     <root>/<role>/partition_num              {"count": 2}
-    <root>/<role>/partition<k>/leader        {"epoch": 7, "name": "carrier-1-0", "address": "10.0.0.7:9311", "boot": …}
+    <root>/<role>/partition<k>/leader        {"epoch": 7, "name": "shard-1-0", "hub": "10.0.0.7:9311", "boot": …}
 
 A watch is a hint to read again, and the same is read every ``poll_ms``. Epochs never go back: what a late reading says
 of an earlier one is not taken.
@@ -117,7 +117,7 @@ class Leaders:
         number = folder.removeprefix("partition")
         if last != "leader" or not number.isdecimal():
             return
-        epoch, name, address = data.get("epoch"), data.get("name"), data.get("address")
+        epoch, name, address = data.get("epoch"), data.get("name"), data.get("hub")
         if not (isinstance(epoch, int) and isinstance(name, str) and isinstance(address, str)):
             log.error("a leader's entry makes no sense", extra={"role": self.role, "path": path})
             return

@@ -7,12 +7,18 @@ agree. An engine that holds rows of another log, as far as can be seen, is refus
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from pixiu.backends.cassandra.address import SCHEME, Address
 from pixiu.backends.cassandra.timelines import CassandraTimelines
 from pixiu.backends.mixed import MixedStores
+from pixiu.backends.redis.address import RedisAddress
 from pixiu.config.engines import EMBEDDED
+from pixiu.config.extras import how_to_install
 from pixiu.model.errors import ConfigError, CorruptData
 from pixiu.node.remembered import node_name, open_redis, remembered
 from pixiu.node.stores import (
@@ -37,9 +43,11 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int, int], object] | None
 
-__all__ = ["open_timelines", "over", "ready_engines", "rebuild_engines", "timelines_address"]
+__all__ = ["engines_of_replica", "open_timelines", "over", "ready_engines", "rebuild_engines", "timelines_address"]
 
 CASSANDRA = "cassandra"
+KEYSPACE_MAX = 48
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 FILLING = "cassandra, being filled"
 """Until all of it is there, a start begins anew."""
 
@@ -98,6 +106,40 @@ def rebuild_engines(settings: EngineSettings, root: Path, progress: Progress = N
         return skipped
 
     return rebuild_stores(root, remake=remake)
+
+
+def engines_of_replica(settings: EngineSettings, name: str) -> tuple[EngineSettings, str]:
+    """The engines of one of several replicas, and what stands before its keys in Redis. Raises ``ConfigError``.
+
+    Every replica applies the log itself, so it has rows of its own also where an engine is shared: a prefix in Redis,
+    and a keyspace in Cassandra, both made from its name. Asks no engine.
+    """
+    timelines = timelines_address(settings)
+    if settings.store == EMBEDDED and timelines is None:
+        return settings, ""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            "a replica keeps rows in shared engines under its name: give it one of up to 32 small letters, digits and "
+            f"-, with replication.name, not {name!r}"
+        )
+    if settings.store != EMBEDDED:
+        RedisAddress.parse(settings.store)
+        _require("valkey", "redis", settings.store)
+    if timelines is not None:
+        _require("cassandra", "cassandra", settings.timelines)
+        keyspace = f"{timelines.keyspace}_{name.replace('-', '_')}"
+        if len(keyspace) > KEYSPACE_MAX:
+            raise ConfigError(
+                f"the keyspace of {name} would be {keyspace}, and Cassandra takes names of up to {KEYSPACE_MAX} "
+                "characters: choose a shorter one"
+            )
+        settings = replace(settings, timelines=urlsplit(settings.timelines)._replace(path=f"/{keyspace}").geturl())
+    return settings, f"pixiu-{name}:"
+
+
+def _require(package: str, extra: str, place: str) -> None:
+    if find_spec(package) is None:
+        raise ConfigError(f"{place} needs the package {package}; install it with: {how_to_install(extra)}")
 
 
 def open_timelines(address: Address, base: NodeStores, *, is_patient: bool = False) -> CassandraTimelines:

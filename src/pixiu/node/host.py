@@ -5,23 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pixiu.backends.embedded.sessions import EmbeddedSessions, next_life
 from pixiu.backends.memory.routes import MemoryRoutes
+from pixiu.backends.memory.sessions import MemorySessions
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.backends.tantivy.searches import ThreadedSearches
 from pixiu.config.engines import EMBEDDED
 from pixiu.config.extras import how_to_install
 from pixiu.model.errors import ConfigError, CorruptData, PixiuError
+from pixiu.model.ids import SNOWFLAKE_EPOCH_MS
+from pixiu.model.partitions import Share
+from pixiu.model.pixiu_pb2 import Record, Traces
 from pixiu.node.auditing import take_books
-from pixiu.node.engines import ready_engines
+from pixiu.node.engines import engines_of_replica, ready_engines
 from pixiu.node.logs import check_log, is_kafka, make_log, note_log
-from pixiu.node.messaging import Messaging
+from pixiu.node.messaging import Messaging, Place
 from pixiu.node.notifications import make_notifications
 from pixiu.node.remembered import node_name, open_redis, remember
+from pixiu.ports.log import MAIN, TASKS
 from pixiu.ports.stores import Lane
+from pixiu.queue.background import position_change
 from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit
 
 if TYPE_CHECKING:
@@ -32,15 +39,16 @@ if TYPE_CHECKING:
     from pixiu.config import Settings
     from pixiu.node.door import Door
     from pixiu.node.logs import NodeLog
+    from pixiu.ports.clock import Clock
     from pixiu.ports.log import LogRecord
     from pixiu.ports.routes import Routes
-    from pixiu.ports.scheduler import Scheduler
+    from pixiu.ports.scheduler import Scheduler, Timer
     from pixiu.ports.sessions import Sessions
     from pixiu.queue.engine import Engine
     from pixiu.roles.carrier.audit import AuditReport
     from pixiu.roles.carrier.cut import Cut
 
-__all__ = ["MessagingHost"]
+__all__ = ["MessagingHost", "Replica"]
 
 DRAIN_SECONDS = 5.0
 REDIS_BEAT_SECONDS = 0.1
@@ -49,12 +57,31 @@ REDIS_LOOK_SECONDS = 1.0
 """Between two looks whether Redis is there."""
 SETTLE_SECONDS = 0.01
 """Between two looks whether a commit was possible."""
+SESSION_SHIFT = 12
+"""Session ids of a replica begin at the milliseconds since the epoch of ids, times 2^12."""
+TASKS_READER = b"shard"
+"""The subscriber of the topic of tasks whose stored position says how far the leader has finished them."""
+NOTE_TASKS_MS = 1_000
 
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """What one of several nodes with copies of one log is told."""
+
+    name: str
+    """Unlike that of any other replica. Stores in shared engines are kept under it."""
+    may_serve: Callable[[], bool]
+    """Does this replica lead the log, with its lease, at this moment?"""
+
+
 class MessagingHost:
-    """The roles of this process, from start to stop."""
+    """The messaging roles of this process over its log and its stores, from start to stop.
+
+    A node alone calls ``start``. A replica calls ``follow``: it applies its copy of the log, and tells nobody. When it
+    leads the log it calls ``serve``. A replica that stops leading stops and closes its host, and makes another one.
+    """
 
     def __init__(
         self,
@@ -65,6 +92,7 @@ class MessagingHost:
         *,
         creates_users: bool = False,
         name: str = "",
+        replica: Replica | None = None,
     ) -> None:
         """``name`` is what others are told of this node."""
         self.engine = engine
@@ -76,9 +104,17 @@ class MessagingHost:
         self._looked_at = 0.0
         self._searches = ThreadedSearches(Path(settings.search.data or root), self._on_loop, settings.search)
         notifications, self._provider = make_notifications(settings, engine.clock, scheduler)
-        self._redis = redis = open_redis(root, settings.engines.store)
+        self._scheduler = scheduler
+        self._replica = replica
+        self._session_base = 0
+        self._tasks_noted = 0
+        self._note_timer: Timer | None = None
+        engines, prefix = settings.engines, ""
+        if replica is not None:
+            engines, prefix = engines_of_replica(engines, replica.name)
+        self._redis = redis = open_redis(root, engines.store, prefix=prefix)
         try:
-            self.store, self.stores = ready_engines(settings.engines, root, self.log, _remaking(), redis=redis)
+            self.store, self.stores = ready_engines(engines, root, self.log, _remaking(), redis=redis)
             remember(root, settings.engines)
         except BaseException:
             if redis is not None:
@@ -102,6 +138,7 @@ class MessagingHost:
                 creates_users=creates_users,
                 is_writer_busy=lambda: self.log.is_busy,
                 searches=self._searches,
+                place=None if replica is None else Place(Share(0, 1), 1, replica.may_serve, self._new_session_id),
             )
         except BaseException:
             self.stores.close()
@@ -111,8 +148,8 @@ class MessagingHost:
         except BaseException:
             self.stores.close()
             raise
-        if not is_kafka(settings):
-            engine.retention_holds.append(self._needed_from)
+        self._holds = [] if is_kafka(settings) else [self._needed_from]
+        engine.retention_holds.extend(self._holds)
         if redis is not None:
             redis.when_lost = lambda: scheduler.soon(self.messaging.go_back)
 
@@ -148,14 +185,22 @@ class MessagingHost:
         return 0 if self._redis is None else self._redis.client.round_trips
 
     def _opened_sessions(self) -> Sessions:
-        """Sessions of this life of the node; a Redis that has the stores shows them too."""
+        """Sessions since this start; a Redis that has the stores shows them too.
+
+        Their numbers rise over restarts. A replica numbers by the clock: its store does not know how far the leader
+        before it has counted.
+        """
+        self._session_base = _session_base(self.engine.clock)
         if self._redis is None:
-            return EmbeddedSessions(self.store)
+            if self._replica is None:
+                return EmbeddedSessions(self.store)
+            return MemorySessions(numbers_after=self._session_base)
         from pixiu.backends.redis.routes import RedisRoutes
         from pixiu.backends.redis.sessions import RedisSessions
 
         client, keys = self._redis.client, self._redis.keys_of
-        self._sessions = sessions = RedisSessions(client, keys, numbers_after=next_life(self.store))
+        base = next_life(self.store) if self._replica is None else self._session_base
+        self._sessions = sessions = RedisSessions(client, keys, numbers_after=base)
         self.routes = self._shown_routes = routes = RedisRoutes(client, keys)
 
         def write_all_again() -> None:
@@ -164,6 +209,10 @@ class MessagingHost:
 
         self._redis.when_begun = write_all_again
         return sessions
+
+    def _new_session_id(self) -> int:
+        self._session_base += 1
+        return self._session_base
 
     def _look_after_redis(self) -> None:
         """Now and then: show who is connected and listens, and see whether Redis is there when nobody asks it."""
@@ -193,9 +242,51 @@ class MessagingHost:
         return needed
 
     async def start(self) -> None:
-        """Open Pixiu's topics, and let the stores catch up with the log."""
-        self._loop = loop = asyncio.get_running_loop()
-        opened: asyncio.Future[PixiuError | None] = loop.create_future()
+        """Open Pixiu's topics, let the stores catch up with the log, and serve: a node alone."""
+        await self._open_log()
+        self._check_log()
+        note_log(self.log, self.root, self._settings)
+        self._begin()
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.messaging.start(lambda: ready.set_result(None))
+        await ready
+        self._open_door()
+
+    def follow(self) -> None:
+        """Apply the log from where the stores are, as this replica's copy of it grows."""
+        self._begin()
+        self.messaging.follow()
+
+    async def serve(self) -> None:
+        """Apply everything that was committed before now, then serve. Cancel it when the lease ends.
+
+        The log is led, so a record of our own is behind all that other leaders have committed.
+        """
+        await self._open_log()
+        await self._fence()
+        self._check_log()
+        note_log(self.log, self.root, self._settings)
+        # Replicas start at about one time, and serve one after the other.
+        self._session_base = max(self._session_base, _session_base(self.engine.clock))
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.messaging.proxy.schedules.forget()
+        self.messaging.serve(self._tasks_finished(), lambda: None if ready.done() else ready.set_result(None))
+        await ready
+        self._open_door()
+        self._note_tasks()
+
+    def _begin(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.messaging.cursors.begin(self.log.epoch)
+        if self._redis is not None and self._beat is None:
+            self._look_after_redis()
+
+    def _open_door(self) -> None:
+        if self.door is not None:
+            self.door.start(asyncio.get_running_loop())
+
+    async def _open_log(self) -> None:
+        opened: asyncio.Future[PixiuError | None] = asyncio.get_running_loop().create_future()
         applied = min(self.stores.applied(lane) for lane in Lane if lane is not Lane.TASKS)
         self.log.open(
             lambda error: None if opened.done() else opened.set_result(error),
@@ -204,16 +295,38 @@ class MessagingHost:
         error = await opened
         if error is not None:
             raise error
-        self._check_log()
-        note_log(self.log, self.root, self._settings)
-        self.messaging.cursors.begin(self.log.epoch)
-        if self._redis is not None and self._beat is None:
-            self._look_after_redis()
-        ready: asyncio.Future[None] = loop.create_future()
-        self.messaging.start(lambda: ready.set_result(None))
-        await ready
-        if self.door is not None:
-            self.door.start(loop)
+
+    async def _fence(self) -> None:
+        """Append a record that changes nothing, and wait until it is applied. Raises why the log takes none."""
+        loop = asyncio.get_running_loop()
+        record = Record(at=self.engine.clock.now_ms(), traces=Traces()).SerializeToString()
+        published: asyncio.Future[int | PixiuError] = loop.create_future()
+        self.log.publish(MAIN, record, lambda result: None if published.done() else published.set_result(result))
+        event_id = await published
+        if isinstance(event_id, PixiuError):
+            raise event_id
+        applied: asyncio.Future[None] = loop.create_future()
+        self.messaging.carrier.when_applied(event_id, lambda: None if applied.done() else applied.set_result(None))
+        await applied
+
+    def _tasks_finished(self) -> int:
+        """How far the leader before this one had finished tasks, as the log says."""
+        topic = self.engine.topics.get(TASKS.encode())
+        place = None if topic is None else self.engine.state.positions.get(topic, TASKS_READER)
+        return place or 0
+
+    def _note_tasks(self) -> None:
+        """Every second, put into the log how far tasks are finished. A lost note costs a repeated task."""
+        finished, topic = self.messaging.carrier.applied(Lane.TASKS), self.engine.topics.get(TASKS.encode())
+        if topic is not None and self.messaging.carrier.counters.tasks != self._tasks_noted:
+            self._tasks_noted = self.messaging.carrier.counters.tasks
+            self.engine.writer.submit(position_change(self.engine, topic, [(TASKS_READER, finished)]), 64)
+        self._note_timer = self._scheduler.after(NOTE_TASKS_MS, self._note_tasks)
+
+    @property
+    def behind(self) -> int:
+        """Events of this replica's copy of the log that the stores have not applied."""
+        return self.messaging.carrier.behind
 
     def _check_log(self) -> None:
         """Stores that are ahead of the log would take its next records for known, and skip them."""
@@ -225,7 +338,9 @@ class MessagingHost:
             )
 
     async def stop(self) -> None:
-        """Close sessions, commit and close the stores."""
+        """Close sessions, and commit what is applied."""
+        if self._note_timer is not None:
+            self._note_timer.cancel()
         if self.door is not None:
             await self.door.stop()
         self.messaging.stop()
@@ -236,7 +351,8 @@ class MessagingHost:
             self._sessions.close()
         if self._shown_routes is not None:
             self._shown_routes.close()
-        if is_kafka(self._settings):  # the queue is drained by whoever owns it
+        is_leading = self._replica is not None and self._replica.may_serve()
+        if is_kafka(self._settings) or is_leading:  # the writer of a node alone is drained by its owner
             flushed = asyncio.Event()
             self.log.when_flushed(flushed.set)
             with contextlib.suppress(TimeoutError):
@@ -245,8 +361,13 @@ class MessagingHost:
             await self._provider.close()
 
     def close(self) -> None:
-        """Let go of the stores; the writer must be idle. What an engine that is down has missed is in the log."""
+        """Let go of the log and the stores. What an engine that is down has missed is in the log.
+
+        The writer of a node alone must be idle.
+        """
         self.log.close()
+        for hold in self._holds:
+            self.engine.retention_holds.remove(hold)
         try:
             self.stores.flush()
         except PixiuError as error:
@@ -301,6 +422,10 @@ class MessagingHost:
     async def _reach(self) -> int:
         await self.applied()
         return self.messaging.carrier.applied_all
+
+
+def _session_base(clock: Clock) -> int:
+    return (clock.now_ms() - SNOWFLAKE_EPOCH_MS) << SESSION_SHIFT
 
 
 def _remaking() -> Callable[[int, int], None]:

@@ -15,14 +15,15 @@ from pixiu.config.registry import RegistryAddress
 from pixiu.machines.queue_wire.responses import encode_done, encode_refused
 from pixiu.model.errors import ConfigError, Conflict, PixiuError
 from pixiu.node.joined import Joined, forget_joined, note_joined
-from pixiu.node.processes.cluster_secrets import queue_keys, read_secrets
+from pixiu.node.processes.cluster_secrets import queue_keys, read_secrets, secrets_of
 from pixiu.node.processes.elected import Elected
 from pixiu.queue.replication.control import RegistryControl, partition_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
+    from pixiu.machines.links.sealing import Secrets
     from pixiu.queue.engine import Engine
     from pixiu.queue.replication.driver import Replication
 
@@ -39,9 +40,14 @@ class Joining:
 
     def __init__(
         self, engine: Engine, replication: Replication, *, root: Path, name: str, address: str, bind: str,
-        joined: Callable[[Elected], object], overtaken: Callable[[], object],
+        listen: Callable[[Secrets], Awaitable[dict[str, object]]], joined: Callable[[Elected], object],
+        overtaken: Callable[[], object],
     ) -> None:  # fmt: skip
-        """``joined`` is told what the node belongs to now, ``overtaken`` that another leads its log."""
+        """``listen`` begins to listen for gateways, and returns what the registry shall say of that.
+
+        ``joined`` is called with what the node belongs to now, ``overtaken`` when another node leads its log.
+        """
+        self._listen = listen
         self._engine = engine
         self._replication = replication
         self._root = root
@@ -72,13 +78,14 @@ class Joining:
         is_joined = False
         try:
             place = RegistryAddress.parse(registry)
-            keys = queue_keys(read_secrets(Path(secret_file) if secret_file else None), self._bind)
+            text = read_secrets(Path(secret_file) if secret_file else None)
+            keys = queue_keys(text, self._bind)
             if not keys:
                 raise ConfigError(f"the queue listens on {self._bind}: a cluster there needs a secret (--secret-file)")
             session = await open_session(place)
-            await self._bring(session, place, answer)
+            await self._bring(session, place, await self._listen(secrets_of(text, self._bind)), answer)
             is_joined = True
-            self._belong(Elected(session, _folder(place), keys, str(place), session.close))
+            self._belong(Elected(session, _folder(place), keys, str(place), session.close, text))
             answer(encode_done(self._engine.writer.epoch))
         except PixiuError as error:
             answer(encode_refused(str(error)))
@@ -87,12 +94,13 @@ class Joining:
                 await loop.run_in_executor(None, session.close)
 
     async def _bring(
-        self, session: ZooKeeperRegistry, place: RegistryAddress, answer: Callable[[bytes], object]
-    ) -> None:
+        self, session: ZooKeeperRegistry, place: RegistryAddress, more: dict[str, object],
+        answer: Callable[[bytes], object],
+    ) -> None:  # fmt: skip
         """Have the registry take this log. Raises ``Conflict`` if it does not."""
         note_joined(self._root, Joined(str(place), is_founding=True))
         control = RegistryControl(
-            session, self._engine.scheduler, folder=_folder(place), name=self._name, address=self._address
+            session, self._engine.scheduler, folder=_folder(place), name=self._name, address=self._address, more=more
         )
         outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._replication.join(control, lambda reason: None if outcome.done() else outcome.set_result(reason))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pixiu.im.phones import retired
 from pixiu.model.counted import counted
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 __all__ = ["Messaging", "Place"]
 
 log = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
 
 BURST_MIN = 32
 """Sends on their way into the log at a time."""
@@ -110,10 +112,10 @@ class Messaging:
         self._session_count = 0
         self._clock = clock
         self._unwritten: list[bytes] = []
-        self.when_said: Callable[[list[Said]], object] = lambda _said: None
-        """Told what large groups say, for their live rooms."""
-        self.when_removed: Callable[[list[Removed]], object] = lambda _removed: None
-        """Told who is no member of a group any more, for its live room."""
+        self.when_said: list[Callable[[list[Said]], object]] = []
+        """Called with what large groups say, for their live rooms."""
+        self.when_removed: list[Callable[[list[Removed]], object]] = []
+        """Called with members who have left a group, for its live room."""
         self._is_stopped = self._has_started = self._is_going_back = self._goes_on = False
         self._is_refused = False  # the log refuses ledger rows, and that has been told
         self._past = 0
@@ -131,8 +133,8 @@ class Messaging:
         general = GeneralTasks(kick=self.relay.kick, flush=self.relay.flush)
         self.carrier = Carrier(
             stores, queue, clock, scheduler, settings.carrier,
-            wake=self.relay.wake, tell=self.relay.tell, say=lambda said: self.when_said(said),
-            remove=lambda removed: self.when_removed(removed), end_users=self._end_users,
+            wake=self.relay.wake, tell=self.relay.tell, say=lambda said: _call_all(self.when_said, said),
+            remove=lambda removed: _call_all(self.when_removed, removed), end_users=self._end_users,
             notify=self._notify, general=general.perform, schedule=self._fire,
             is_writer_busy=lambda: self._is_burst() and (is_writer_busy() or self.proxy.appends.is_gathering),
             is_present=self.relay.is_present,
@@ -294,6 +296,8 @@ class Messaging:
     def _part(self) -> Part:
         place = self._place
         if place is None:
+            return Part(is_serving=self._is_serving)
+        if place.share.count == 1:
             return Part(is_serving=self._is_serving)
         return Part(place.share, self._owns_task, self._is_serving, self._flipped)
 
@@ -492,6 +496,11 @@ class Messaging:
         if not self._is_stopped:
             for payload in unwritten:
                 self._write_ledger(payload)
+
+
+def _call_all(calls: list[Callable[[list[Item]], object]], items: list[Item]) -> None:
+    for call in calls:
+        call(items)
 
 
 def _starting() -> Unavailable:

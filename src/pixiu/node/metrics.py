@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pixiu.node.surfaces import Surfaces
     from pixiu.runtime.metrics import Metrics
 
-__all__ = ["DECLARED", "DECLARED_BY_ENGINES", "add_door", "add_log", "add_roles"]
+__all__ = ["DECLARED", "DECLARED_BY_ENGINES", "add_door", "add_log", "add_messaging", "add_roles"]
 
 DECLARED = (*QUEUE, *PROXY, *CARRIER, *RELAY, *HORN, *GATEWAY, *BROKER, *API)
 """Of all roles, in the order of a message's way."""
@@ -69,12 +69,17 @@ def add_log(metrics: Metrics, log: NodeLog) -> None:
         metrics.add(KAFKA, lambda: kafka_snapshot(log))
 
 
-def add_roles(metrics: Metrics, messaging: Messaging, surfaces: Surfaces) -> None:
-    """Export what the roles of messaging and its doors count."""
+def add_messaging(metrics: Metrics, messaging: Messaging) -> None:
+    """Export what the roles of messaging count."""
     metrics.add(PROXY, lambda: proxy_snapshot(messaging.proxy))
     metrics.add(CARRIER, lambda: carrier_snapshot(messaging.carrier))
     metrics.add(RELAY, messaging.relay.counters.snapshot)
     metrics.add(HORN, messaging.horn.counters.snapshot)
+
+
+def add_roles(metrics: Metrics, messaging: Messaging, surfaces: Surfaces) -> None:
+    """Export what the roles of messaging and the surfaces of a node count."""
+    add_messaging(metrics, messaging)
     metrics.add(GATEWAY, surfaces.gateway_counters.snapshot)
     metrics.add(BROKER, lambda: broker_snapshot(surfaces.broker))
     metrics.add(API, surfaces.api.counters.snapshot)

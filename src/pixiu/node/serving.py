@@ -16,11 +16,15 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from pixiu.model.errors import ConfigError, PixiuError, Unavailable
+from pixiu.model.hosts import is_loopback
 from pixiu.model.version import __version__
+from pixiu.node.gateways.listener import HubListener
 from pixiu.node.joined import Joined, check_alone, joined_of, note_joined
 from pixiu.node.joining import Joining
 from pixiu.node.listening import why_not_listening
-from pixiu.node.processes.cluster_secrets import queue_keys, read_secrets
+from pixiu.node.processes.cluster_end import new_boot
+from pixiu.node.processes.cluster_secrets import queue_keys, read_secrets, secrets_of
+from pixiu.node.shard import Shard, Surface
 from pixiu.node.stopped import open_store
 from pixiu.queue.engine import Engine
 from pixiu.queue.metrics import METRICS, snapshot
@@ -50,8 +54,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from pixiu.config import Settings
+    from pixiu.machines.links.sealing import Secrets
     from pixiu.model.metric import Snapshot
     from pixiu.node.embedded import EmbeddedNode
+    from pixiu.node.gateways.hub import GatewayHub
     from pixiu.node.host import MessagingHost
     from pixiu.node.pipeline_child import PipelineChild
     from pixiu.node.processes.elected import Elected
@@ -132,6 +138,9 @@ class Node:
         self._gateway_max = 0
         self._is_stopping = False
         self._control: RegistryControl | None = None
+        self._shard: Shard | None = None
+        self._joined_surface: Surface | None = None
+        self._listener_of_gateways: HubListener | None = None
         self._joining: Joining | None = None
         self.joined: Elected | None = None
         """Set when this node has joined a registry while it ran."""
@@ -176,7 +185,8 @@ class Node:
         self._listener = await listen(server.connection, settings.queue.host, settings.queue.port)
         queue_address = address_of(self._listener)
         self._links = TcpLinks(loop)
-        self._replication = engine.replication = replication = self._new_replication(engine, queue_address)
+        told = {} if self._elected is None else await self._listen_for_gateways(engine, self._elected)
+        self._replication = engine.replication = replication = self._new_replication(engine, queue_address, told)
         if self._follow is not None and self._with_http:
             self._replication.when_promoted = self._was_promoted
         if self._leads_alone and isinstance(replication, Replication):
@@ -194,6 +204,8 @@ class Node:
         self._mending = Mending(engine, self._replication, self._links, self._check)
         self._check.start()
         server.start()
+        if self._shard is not None and isinstance(replication, Replication):
+            self._shard.start(replication)
         self._replication.start()
         http_address = await self._start_http() if self._with_http else None
         server.http_address = http_address or ""
@@ -235,7 +247,19 @@ class Node:
             )
         return ()
 
-    def _new_replication(self, engine: Engine, address: str) -> Replication | SmssFollower:
+    async def _listen_for_gateways(self, engine: Engine, elected: Elected) -> dict[str, object]:
+        """Make this node a replica of a shard. Returns what its entries in the registry say of it."""
+        assert self._scheduler is not None
+        bind, boot = self._settings.queue.host, new_boot(engine.clock)
+        self._shard = shard = Shard(
+            engine, self._scheduler, self._settings, self._directory.path, name=self._name(), boot=boot,
+            secrets=secrets_of(elected.secrets, bind), creates_users=is_loopback(bind), shard=elected.shard,
+        )  # fmt: skip
+        elected.secrets_changed[:] = [shard.change_secrets]
+        hub = await shard.listen(bind, elected.hub_port)
+        return {"hub": hub, "boot": f"{boot:x}"}
+
+    def _new_replication(self, engine: Engine, address: str, told: dict[str, object]) -> Replication | SmssFollower:
         elected, name, root = self._elected, self._name(), self._directory.path
         assert self._scheduler is not None and self._links is not None
         if self._follows_smss and self._follow is not None:
@@ -247,7 +271,7 @@ class Node:
             joined = joined_of(root)
             if joined is None or joined.is_founding:
                 led_epoch = led_alone(engine, frozenset({name, self._own_name()}))
-            more = {"led": led_epoch} if led_epoch else {}
+            more = {**told, **({"led": led_epoch} if led_epoch else {})}
             control = self._control = RegistryControl(
                 elected.registry, self._scheduler, folder=elected.folder, name=name, address=address, more=more
             )
@@ -265,11 +289,32 @@ class Node:
     def _new_joining(self, engine: Engine, replication: Replication, address: str) -> Joining:
         def joined(elected: Elected) -> None:
             self.joined = self._elected = elected
+            if self._joined_surface is not None:
+                self._joined_surface.open()
+
+        async def listen_for_gateways(secrets: Secrets) -> dict[str, object]:
+            """The host that serves this node's own clients serves the cluster's gateways, too."""
+            assert self._scheduler is not None
+            if self._host is None:
+                raise Unavailable("this node has no messaging roles (it runs without HTTP), so it cannot be a shard")
+            bind, boot = self._settings.queue.host, new_boot(engine.clock)
+            if self._joined_surface is None:
+                self._joined_surface = Surface(self._host, self._settings, self._scheduler, 0)
+            if self._listener_of_gateways is not None:
+                await self._listener_of_gateways.close()
+            self._listener_of_gateways = HubListener(secrets, boot, self._hub_of_joined)
+            return {"hub": await self._listener_of_gateways.start(bind, 0), "boot": f"{boot:x}"}
 
         return Joining(
             engine, replication, root=self._directory.path, name=self._name(), address=address,
-            bind=self._settings.queue.host, joined=joined, overtaken=self.wants_restart.set,
+            bind=self._settings.queue.host, listen=listen_for_gateways, joined=joined,
+            overtaken=self.wants_restart.set,
         )  # fmt: skip
+
+    def _hub_of_joined(self) -> GatewayHub | None:
+        surface, replication = self._joined_surface, self._replication
+        is_leading = isinstance(replication, Replication) and replication.holds_lease()
+        return surface.hub if surface is not None and surface.is_open and is_leading else None
 
     def _notes(self) -> dict[str, str]:
         problem = "" if self._check is None else self._check.problem
@@ -294,18 +339,30 @@ class Node:
 
     async def _start_http(self) -> str:
         """A follower has health and metrics; a leader has everything."""
-        metrics = Metrics()
-        metrics.add(METRICS, self._metrics)
-        health = standard_routes(
-            reasons=self._problems, metrics=metrics.render, about=self._about, notes=self._notes
-        )  # fmt: skip
+        metrics = self._new_metrics()
+
+        def render(accept: str) -> tuple[bytes, str]:
+            if self._shard is None:
+                return metrics.render(accept)
+            present = self._new_metrics()  # a replica has other roles each time it follows or serves
+            self._shard.add_metrics(present)
+            return present.render(accept)
+
+        health = standard_routes(reasons=self._problems, metrics=render, about=self._about, notes=self._notes)
         if self._leads_alone:
             return await self._start_messaging(health, metrics)
+        if self._shard is not None:
+            health = {**health, **self._shard.routes()}
         self._admin = AdminServer(health)
         host, port = await self._admin.start(self._settings.http.host, self._settings.http.port)
         if self._control is not None:
             self._control.tell_more({"admin": f"{host}:{port}"})
         return f"{host}:{port}"
+
+    def _new_metrics(self) -> Metrics:
+        metrics = Metrics()
+        metrics.add(METRICS, self._metrics)
+        return metrics
 
     async def _start_messaging(self, health: Mapping[str, Handler], metrics: Metrics) -> str:
         from pixiu.node.host import MessagingHost
@@ -365,6 +422,8 @@ class Node:
             found["messaging"] += self._host.messaging.problems()
             found["log"] = self._host.log.problems()
             found["door"] = self._host.door_problems()
+        if self._shard is not None:
+            found["shard"] = self._shard.problems()
         if self._surfaces is not None:
             found["gateway"] = self._surfaces.problems()
             found["keys"] = self._surfaces.key_problems()
@@ -386,6 +445,12 @@ class Node:
         self._is_stopping = True
         if self._joining is not None:
             await self._joining.close()
+        if self._joined_surface is not None:
+            self._joined_surface.stop()
+        if self._listener_of_gateways is not None:
+            await self._listener_of_gateways.close()
+        if self._shard is not None:
+            await self._shard.stop()
         if self._elected is not None and isinstance(self._replication, Replication):
             await self._leave(self._replication)
         if self._listener is not None:

@@ -9,18 +9,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec.json import encode
-
 from pixiu.api.app import HttpApi
 from pixiu.api.server import HttpServer
 from pixiu.console import console_pages
 from pixiu.model.errors import ConfigError
-from pixiu.model.message import message_view
 from pixiu.node.admin.administration import NodeAdministration
 from pixiu.node.admin.lake_report import LakeReport
 from pixiu.node.admin.stats import Doors
 from pixiu.node.gateways.hub import GatewayHub
 from pixiu.node.gateways.processes import GatewayProcesses
+from pixiu.node.group_rooms import tell_large_groups
 from pixiu.node.grpc_door import make_grpc
 from pixiu.roles.broker.broker import Broker
 from pixiu.roles.broker.hot import HotRooms
@@ -46,8 +44,6 @@ if TYPE_CHECKING:
     from pixiu.ports.clock import Clock
     from pixiu.ports.scheduler import Scheduler
     from pixiu.roles.broker.broker import RoomRow
-    from pixiu.roles.carrier.apply_rosters import Removed
-    from pixiu.roles.carrier.apply_timelines import Said
     from pixiu.roles.gateway.metrics import GatewayCounters
     from pixiu.runtime.admin import Handler
 
@@ -127,9 +123,7 @@ class Surfaces:
         """Where frames without HTTP and gRPC are served; -1: nowhere."""
         self._grpc = None if settings.gateway.grpc_port < 0 else self._make_grpc(root, settings, clock)
         self.broker = self._holder.broker
-        self._names = messaging.proxy.context.directory
-        messaging.when_said = self._said
-        messaging.when_removed = self._removed
+        tell_large_groups(messaging, self.broker)
         doors.gateway, doors.broker, doors.http = self._holder.counters, self.broker, self.api.counters
 
     def _make_grpc(self, root: Path, settings: Settings, clock: Clock) -> GrpcServer | None:
@@ -191,18 +185,6 @@ class Surfaces:
         """What happened in a room: for those who look now, and for the log."""
         self.hot_rooms.report(row)
         self._tracing.room(row)
-
-    def _said(self, said: list[Said]) -> None:
-        """What a large group says is pushed to those of its members who listen in its room."""
-        for each in said:
-            view = message_view(each.body, self._names)
-            view["prev"] = str(each.previous)
-            self.broker.group_said(each.group, each.message_id, encode({"push": "message", "message": view}))
-
-    def _removed(self, removed: list[Removed]) -> None:
-        """Who is no member of a group any more hears no more of its room."""
-        for each in removed:
-            self.broker.removed(each.group, each.user)
 
 
 def _make_broker(

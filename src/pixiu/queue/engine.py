@@ -343,11 +343,14 @@ class Engine:
 
     def apply_through(self, event_id: int) -> None:
         """Everything through here is committed: show it."""
+        tail = self.tail
         for _, frame, record, messages in self._to_show(event_id):
             shown = self.state.apply(record, frame, messages)
             if shown is not None:
                 self.subscriptions.published(*shown)
             self.counters.events += frame.count
+            if tail is not None:
+                tail.copied(record, frame.count)
             self.commit_event_id = record.event_id + frame.count - 1
         now_us = self.clock.monotonic_us()
         if now_us - self._noted_us >= NOTE_EVERY_MS * 1000:
@@ -357,6 +360,8 @@ class Engine:
         self.snowflakes.observe(self.state.last_message_id)
         if self.commit_event_id == self.journal.last_event_id:
             self._arriving.clear()
+        for call in tuple(self.committed_hooks):
+            call()
         self.background.written()
 
     def _to_show(self, through: int) -> Iterable[Copy]:

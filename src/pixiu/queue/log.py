@@ -85,6 +85,7 @@ class EngineLog:
         """The last appends, to be added to while nothing else comes behind them."""
         self._is_open = False
         """Were its topics made? A follower gets them from its leader."""
+        self._receive: Callable[[], object] | None = None
 
     @property
     def epoch(self) -> int:
@@ -120,7 +121,12 @@ class EngineLog:
         """It is there when the engine is."""
 
     def close(self) -> None:
-        """The engine is its owner's."""
+        """Stop reading. The engine is its owner's."""
+        if self.engine.tail is self._tail:
+            self.engine.tail = None
+        if self._receive is not None:
+            self.engine.committed_hooks.remove(self._receive)
+            self._receive = None
 
     def problems(self) -> list[str]:
         """One of Pixiu's own topics that is not there; the engine tells the rest."""
@@ -225,6 +231,7 @@ class EngineLog:
 
     def follow(self, after: int, receive: Callable[[], object]) -> None:
         """Call ``receive`` whenever something has been committed."""
+        self._receive = receive
         self.engine.committed_hooks.append(receive)
 
     def read(self, after: int, limit: int) -> list[LogRecord]:

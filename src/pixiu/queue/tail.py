@@ -41,7 +41,7 @@ _ROW_BYTES = 200
 class _Stretch:
     """What one batch has brought: the events from ``first`` to ``last``."""
 
-    __slots__ = ("_records", "columns", "first", "last", "size")
+    __slots__ = ("_records", "columns", "copies", "first", "last", "size")
 
     def __init__(self, first: int, last: int) -> None:
         self.first = first
@@ -49,6 +49,8 @@ class _Stretch:
         self.size = 0
         self.columns: list[tuple[Iterable[Any], ...]] = []
         """Of each run, the fields of its records."""
+        self.copies: list[tuple[Record, str]] = []
+        """Of a follower: records of its leader's journal, with their topics."""
         self._records: list[LogRecord] = []
 
     def records(self) -> list[LogRecord]:
@@ -56,6 +58,9 @@ class _Stretch:
         columns, self.columns = self.columns, []
         for each in columns:
             self._records.extend(map(tuple.__new__, repeat(LogRecord), zip(*each, strict=False)))
+        copies, self.copies = self.copies, []
+        for record, topic in copies:
+            self._records.extend(records_of(record, topic))
         return self._records
 
 
@@ -84,9 +89,20 @@ class Tail:
             if run.topic.name.startswith(RESERVED_PREFIX):
                 stretch.size += sum(map(len, run.messages)) + _ROW_BYTES * len(run.messages)
                 stretch.columns.append(self._columns(run, batch.now_ms))
-        if first != (self._stretches[-1].last + 1 if self._stretches else self._from):
-            self._stretches.clear()  # some were committed while this node followed another
-            self._size, self._from = 0, first
+        self._append(stretch)
+
+    def copied(self, record: Record, count: int) -> None:
+        """Take in a record of ``count`` events that this node, as a follower, has copied, and that is committed now."""
+        stretch = _Stretch(record.event_id, record.event_id + count - 1)
+        if record.kind in MESSAGE_KINDS and record.topic.startswith(RESERVED_PREFIX):
+            stretch.size = len(record.payload) + _ROW_BYTES * count
+            stretch.copies.append((record, self._name(record.topic)))
+        self._append(stretch)
+
+    def _append(self, stretch: _Stretch) -> None:
+        if stretch.first != (self._stretches[-1].last + 1 if self._stretches else self._from):
+            self._stretches.clear()  # events were committed that were not given here
+            self._size, self._from = 0, stretch.first
         self._stretches.append(stretch)
         self._size += stretch.size
         while self._size > self._bytes_max and self._stretches:

@@ -83,6 +83,11 @@ class Replica(Following):
         """Whether this node, at this time of its clock, would acknowledge a write."""
         return self.leadership is not None and not self._why_not(now_ms, self.leadership)
 
+    def holds_lease(self, now_ms: int) -> bool:
+        """Whether this node leads at this time of its clock, so that no other does."""
+        is_manual = self.settings.election is not Election.REGISTRY
+        return self.leadership is not None and (is_manual or self.lease.is_held(now_ms))
+
     @property
     def needed_after(self) -> int:
         """Retention must keep all records after this event_id, for the in-sync members."""

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 import pixiu
 from pixiu.backends.kafka.address import parse_address
-from pixiu.config.cluster import NODE_ROLE, PORT_KEYS
+from pixiu.config.cluster import ENGINES, NODE_ROLE, PORT_KEYS, SHARD
 from pixiu.config.engines import EMBEDDED
 from pixiu.config.registry import RegistryAddress
 from pixiu.model.errors import ConfigError, NotFound
-from pixiu.node.processes.carrier.engines import replica_engines
+from pixiu.node.engines import engines_of_replica
 from pixiu.runtime.binding import cannot_listen, why_not_bind
 from pixiu.runtime.files import write_durably
 from pixiu.runtime.ports import free_ports, hold_port
@@ -43,10 +43,8 @@ __all__ = ["STATE", "ChildPlan", "HeldPlaces", "Layout", "read_state"]
 STATE = "cluster.json"
 ZOOKEEPER = "zookeeper"
 GATEWAYS = "gateway"
-CARRIER = "carrier"
-QUEUE = "queue"
 ENGINE_KEYS = ("store", "timelines", "engines.store", "engines.timelines")
-ORDER = (ZOOKEEPER, QUEUE, CARRIER)
+ORDER = (ZOOKEEPER, SHARD)
 """What others need comes first; the rest in the order of the file."""
 
 
@@ -173,17 +171,16 @@ class Layout:
     def _engines(self, plan: RolePlan, name: str) -> dict[str, str]:
         """What the file says of engines, for one process. Raises ``ConfigError`` for what it could not use."""
         engines = self.cluster.engines
-        if plan.role == QUEUE and engines.log != EMBEDDED:
-            parse_address(engines.log)
-            return {"PIXIU_ENGINES__LOG": engines.log}
-        if plan.role != CARRIER:
+        if plan.role != SHARD:
             return {}
+        if engines.log != EMBEDDED:
+            parse_address(engines.log)
         own = {key.removeprefix("engines."): str(value) for key, value in plan.settings.items() if key in ENGINE_KEYS}
         name = str(plan.settings.get("replication.name", name))
-        replica_engines(replace(engines, **own), name)
+        engines_of_replica(replace(engines, **own), name)
         return {
             f"PIXIU_ENGINES__{key.upper()}": address
-            for key in ("store", "timelines")
+            for key in ENGINES
             if (address := getattr(engines, key)) != EMBEDDED
         }
 
@@ -202,13 +199,14 @@ class Layout:
     def _role(self, plan: RolePlan, name: str, port: int, partition: int, replica: int) -> tuple[str, ...]:
         # Under this name the others know it, and the map, probes and logs show it, however often it is started.
         settings = {"replication.name": name, **plan.settings}
-        if plan.role == QUEUE:
-            settings = {"queue.node_id": replica, **settings}
+        place = ("--partition", str(partition), "--partitions", str(plan.partitions))
+        if plan.role == SHARD:
+            place = ("--shard", str(partition), "--replica", str(replica))
         # Gateways read the keys that sign tokens, and nothing else: a token is good at each of them.
         home = self.folder / "nodes" / (GATEWAYS if plan.role == GATEWAYS else name)
         return (
-            *_pixiu(), "role", plan.role, "--registry", str(self.registry), "--partition", str(partition),
-            "--partitions", str(plan.partitions), "--bind", plan.bind, "--port", str(port),
+            *_pixiu(), "role", plan.role, "--registry", str(self.registry), *place, "--bind", plan.bind,
+            "--port", str(port),
             "--data", str(home), "--secret-file", str(self.secret_file), "--json",
             *_assignments(settings),
         )  # fmt: skip
@@ -279,7 +277,7 @@ def _rank(role: str) -> int:
 
 def _needed(plan: RolePlan, log: str) -> int:
     """How many replicas of a partition must stay. The copies of a log elsewhere are not counted by its processes."""
-    if plan.role != QUEUE or log != EMBEDDED:
+    if plan.role != SHARD or log != EMBEDDED:
         return 0
     min_isr = plan.settings.get("replication.min_isr", 1)
     return min_isr if isinstance(min_isr, int) else 1

@@ -156,7 +156,7 @@ def lasts_of(cluster: ClusterFile) -> int:
     """How long a doubling lasts: until the slowest has read the new count, and its grace is over."""
     default = LinkSettings()
     found = [default.grace_ms + default.poll_ms]
-    linked = [plan.settings for plan in cluster.roles if plan.role not in ("queue", NODE_ROLE)]
+    linked = [plan.settings for plan in cluster.roles if plan.role not in ("shard", NODE_ROLE)]
     if linked:
         found = [
             int(str(each.get("links.grace_ms", default.grace_ms)))

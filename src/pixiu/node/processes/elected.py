@@ -15,7 +15,7 @@ __all__ = ["Elected"]
 
 @dataclass(slots=True)
 class Elected:
-    """Where a queue finds its peers: a session with the registry, and the folder of its partition there."""
+    """Where a replica finds its peers: a session with the registry, and the folder of its shard there."""
 
     registry: Registry
     folder: str
@@ -25,5 +25,12 @@ class Elected:
     """The registry, as a person writes it."""
     close: Callable[[], object] | None = None
     """Ends the session; None where whoever opened it does."""
+    secrets: str = ""
+    """The text of the cluster's secret file; empty: the secret of this user on this machine."""
+    hub_port: int = 0
+    """Where gateways connect; 0: any free port."""
+    shard: int = 0
+    secrets_changed: list[Callable[[str], object]] = field(default_factory=list)
+    """Called with the new text when the secrets have changed."""
     keys_changed: list[Callable[[tuple[str, ...]], object]] = field(default_factory=list)
     """Told when the secrets have changed."""

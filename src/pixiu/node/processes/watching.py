@@ -41,7 +41,7 @@ AT_A_TIME = 16
 ALARM_MS = 15_000
 """An alarm is shown this long after it is over."""
 CONSOLE_FILES = ("styles/tokens.css", "styles/parts.css", "styles/shell.css", "icons.js", "logo.svg")
-APART = ("carrier", "queue")
+APART = ("shard",)
 """Roles that are on no links, and so know nothing of their peers."""
 ANSWER_BYTES_MAX = 4 * 2**20
 

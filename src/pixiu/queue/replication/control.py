@@ -3,9 +3,9 @@
 Without a registry each node keeps a record of its own in a small file, and the operator decides. With one, all nodes
 share the record ``ctl`` in the folder of their partition::
 
-    /pubsub/queue/partition0/ctl            {"epoch": 7, "leader": "q1", "in_sync": ["q1", "q2"]}
-    /pubsub/queue/partition0/leader         {"epoch": 7, "name": "q1", "address": "10.0.0.1:12301"}   for clients
-    /pubsub/queue/partition0/0000000003     {"name": "q1", "address": "10.0.0.1:12301", "state": "Running"}
+    /pubsub/shard/partition0/ctl            {"epoch": 7, "leader": "q1", "in_sync": ["q1", "q2"]}
+    /pubsub/shard/partition0/leader         {"epoch": 7, "name": "q1", "address": "10.0.0.1:12301"}   for clients
+    /pubsub/shard/partition0/0000000003     {"name": "q1", "address": "10.0.0.1:12301", "state": "Running"}
 
 The numbered nodes live as long as their sessions. Only a change of ``ctl`` says who leads; it is written again and
 again, since that is how a lease is renewed, so clients watch ``leader``, which changes with the leader alone.
@@ -30,12 +30,23 @@ if TYPE_CHECKING:
     from pixiu.ports.registry import Folder, Registry
     from pixiu.ports.scheduler import Scheduler
 
-__all__ = ["CONTROL", "LEADER", "ControlSource", "FileControl", "RegistryControl", "partition_folder", "read_control"]
+__all__ = [
+    "CONTROL",
+    "LEADER",
+    "SHARD",
+    "ControlSource",
+    "FileControl",
+    "RegistryControl",
+    "partition_folder",
+    "read_control",
+]
 
 log = logging.getLogger(__name__)
 
 CONTROL_PATHS = ("control", "control.copy")
 """The file of a node without a registry, and its second copy."""
+SHARD = "shard"
+"""The role, and its folder in the registry."""
 CONTROL = "ctl"
 LEADER = "leader"
 REGISTER_AGAIN_MS = 500
@@ -45,8 +56,8 @@ GLANCES_MAX = 3
 
 
 def partition_folder(root: str, partition: int) -> str:
-    """Where the replicas of one partition of the queue meet."""
-    return f"{root}/queue/partition{partition}"
+    """Where the replicas of one shard meet."""
+    return f"{root}/{SHARD}/partition{partition}"
 
 
 class ControlSource(Protocol):

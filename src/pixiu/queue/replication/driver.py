@@ -76,6 +76,10 @@ class Replication:
         self.when_overtaken: Callable[[], object] = when_placed
         self.when_promoted: Callable[[], object] = lambda: None
         """Told when this node begins to follow another."""
+        self.when_leading: Callable[[int], object] = lambda _epoch: None
+        """Called with the epoch in which this node leads."""
+        self.when_leading_ended: Callable[[str], object] = lambda _reason: None
+        """Called with the reason when this node stops leading."""
         self._join: Join | None = None
         self._replica = Replica(
             name, machine_settings(settings, is_elected=self._is_elected), log_state_of(engine), led_epoch=led_epoch
@@ -179,6 +183,15 @@ class Replication:
         """Members of the in-sync set, as far as this node knows."""
         control = self._replica.control
         return len(control.in_sync) if control is not None else 0
+
+    def holds_lease(self) -> bool:
+        """Does this node lead at this moment, so that no other does?"""
+        return not self._is_stopped and self._replica.holds_lease(self._engine.clock.monotonic_us() // 1000)
+
+    @property
+    def leader_name(self) -> str:
+        """The node that leads as far as this one knows, or the empty string."""
+        return self._replica.leader
 
     @property
     def leader_address(self) -> str:
@@ -292,6 +305,7 @@ class Replication:
                 engine.refuse_writes = f"{NOT_IN_SYNC}: min_isr is {engine.all_settings.replication.min_isr}"
                 self._control.leads(epoch)
                 self._when_placed()
+                self.when_leading(epoch)
                 log.info("leading", extra={"epoch": epoch, "from_event_id": self._lead_from})
             case machine.AcceptWrites():
                 engine.refuse_writes = None
@@ -304,6 +318,7 @@ class Replication:
                 engine.refuse_writes = None
                 engine.stop_leading(f"this node leads no more ({reason}); {FATE_UNKNOWN}")
                 self._events.append(machine.LeadingStopped(log_state_of(self._engine)))
+                self.when_leading_ended(reason)
             case machine.Promoted(epoch):
                 self._answer_promotion(encode_done(epoch))
                 self.when_promoted()

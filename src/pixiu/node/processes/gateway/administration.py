@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pixiu.im.draft import Actor
 from pixiu.model.errors import NotFound, PixiuError, Unavailable
-from pixiu.node.processes.carrier.administration import ADMIN_PREFIX
+from pixiu.node.admin.remote import ADMIN_PREFIX
 from pixiu.node.processes.gateway.audit import audit_cluster
 
 if TYPE_CHECKING:

@@ -67,11 +67,11 @@ async def audit_cluster(registry: RegistryAddress, *, at_least: int = 0, before:
     session = ZooKeeperRegistry(registry.hosts, loop)
     await loop.run_in_executor(None, session.connect)
     try:
-        folder = await _read(session, f"{registry.root}/carrier")
+        folder = await _read(session, f"{registry.root}/shard")
         count = _count(folder, registry)
         reports = await asyncio.gather(
             *(
-                _audited(session, f"{registry.root}/carrier/partition{partition}", _query(at_least, before))
+                _audited(session, f"{registry.root}/shard/partition{partition}", _query(at_least, before))
                 for partition in range(count)
             )
         )

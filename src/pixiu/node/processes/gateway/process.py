@@ -30,6 +30,7 @@ from pixiu.model.hosts import is_loopback
 from pixiu.node.grpc_door import make_grpc
 from pixiu.node.processes.gateway.administration import ClusterAdministration
 from pixiu.node.processes.gateway.seen import keep_seen
+from pixiu.queue.replication.control import SHARD
 from pixiu.roles.gateway import (
     CarrierLinks,
     ClusterLive,
@@ -64,12 +65,11 @@ if TYPE_CHECKING:
     from pixiu.roles.gateway import NodeLink
     from pixiu.roles.gateway.needs import Done
 
-__all__ = ["CARRIER", "GatewayPart"]
+__all__ = ["GatewayPart"]
 
 log = logging.getLogger(__name__)
 
-CARRIER = "carrier"
-"""The role that has the users, and its folder in the registry."""
+
 DESCRIPTORS_KEPT_BACK = 64
 
 
@@ -82,7 +82,7 @@ class GatewayPart:
         settings = options.settings
         authentication = _authentication(options.data, settings, end.clock, is_local=is_loopback(options.bind))
         alone = RoomSessions(end.boot, lambda: int.from_bytes(os.urandom(8), "big") >> 1)
-        leaders = Leaders(end.registry, end.scheduler, end.root, CARRIER)
+        leaders = Leaders(end.registry, end.scheduler, end.root, SHARD)
         self._carriers = CarrierLinks(
             f"gateway-{end.boot:x}", leaders, self._dial, end.clock, end.scheduler, settings.gateway, alone=alone
         )

@@ -1,6 +1,7 @@
-"""The queue as a role of a cluster: a node that registers, elects, leads or follows.
+"""``pixiu role shard``: one replica of a shard, as a process.
 
-It is the queue that ``pixiu queue serve`` runs; only who leads is told by the registry instead of the operator.
+It runs the node that ``pixiu serve`` runs. Which replica leads the log and serves is decided through the registry, and
+clients connect to the gateways of the cluster.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from pixiu.links.member import ensure_count
 from pixiu.node.processes.cluster_end import needed_queue_keys, open_session
 from pixiu.node.processes.cluster_secrets import SecretsFile, queue_keys
 from pixiu.node.processes.elected import Elected
 from pixiu.node.serving import run_node
-from pixiu.queue.replication.control import partition_folder
+from pixiu.queue.replication.control import SHARD, partition_folder
+from pixiu.runtime.scheduler import LoopScheduler
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -23,27 +26,27 @@ if TYPE_CHECKING:
     from pixiu.config.registry import RegistryAddress
     from pixiu.node.serving import Running
 
-__all__ = ["QUEUE_ROLE_DEFAULTS", "run_queue_role"]
+__all__ = ["SHARD_DEFAULTS", "run_shard"]
 
-QUEUE_ROLE_DEFAULTS: dict[str, object] = {
+SHARD_DEFAULTS: dict[str, object] = {
     "replication.acknowledge": "in-sync",
     "replication.heartbeat_ms": 250,
     "replication.in_sync_timeout_ms": 1_500,
     "replication.reconnect_ms": 200,
 }
-"""What a queue among others has in place of the defaults: it waits for its followers, and soon notices that one is
-gone. Whatever the user sets stands above these."""
+"""Defaults of a replica among others: it waits for its followers, and soon notices that one is gone. Settings of the
+user stand above these."""
 
 
-def run_queue_role(
+def run_shard(
     settings: Settings,
     registry: RegistryAddress,
     *,
-    partition: int,
+    shard: int,
+    hub_port: int,
     data: Path,
     secrets: str,
     secret_file: Path | None = None,
-    http: bool,
     on_ready: Callable[[Running], None],
 ) -> int:
     """Run one replica until SIGTERM or SIGINT. Returns the exit code. ``secrets`` is the text of ``secret_file``."""
@@ -51,24 +54,36 @@ def run_queue_role(
 
     @asynccontextmanager
     async def meet() -> AsyncIterator[Elected]:
+        loop = asyncio.get_running_loop()
         session = await open_session(registry)
-        elected = Elected(session, partition_folder(registry.root, partition), keys, place=str(registry))
+        counted: asyncio.Future[None] = loop.create_future()
+        ensure_count(
+            session, LoopScheduler(loop), registry.root, SHARD, 1,
+            lambda: None if counted.done() else counted.set_result(None),
+        )  # fmt: skip
+        await counted
+        elected = Elected(
+            session, partition_folder(registry.root, shard), keys, place=str(registry),
+            secrets=secrets, hub_port=hub_port, shard=shard,
+        )  # fmt: skip
 
         def changed(text: str) -> None:
-            elected.keys = queue_keys(text, settings.queue.host)
+            elected.keys, elected.secrets = queue_keys(text, settings.queue.host), text
             for call in elected.keys_changed:
                 call(elected.keys)
+            for change in elected.secrets_changed:
+                change(text)
 
         file = None
         if secret_file is not None:
-            file = SecretsFile(secret_file, secrets, asyncio.get_running_loop(), changed)
+            file = SecretsFile(secret_file, secrets, loop, changed)
         try:
             yield elected
         finally:
             if file is not None:
                 file.close()
-            await asyncio.get_running_loop().run_in_executor(None, session.close)
+            await loop.run_in_executor(None, session.close)
 
     return run_node(
-        settings, data=data, dev=False, http=http, follow=None, follow_event=0, on_ready=on_ready, meet=meet
+        settings, data=data, dev=False, http=True, follow=None, follow_event=0, on_ready=on_ready, meet=meet
     )
