@@ -1,1 +1,0 @@
-"""``pixiu role carrier``: a partition of the users, as a process with replicas."""
