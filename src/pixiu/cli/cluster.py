@@ -227,25 +227,25 @@ def _act(action: str, name: str, data: Path | None, json: bool, **more: object) 
         print(done["done"])
 
 
-@app.command(epilog=examples("pixiu cluster kill carrier-0-0"))
+@app.command(epilog=examples("pixiu cluster kill shard-0-0"))
 def kill(name: Name, data: Data = None, json: Json = False) -> None:
     """End a process at once (SIGKILL). It is started again, and heals."""
     _act("kill", name, data, json)
 
 
-@app.command(epilog=examples("pixiu cluster freeze carrier-0-0"))
+@app.command(epilog=examples("pixiu cluster freeze shard-0-0"))
 def freeze(name: Name, data: Data = None, json: Json = False) -> None:
     """Let a process stand still (SIGSTOP): it is there, and does nothing."""
     _act("freeze", name, data, json)
 
 
-@app.command(epilog=examples("pixiu cluster thaw carrier-0-0"))
+@app.command(epilog=examples("pixiu cluster thaw shard-0-0"))
 def thaw(name: Name, data: Data = None, json: Json = False) -> None:
     """Let a frozen process go on."""
     _act("thaw", name, data, json)
 
 
-@app.command(epilog=examples("pixiu cluster drain carrier-0-0"))
+@app.command(epilog=examples("pixiu cluster drain shard-0-0"))
 def drain(
     name: Name,
     force: Annotated[bool, typer.Option("--force", help="Also the last one of its role and partition.")] = False,
@@ -256,7 +256,7 @@ def drain(
     _act("drain", name, data, json, force=force)
 
 
-@app.command(epilog=examples("pixiu cluster start carrier-0-0"))
+@app.command(epilog=examples("pixiu cluster start shard-0-0"))
 def start(name: Name, data: Data = None, json: Json = False) -> None:
     """Start a process that was drained."""
     _act("start", name, data, json)
@@ -264,7 +264,7 @@ def start(name: Name, data: Data = None, json: Json = False) -> None:
 
 @app.command(epilog=examples("pixiu cluster split broker", "pixiu cluster split --plan plan.json --wait"))
 def split(
-    role: Annotated[str, typer.Argument(metavar="[ROLE]", help="One of: broker, router, relay, carrier.")] = "",
+    role: Annotated[str, typer.Argument(metavar="[ROLE]", help="One of: broker, router, relay.")] = "",
     plan: Annotated[
         Path | None, typer.Option("--plan", metavar="FILE", help="Do what pixiu pipeline plan has written there.")
     ] = None,

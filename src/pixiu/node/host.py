@@ -18,7 +18,6 @@ from pixiu.config.engines import EMBEDDED
 from pixiu.config.extras import how_to_install
 from pixiu.model.errors import ConfigError, CorruptData, PixiuError
 from pixiu.model.ids import SNOWFLAKE_EPOCH_MS
-from pixiu.model.partitions import Share
 from pixiu.model.pixiu_pb2 import Record, Traces
 from pixiu.node.auditing import take_books
 from pixiu.node.engines import engines_of_replica, ready_engines
@@ -138,7 +137,7 @@ class MessagingHost:
                 creates_users=creates_users,
                 is_writer_busy=lambda: self.log.is_busy,
                 searches=self._searches,
-                place=None if replica is None else Place(Share(0, 1), 1, replica.may_serve, self._new_session_id),
+                place=None if replica is None else Place(replica.may_serve, self._new_session_id),
             )
         except BaseException:
             self.stores.close()

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, TypeVar
 from pixiu.im.phones import retired
 from pixiu.model.counted import counted
 from pixiu.model.cursor import Cursors
-from pixiu.model.errors import NotOwner, PixiuError, Unavailable
+from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.model.failure import Failure
 from pixiu.model.ids import first_id_of
-from pixiu.model.partitions import user_partition
 from pixiu.model.pixiu_pb2 import Record
 from pixiu.node.tracing import Tracing
 from pixiu.ports.log import MAIN
@@ -24,7 +23,6 @@ from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.apply_trim import forgotten_through
 from pixiu.roles.carrier.consume import Carrier
 from pixiu.roles.carrier.notify import Notifier
-from pixiu.roles.carrier.part import Part
 from pixiu.roles.carrier.reached import Limits
 from pixiu.roles.carrier.tasks import GeneralTasks
 from pixiu.roles.carrier.trimming import Trimming
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
     from pixiu.config import MessagingSettings, Settings
     from pixiu.im.draft import Actor, Answer, Params
     from pixiu.model.inbox import Entry
-    from pixiu.model.partitions import Share
     from pixiu.model.pixiu_pb2 import Task
     from pixiu.model.push_token import PushToken
     from pixiu.model.session import LogoutCause, Session
@@ -70,16 +67,12 @@ LEDGER_WAITING_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What one process of a cluster has of its users."""
+    """What one of several replicas that apply the same log is told."""
 
-    share: Share
-    """Whose records are applied."""
-    partitions: int
-    """How many parts there are, unless the log says more."""
     may_serve: Callable[[], bool]
-    """Asked before anything is said to anyone, or to the log: of several that apply the same part, one may."""
+    """Asked before anything is pushed to a client or appended to the log: of all replicas, at most one may."""
     new_session_id: Callable[[], int]
-    """Gives numbers that no other process gives."""
+    """Returns numbers that no other replica returns."""
 
 
 class Messaging:
@@ -101,11 +94,9 @@ class Messaging:
         searches: Searches | None = None,
         place: Place | None = None,
     ) -> None:
-        """``place``: in a cluster, which users are here; without it, all of them."""
+        """``place``: of a replica; None for a node alone."""
         self.log = queue
         self._place = place
-        self.when_flipped: Callable[[], object] = lambda: None
-        """Told when there are more partitions."""
         self.stores = stores
         self._limits = Limits.from_settings(settings.inbox)
         self._scheduler = scheduler
@@ -138,14 +129,14 @@ class Messaging:
             notify=self._notify, general=general.perform, schedule=self._fire,
             is_writer_busy=lambda: self._is_burst() and (is_writer_busy() or self.proxy.appends.is_gathering),
             is_present=self.relay.is_present,
-            traces=traces, part=self._part(),
+            traces=traces, is_serving=self._is_serving,
         )  # fmt: skip
         self._notifier = Notifier(stores, queue, clock, self.carrier.counters, text_max=settings.horn.text_max)
         self.proxy = Proxy(
             stores, queue, clock, scheduler, settings.messaging, applied_all=lambda: self.carrier.applied_all,
             when_applied=self.carrier.when_applied, applied=self.carrier.position_of(Lane.INBOXES),
             creates_users=creates_users, node_id=settings.queue.node_id, searches=searches, traces=traces,
-            holds=self.relay.holds, has_rows_of=self.serves, cursors=self.cursors,
+            holds=self.relay.holds, cursors=self.cursors,
             platforms=settings.gateway.platform_names, tell=self.relay.tell,
         )  # fmt: skip
         self.trimming = self._new_trimming(settings.messaging)
@@ -153,7 +144,7 @@ class Messaging:
     def _new_trimming(self, settings: MessagingSettings) -> Trimming:
         return Trimming(
             self.stores, self.log, self._clock, self._scheduler, settings,
-            is_serving=self._is_serving, serves=self.serves, when_applied=self.carrier.when_applied,
+            is_serving=self._is_serving, when_applied=self.carrier.when_applied,
         )  # fmt: skip
 
     def _new_relay(self, sessions: Sessions, settings: Settings, gateway: str) -> Relay:
@@ -272,56 +263,11 @@ class Messaging:
         if self._place is None and self._has_started:  # a node of its own that is up: the frequent case
             self.proxy.act(actor, action, params, done, key=key)
             return
-        # Performed at the partition of another user, whose rows or sessions they need; the verb checks that.
-        is_elsewhere = action == "signal" or (action == "erase_user" and actor.is_admin)
-        refusal = self._not_now() if is_elsewhere else self._refusal(actor.user)
+        refusal = self._not_now()
         if refusal is None:
             self.proxy.act(actor, action, params, done, key=key)
         else:
             done(refusal)
-
-    def _refusal(self, user: int) -> PixiuError | None:
-        """Why nothing is done for a user here and now."""
-        refusal = self._not_now()
-        if refusal is not None or self.serves(user):
-            return refusal
-        count = self.partitions
-        partition = user_partition(user, count)
-        return NotOwner(
-            f"user number {user} is in partition {partition} of {count}", map_version=count, partition=partition
-        )
-
-    # Partitions.
-
-    def _part(self) -> Part:
-        place = self._place
-        if place is None:
-            return Part(is_serving=self._is_serving)
-        if place.share.count == 1:
-            return Part(is_serving=self._is_serving)
-        return Part(place.share, self._owns_task, self._is_serving, self._flipped)
-
-    @property
-    def partitions(self) -> int:
-        """How many there are, as far as the log is applied here."""
-        return max(1 if self._place is None else self._place.partitions, self.carrier.flips.count)
-
-    def serves(self, user: int) -> bool:
-        """Is a user served by this partition now?"""
-        return self._place is None or user_partition(user, self.partitions) == self._place.share.partition
-
-    def _owns_task(self, user: int, event_id: int) -> bool:
-        if self._place is None:
-            return True
-        count = self.carrier.flips.count_at(event_id, self._place.partitions)
-        return user_partition(user, count) == self._place.share.partition
-
-    def _flipped(self) -> None:
-        """There are more partitions: sessions of users who are elsewhere now end, and come back there."""
-        for session in self.relay.sessions(0, 2**62):
-            if not self.serves(session.user):
-                self.relay.kick(session.user, session.session_id, "moved")
-        self.when_flipped()
 
     def _not_now(self) -> PixiuError | None:
         return None if self._is_serving() else _starting()
@@ -350,7 +296,7 @@ class Messaging:
             if isinstance(number, PixiuError):
                 done(number)
                 return
-            refusal = self._refusal(number)
+            refusal = self._not_now()
             if refusal is not None:
                 done(refusal)
                 return

@@ -14,11 +14,7 @@ from pixiu.links.bigrooms import big_rooms_path
 from pixiu.links.splitting import SPLITTABLE, Stand, check_split, flip, stand_of
 from pixiu.machines.bigrooms import BigMap
 from pixiu.model.errors import Conflict, NotFound, PixiuError, RequestError, Unavailable
-from pixiu.node.processes.carrier.doubling import Unfinished, double_carriers
-from pixiu.node.processes.cluster_secrets import queue_key
 from pixiu.ports.registry import Write
-from pixiu.queue.client import Client
-from pixiu.roles.carrier.flips import CARRIER
 from pixiu.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -29,12 +25,16 @@ if TYPE_CHECKING:
     from pixiu.node.cluster.supervisor import Supervisor
     from pixiu.ports.registry import Folder, Registry
 
-__all__ = ["SPLIT_ROLES", "apply_plan", "flip_by_hand", "propose_room", "split_role"]
+__all__ = ["apply_plan", "flip_by_hand", "propose_room", "split_role"]
 
 T = TypeVar("T")
 
-SPLIT_ROLES = (*SPLITTABLE, CARRIER)
-"""Roles that double: those of rooms by a count in the registry, carriers by a record of the log."""
+
+class Unfinished(Unavailable):
+    """It is not known whether the count has doubled."""
+
+
+
 READY_SECONDS = 120.0
 """How long the new half may take to load what it must know."""
 LOOK_SECONDS = 0.1
@@ -54,14 +54,8 @@ async def split_role(supervisor: Supervisor, registry: Registry, role: str, to: 
     supervisor.say(f"{role:<14} splits: {stand.partitions} more start, from partition {stand.partitions} on")
     try:
         await _wait_for_half(registry, root, role, stand.partitions, plan.replicas, fresh)
-        if role == CARRIER:
-            lasts_ms = 0  # the log says where the old count ends: nobody has to be waited for
-            text = layout.secret_file.read_text(encoding="utf-8")
-            async with Client(str(layout.registry), key=queue_key(text, plan.bind), pool=1) as client:
-                await double_carriers(registry, root, client, replicas=plan.replicas)
-        else:
-            lasts_ms = lasts_of(layout.cluster)
-            await _flip_surely(registry, root, stand, replicas=plan.replicas, to=to, lasts_ms=lasts_ms)
+        lasts_ms = lasts_of(layout.cluster)
+        await _flip_surely(registry, root, stand, replicas=plan.replicas, to=to, lasts_ms=lasts_ms)
     except Unfinished as error:  # others may ask the new half already
         supervisor.keep_partitions(role, 2 * stand.partitions)
         supervisor.say(f"{role:<14} {error}")
@@ -72,8 +66,9 @@ async def split_role(supervisor: Supervisor, registry: Registry, role: str, to: 
             await supervisor.remove(child)
         raise
     supervisor.keep_partitions(role, 2 * stand.partitions)
-    kept = f"; what has moved is kept for {lasts_ms / 1000:g} s" if lasts_ms else ""
-    supervisor.say(f"{role:<14} has {2 * stand.partitions} partitions{kept}")
+    supervisor.say(
+        f"{role:<14} has {2 * stand.partitions} partitions; what has moved is kept for {lasts_ms / 1000:g} s"
+    )
     return report(stand, clock.now_ms() + lasts_ms)
 
 
@@ -88,7 +83,7 @@ async def apply_plan(supervisor: Supervisor, registry: Registry, plan: SplitPlan
             lines.append(f"left as it is: {error}")
     clean_at = 0
     for role, before, after in plan.doublings:
-        if role not in SPLIT_ROLES:
+        if role not in SPLITTABLE:
             lines.append(f"left as it is: {role} is not split here")
             continue
         try:
@@ -146,7 +141,7 @@ async def flip_by_hand(address: RegistryAddress, role: str, *, replicas: int, to
     return report(stand, SystemClock().now_ms() + lasts_ms)
 
 
-def check_role(role: str, roles: tuple[str, ...] = SPLIT_ROLES) -> None:
+def check_role(role: str, roles: tuple[str, ...] = SPLITTABLE) -> None:
     """Raise ``RequestError`` for a role that has no partitions to double."""
     if role not in roles:
         raise RequestError(f"{role} is not split; these are: {', '.join(roles)}")

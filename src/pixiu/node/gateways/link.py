@@ -46,7 +46,7 @@ from pixiu.model.errors import (
     Unavailable,
 )
 from pixiu.model.message import PRIORITIES, numbers_in
-from pixiu.node.processes.carrier.administration import ADMIN_PREFIX
+from pixiu.node.admin.remote import ADMIN_PREFIX
 from pixiu.roles.broker.verbs import ROOM_VERBS
 from pixiu.roles.broker.verbs import act as act_in_room
 
