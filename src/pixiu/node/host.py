@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pixiu.backends.embedded.sessions import EmbeddedSessions, next_life
+from pixiu.backends.embedded.stores import EmbeddedStores
 from pixiu.backends.memory.routes import MemoryRoutes
 from pixiu.backends.memory.sessions import MemorySessions
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.backends.tantivy.searches import ThreadedSearches
 from pixiu.config.engines import EMBEDDED
 from pixiu.config.extras import how_to_install
-from pixiu.model.errors import ConfigError, CorruptData, PixiuError
+from pixiu.model.errors import ConfigError, CorruptData, Gone, PixiuError
 from pixiu.model.ids import SNOWFLAKE_EPOCH_MS
 from pixiu.model.pixiu_pb2 import Record, Traces
 from pixiu.node.auditing import take_books
@@ -31,14 +32,18 @@ from pixiu.queue.background import position_change
 from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from pixiu.backends.redis.routes import RedisRoutes
     from pixiu.backends.redis.sessions import RedisSessions
+    from pixiu.backends.redis.stores import RedisStores
     from pixiu.config import Settings
+    from pixiu.config.engines import EngineSettings
     from pixiu.node.door import Door
     from pixiu.node.logs import NodeLog
+    from pixiu.node.stores import NodeStores
     from pixiu.ports.clock import Clock
+    from pixiu.ports.keyvalue import KeyValue
     from pixiu.ports.log import LogRecord
     from pixiu.ports.routes import Routes
     from pixiu.ports.scheduler import Scheduler, Timer
@@ -47,7 +52,7 @@ if TYPE_CHECKING:
     from pixiu.roles.carrier.audit import AuditReport
     from pixiu.roles.carrier.cut import Cut
 
-__all__ = ["MessagingHost", "Replica"]
+__all__ = ["MessagingHost", "Opened", "Replica", "open_stores"]
 
 DRAIN_SECONDS = 5.0
 REDIS_BEAT_SECONDS = 0.1
@@ -75,6 +80,33 @@ class Replica:
     """Does this replica lead the log, with its lease, at this moment?"""
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The stores of a host."""
+
+    store: KeyValue
+    """What is in the data directory."""
+    stores: NodeStores
+    redis: RedisStores | None = None
+
+
+def open_stores(settings: EngineSettings, root: Path, log: NodeLog, replica: str = "") -> Opened:
+    """The stores of a data directory, brought up to the log where they have to be rebuilt. Blocks meanwhile.
+
+    ``replica`` is the name of one of several that may share an engine; a node alone has none.
+    """
+    engines, prefix = engines_of_replica(settings, replica) if replica else (settings, "")
+    redis = open_redis(root, engines.store, prefix=prefix)
+    try:
+        store, stores = ready_engines(engines, root, log, _remaking(), redis=redis)
+        remember(root, settings)
+    except BaseException:
+        if redis is not None:
+            redis.close()
+        raise
+    return Opened(store, stores, redis)
+
+
 class MessagingHost:
     """The messaging roles of this process over its log and its stores, from start to stop.
 
@@ -92,8 +124,9 @@ class MessagingHost:
         creates_users: bool = False,
         name: str = "",
         replica: Replica | None = None,
+        opened: Opened | None = None,
     ) -> None:
-        """``name`` is what others are told of this node."""
+        """``name`` is what others are told of this node. ``opened`` are its stores; without it, those of ``root``."""
         self.engine = engine
         """The node's queue. Its journal is the log, unless that is in Kafka."""
         self._settings = settings
@@ -108,17 +141,10 @@ class MessagingHost:
         self._session_base = 0
         self._tasks_noted = 0
         self._note_timer: Timer | None = None
-        engines, prefix = settings.engines, ""
-        if replica is not None:
-            engines, prefix = engines_of_replica(engines, replica.name)
-        self._redis = redis = open_redis(root, engines.store, prefix=prefix)
-        try:
-            self.store, self.stores = ready_engines(engines, root, self.log, _remaking(), redis=redis)
-            remember(root, settings.engines)
-        except BaseException:
-            if redis is not None:
-                redis.close()
-            raise
+        if opened is None:
+            opened = open_stores(settings.engines, root, self.log, "" if replica is None else replica.name)
+        self.store, self.stores = opened.store, opened.stores
+        self._redis = redis = opened.redis
         self._sessions: RedisSessions | None = None
         self._shown_routes: RedisRoutes | None = None
         self.routes: Routes = MemoryRoutes()
@@ -149,6 +175,8 @@ class MessagingHost:
             raise
         self._holds = [] if is_kafka(settings) else [self._needed_from]
         engine.retention_holds.extend(self._holds)
+        if replica is not None and isinstance(self.stores, EmbeddedStores):
+            engine.dump_stores = self._dump
         if redis is not None:
             redis.when_lost = lambda: scheduler.soon(self.messaging.go_back)
 
@@ -251,8 +279,25 @@ class MessagingHost:
         await ready
         self._open_door()
 
+    def _dump(self) -> Iterator[tuple[bytes, bytes]]:
+        """Everything in the stores at this moment, for a replica that is left behind."""
+        self.messaging.carrier.commit()
+        return self.store.dump()
+
     def follow(self) -> None:
-        """Apply the log from where the stores are, as this replica's copy of it grows."""
+        """Apply the log from where the stores are, as this replica's copy of it grows.
+
+        Raises ``Gone`` if its copy begins behind what the stores have applied.
+        """
+        applied, first = min(self.stores.applied(lane) for lane in Lane if lane is not Lane.TASKS), 0
+        if self.engine.journal.last_event_id:
+            first = self.log.first_event_id
+        if applied + 1 < first:
+            raise Gone(
+                f"the stores of this replica have applied event {applied}, and its log begins with event {first}. "
+                "Stores in Redis or Cassandra are not copied from another replica: restore them from a backup of their "
+                "own, or start this replica with embedded stores in an empty data directory"
+            )
         self._begin()
         self.messaging.follow()
 
@@ -365,6 +410,7 @@ class MessagingHost:
         The writer of a node alone must be idle.
         """
         self.log.close()
+        self.engine.dump_stores = None
         for hold in self._holds:
             self.engine.retention_holds.remove(hold)
         try:

@@ -32,10 +32,11 @@ from pixiu.roles.gateway import LiveActions
 from pixiu.runtime.admin import Response
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pixiu.config import Settings
+    from pixiu.node.host import Opened
     from pixiu.ports.scheduler import Scheduler
     from pixiu.queue.engine import Engine
     from pixiu.queue.replication.driver import Replication
@@ -107,6 +108,8 @@ class Shard:
     ) -> None:
         """``boot`` tells this process from those before it under the same name."""
         self.name = name
+        self.open_stores: Callable[[], Opened | None] = lambda: None
+        """Opens the stores of a host; None: those of the data directory."""
         self.host: MessagingHost | None = None
         self.surface: Surface | None = None
         self.problem = "starting"
@@ -178,6 +181,7 @@ class Shard:
         host = MessagingHost(
             self._engine, self._scheduler, self._settings, self._root,
             creates_users=self._creates_users, name=self.name, replica=Replica(self.name, self._holds_lease),
+            opened=self.open_stores(),
         )  # fmt: skip
         surface = Surface(host, self._settings, self._scheduler, self._shard)
         self.host, self.surface, self.problem = host, surface, ""

@@ -10,18 +10,25 @@ from pixiu.config import Settings
 from pixiu.model.errors import Gone
 from pixiu.queue.engine import Engine
 from pixiu.queue.storage.damage import require_sound_journal
-from pixiu.queue.storage.snapshot import COMPLETE, DUMP_FOLDER, INCOMING, load_dump, snapshot_messages
+from pixiu.queue.storage.snapshot import (
+    COMPLETE,
+    DUMP_FOLDER,
+    INCOMING,
+    STORES_DUMP,
+    load_dump,
+    snapshot_messages,
+)
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datadir import DataDirectory
 from pixiu.runtime.files import SystemFiles, flush_folders
 from pixiu.runtime.scheduler import NoScheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
-__all__ = ["engine_without_loop", "open_store", "rebuild", "require_whole_journal", "stopped_snapshot"]
+__all__ = ["engine_without_loop", "open_dumped", "open_store", "rebuild", "require_whole_journal", "stopped_snapshot"]
 
 
 def open_store(root: Path) -> RocksKeyValue:
@@ -36,20 +43,33 @@ def open_store(root: Path) -> RocksKeyValue:
             shutil.rmtree(queue, ignore_errors=True)
             (incoming / "queue").rename(queue)
             flush_folders(root)
+        if (incoming / STORES_DUMP).exists():
+            shutil.rmtree(root / STORES_DUMP, ignore_errors=True)
+            (incoming / STORES_DUMP).rename(root / STORES_DUMP)
+            flush_folders(root)
         (root / COMPLETE).unlink()
     shutil.rmtree(incoming, ignore_errors=True)
-    dump, loaded = root / DUMP_FOLDER, root / f"{DUMP_FOLDER}.loaded"
+    return open_dumped(
+        queue / "state",
+        root / DUMP_FOLDER,
+        lambda path: RocksKeyValue(path, made_again=f"pixiu queue verify --repair --data {root}"),
+    )
+
+
+def open_dumped(path: Path, dump: Path, opened: Callable[[Path], RocksKeyValue]) -> RocksKeyValue:
+    """The store in a folder; where there is a dump of a store, that takes its place first."""
+    loaded = dump.with_name(f"{dump.name}.loaded")
     shutil.rmtree(loaded, ignore_errors=True)
-    if dump.exists():
-        shutil.rmtree(queue / "state", ignore_errors=True)
-    store = RocksKeyValue(queue / "state", made_again=f"pixiu queue verify --repair --data {root}")
-    if dump.exists():
-        for piece in sorted(dump.iterdir()):
-            load_dump(piece.read_bytes(), store)
-        store.flush()
-        dump.rename(loaded)
-        flush_folders(queue)
-        shutil.rmtree(loaded)
+    if not dump.exists():
+        return opened(path)
+    shutil.rmtree(path, ignore_errors=True)
+    store = opened(path)
+    for piece in sorted(dump.iterdir()):
+        load_dump(piece.read_bytes(), store)
+    store.flush()
+    dump.rename(loaded)
+    flush_folders(dump.parent)
+    shutil.rmtree(loaded)
     return store
 
 

@@ -21,9 +21,10 @@ from pixiu.config.engines import EMBEDDED
 from pixiu.model.errors import Gone, NotFound, PixiuError, Unavailable
 from pixiu.node.logs import note_log, noted_log, stopped_log
 from pixiu.node.remembered import open_redis, remembered
-from pixiu.node.stopped import engine_without_loop
+from pixiu.node.stopped import engine_without_loop, open_dumped
 from pixiu.ports.stores import Lane
 from pixiu.queue.log import EngineLog
+from pixiu.queue.storage.snapshot import STORES_DUMP
 from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit
 from pixiu.roles.carrier.cut import take_cut
 from pixiu.roles.carrier.rebuild import rebuild as rebuild_from_log
@@ -63,7 +64,11 @@ NodeStores = EmbeddedStores | MixedStores
 
 def open_stores(root: Path) -> tuple[RocksKeyValue, EmbeddedStores]:
     """The messaging stores of a data directory, whatever their layout is."""
-    store = RocksKeyValue(root / STORES_FOLDER, options=LARGE, made_again=f"pixiu rebuild --data {root}")
+    store = open_dumped(
+        root / STORES_FOLDER,
+        root / STORES_DUMP,
+        lambda path: RocksKeyValue(path, options=LARGE, made_again=f"pixiu rebuild --data {root}"),
+    )
     if store.get(_LAYOUT) is None and next(store.dump(), None) is None:
         store.write([(_LAYOUT, number.pack(LAYOUT))])
     return store, EmbeddedStores(store)

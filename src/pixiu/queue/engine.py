@@ -115,6 +115,8 @@ class Engine:
         """Whoever streams the journal: told that there is more of it."""
         self.retention_holds: list[Callable[[], int]] = []
         """Followers and others: the oldest event id that each still needs."""
+        self.dump_stores: Callable[[], Iterator[tuple[bytes, bytes]]] | None = None
+        """Of a replica with messaging: the pairs of its stores at this moment, for a snapshot."""
         self._behind: dict[int, Topic] = {}
         self._behind_reason = ""
         self._noted_us = 0

@@ -44,6 +44,8 @@ PROMOTE: Final = 136
 STATUS: Final = 137
 AUTHORIZE: Final = 138
 SNAPSHOT: Final = 139
+SNAPSHOT_STORES: Final = b"stores"
+"""As the name of a Snapshot request: the messaging stores, too."""
 FLUSH: Final = 140
 FEED: Final = 141
 READ_TOPIC: Final = 142

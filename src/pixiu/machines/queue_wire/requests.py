@@ -43,6 +43,7 @@ from pixiu.machines.queue_wire.commands import (
     SCHEDULED,
     SET_POSITION,
     SNAPSHOT,
+    SNAPSHOT_STORES,
     START_AFTER,
     STATUS,
     SUB,
@@ -320,9 +321,9 @@ def encode_join(registry: bytes, secret_file: bytes, *, trace_id: bytes = b"") -
     return encode_extension(JOIN, encode_string(registry) + encode_string(secret_file), trace_id=trace_id)
 
 
-def encode_snapshot(*, trace_id: bytes = b"") -> bytes:
-    """Snapshot: stream the files of the data directory."""
-    return encode_extension(SNAPSHOT, trace_id=trace_id)
+def encode_snapshot(*, with_stores: bool = False, trace_id: bytes = b"") -> bytes:
+    """Snapshot: stream the files of the queue; ``with_stores``, also the messaging stores made from it."""
+    return encode_extension(SNAPSHOT, topic=SNAPSHOT_STORES if with_stores else b"", trace_id=trace_id)
 
 
 def encode_flush(*, trace_id: bytes = b"") -> bytes:

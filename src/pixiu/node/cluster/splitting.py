@@ -34,7 +34,6 @@ class Unfinished(Unavailable):
     """It is not known whether the count has doubled."""
 
 
-
 READY_SECONDS = 120.0
 """How long the new half may take to load what it must know."""
 LOOK_SECONDS = 0.1

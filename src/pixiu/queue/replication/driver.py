@@ -515,6 +515,9 @@ class Replication:
         if address is None:
             self._events.append(machine.SnapshotFailed(session))
             return
-        self._fetch = SnapshotFetch(self._engine.files, done, new_prover(self._engine.leader_key))
+        self._fetch = SnapshotFetch(
+            self._engine.files, done, new_prover(self._engine.leader_key),
+            with_stores=self._is_elected,
+        )  # fmt: skip
         self._fetch.open(self._links, address, CONNECT_TIMEOUT_MS)
         self._fetch.watch(self._engine.scheduler)

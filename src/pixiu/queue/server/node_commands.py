@@ -133,10 +133,10 @@ def status(engine: Engine, connection: Connection, request: Request) -> None:
     connection.answer(encode_sized(json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode()))
 
 
-def snapshot(engine: Engine, connection: Connection, _request: Request) -> None:
+def snapshot(engine: Engine, connection: Connection, request: Request) -> None:
     """Snapshot: a copy of everything, at one event id."""
     _check_key(engine, connection, "Snapshot")
-    stream = SnapshotStream(engine, connection)
+    stream = SnapshotStream(engine, connection, with_stores=request.name == wire.SNAPSHOT_STORES)
     connection.begin_stream(stream)
     stream.start()
 

@@ -5,6 +5,7 @@ consistent view. A snapshot is a folder that a queue can start from::
 
     queue/journal/… queue/topics/…   as at the cut
     queue/state.dump/…               the store: u32 key length | u32 value length | key | value, to the end
+    stores.dump/…                    for a replica of a shard: the messaging stores, in the same form
     manifest                         event id, epoch, and every file with its size and checksum
 """
 
@@ -47,6 +48,8 @@ log = logging.getLogger(__name__)
 PIECE_BYTES = 256 * 1024
 UNREAD_BYTES_MAX = 64 * 1024
 DUMP_FOLDER = "queue/state.dump"
+STORES_DUMP = "stores.dump"
+"""Of the messaging stores. What they have applied is committed, so it is in the journal of the snapshot."""
 INCOMING = "incoming"
 COMPLETE = f"{INCOMING}/COMPLETE"
 
@@ -83,10 +86,10 @@ def _journal_through(engine: Engine, event_id: int) -> list[tuple[str, int]]:
 class SnapshotStream:
     """Sends a snapshot as fast as its socket takes it, a piece at a time."""
 
-    def __init__(self, engine: Engine, connection: Connection) -> None:
+    def __init__(self, engine: Engine, connection: Connection, *, with_stores: bool = False) -> None:
         self._engine = engine
         self._connection = connection
-        self._messages = snapshot_messages(engine)
+        self._messages = snapshot_messages(engine, with_stores=with_stores)
         self._is_closed = False
         self._unread = b""
 
@@ -123,17 +126,21 @@ class SnapshotStream:
         self._engine.scheduler.soon(self._send)
 
 
-def snapshot_messages(engine: Engine) -> Iterator[bytes]:
+def snapshot_messages(engine: Engine, *, with_stores: bool = False) -> Iterator[bytes]:
     """A whole snapshot, as the stream's messages."""
     event_id, found, pairs = cut(engine)
+    dumps = [(DUMP_FOLDER, pairs)]
+    if with_stores and engine.dump_stores is not None:
+        dumps.append((STORES_DUMP, engine.dump_stores()))
     count = 0
     for path, size in found:
         yield from _file_messages(engine, path, size)
         count += 1
-    for number, piece in enumerate(dump_pieces(pairs)):
-        path = f"{DUMP_FOLDER}/{number:08d}"
-        yield b"".join((encode_open(len(piece), path), encode_piece(piece), encode_close(crc32(piece))))
-        count += 1
+    for folder, rows in dumps:
+        for number, piece in enumerate(dump_pieces(rows)):
+            path = f"{folder}/{number:08d}"
+            yield b"".join((encode_open(len(piece), path), encode_piece(piece), encode_close(crc32(piece))))
+            count += 1
     manifest = {"event_id": event_id, "epoch": engine.state.epoch, "files": count}
     yield encode_end(json.dumps(manifest).encode())
 
@@ -184,8 +191,16 @@ def load_dump(data: bytes, store: KeyValue) -> None:
 class SnapshotFetch:
     """Receives a snapshot into ``incoming/``; whole and checked, it is installed at the next start."""
 
-    def __init__(self, files: Files, done: Callable[[str | None], None], prover: Prover | None = None) -> None:
-        """``prover`` shows a key first, where the leader wants one."""
+    def __init__(
+        self,
+        files: Files,
+        done: Callable[[str | None], None],
+        prover: Prover | None = None,
+        *,
+        with_stores: bool = False,
+    ) -> None:
+        """``prover`` shows a key first, where the leader wants one. ``with_stores``: the messaging stores, too."""
+        self._request = encode_snapshot(with_stores=with_stores)
         self._prover = prover
         self._files = files
         self._done = done
@@ -217,7 +232,7 @@ class SnapshotFetch:
 
     def opened(self, link: Link) -> None:
         """Ask for it, once both ends have shown the key."""
-        link.write(encode_snapshot() if self._prover is None else self._prover.start())
+        link.write(self._request if self._prover is None else self._prover.start())
 
     def received(self, data: bytes) -> None:
         """More of it."""
@@ -226,7 +241,7 @@ class SnapshotFetch:
             if self._prover is not None:
                 send = self._prover.receive(data)
                 if self._prover.is_done:
-                    self._prover, send = None, encode_snapshot()
+                    self._prover, send = None, self._request
                 if send and self._link is not None:
                     self._link.write(send)
                 return
