@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pixiu.model.errors import ConfigError, Conflict, NotFound, PixiuError, RequestError, Unavailable
 from pixiu.node.cluster.child import Child, ChildState
+from pixiu.node.cluster.conversion import convert_old_cluster
 from pixiu.node.cluster.door import ControlDoor
 from pixiu.node.cluster.layout import HeldPlaces, Layout, read_state
 from pixiu.node.cluster.plans import read_plan
@@ -50,6 +51,8 @@ class Supervisor:
         try:
             for line in end_leftovers(folder):
                 say(line)
+            if converted := convert_old_cluster(folder, cluster):
+                say(converted)
             self.layout = Layout(folder, cluster)
             for plan in self.layout.plans:
                 self._held.hold(plan)
