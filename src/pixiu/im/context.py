@@ -121,8 +121,6 @@ class Context:
     """How far a session holds everything that says it holds this entry: what it has sent itself counts, too."""
     cursors: Cursors = field(default_factory=Cursors)
     """What cursors of inboxes look like."""
-    has_rows_of: Callable[[int], bool] = lambda _user: True
-    """Are this user's inboxes and private timeline here? In a cluster they are with the carrier of the user."""
     tell: Callable[[int, Mapping[str, object]], int] = lambda _user, _event: 0
     """Hands a live event to all sessions of a user. Returns how many there are."""
     platforms: tuple[str, ...] = ()

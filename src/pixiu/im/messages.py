@@ -121,7 +121,7 @@ def recall(context: Context, actor: Actor, params: Params) -> Draft | Answer:
             return {}
         if row.is_incoming and row.peer != actor.user:
             raise NotAllowed(f"message {message_id} is not yours to recall")
-        if context.has_rows_of(row.peer) and context.stores.timelines.private_row(row.peer, message_id) is None:
+        if context.stores.timelines.private_row(row.peer, message_id) is None:
             raise UnknownMessage(f"message {message_id} has no row at its receiver any more")
         _check_recallable(context, message_id)
         return _recalled(context, actor, message_id, said_by=actor.user, to=row.peer)

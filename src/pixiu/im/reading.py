@@ -162,9 +162,7 @@ def _sender(context: Context, user: int, message_id: int) -> int:
 
 
 def _tells_something(context: Context, sender: int, message_id: int, *, is_delivered: bool, is_read: bool) -> bool:
-    """Does the sender not know yet? Of one whose rows are elsewhere nobody knows here: there it is told once."""
-    if not context.has_rows_of(sender):
-        return True
+    """Would this receipt change the sender's row? A repeated receipt does not."""
     row = context.stores.timelines.private_row(sender, message_id)
     if row is None:
         return False

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from pixiu.im.content import CONTENT, content
 from pixiu.im.messages import check_may_send
-from pixiu.model.errors import NotOwner
 from pixiu.model.message import message_view
 from pixiu.model.pixiu_pb2 import P2P
 
@@ -22,11 +21,9 @@ SIGNAL = CONTENT - {"send_id", "ref", "priority"} | {"to"}
 def signal(context: Context, actor: Actor, params: Params) -> Answer:
     """Hand content to every session of a user. ``delivered`` is how many there were; with none it is dropped.
 
-    Raises ``NotAllowed`` if the user has blocked the sender. In a cluster the carrier of the recipient performs it.
+    Raises ``NotAllowed`` if the user has blocked the sender.
     """
     to = context.directory.user(params.get("to"), "to")
-    if not context.has_rows_of(to):
-        raise NotOwner(f"the sessions of {params.get('to')!r} are at another carrier", map_version=0)
     check_may_send(context, actor.user, to)
     chat = content(params, bytes_max=context.settings.message_bytes_max)
     chat.fromId, chat.toId, chat.tm, chat.chatType = actor.user, to, context.clock.now_ms(), P2P

@@ -90,7 +90,6 @@ class Proxy:
         searches: Searches | None = None,
         traces: TraceRows | None = None,
         holds: Callable[[int, int], int] = lambda _session_id, useq: useq,
-        has_rows_of: Callable[[int], bool] = lambda _user: True,
         cursors: Cursors | None = None,
         platforms: tuple[str, ...] = (),
         tell: Callable[[int, Mapping[str, object]], int] = lambda _user, _event: 0,
@@ -98,7 +97,7 @@ class Proxy:
         """``when_applied(event_id, call)`` calls when all lanes are there, ``applied_all()`` is where all of them are.
 
         ``applied()`` is where the keys' lane is.
-        ``holds``, ``has_rows_of``, ``cursors``, ``platforms`` and ``tell`` are the context's.
+        ``holds``, ``cursors``, ``platforms`` and ``tell`` are the context's.
         """
         self._stores = stores
         self._log = log
@@ -119,8 +118,7 @@ class Proxy:
         )
         self.context = Context(
             stores, clock, settings, creates_users=creates_users, node_id=node_id, own_scheduled=self.schedules.of,
-            holds=holds, has_rows_of=has_rows_of, cursors=cursors or Cursors(), platforms=platforms,
-            tell=tell,
+            holds=holds, cursors=cursors or Cursors(), platforms=platforms, tell=tell,
         )  # fmt: skip
         self.unapplied = 0
         self.actions: dict[str, int] = dict.fromkeys(VERBS, 0)
