@@ -9,7 +9,7 @@ from functools import lru_cache
 from pixiu.model.ids import snowflake_time_ms
 from pixiu.model.pixiu_pb2 import DELETE, DELETED, GROUP, P2P, PLAIN, SYSTEM, TEXT, MsgChat
 
-__all__ = ["author_of", "body_of", "is_written", "text_of", "tombstone"]
+__all__ = ["body_of", "is_written", "text_of", "tombstone"]
 
 _TAG = 0x08
 """Field 1, a varint."""
@@ -55,12 +55,6 @@ def is_written(body: bytes) -> bool:
     """Is this what a user wrote? Notices and recalls hold numbers only."""
     chat = MsgChat.FromString(body)
     return chat.chatType != SYSTEM and chat.msgType != DELETE
-
-
-def author_of(body: bytes) -> tuple[int, bool]:
-    """Who wrote it, and whether that was to a group."""
-    chat = MsgChat.FromString(body)
-    return chat.fromId, chat.chatType == GROUP
 
 
 def text_of(chat: MsgChat, length_max: int) -> str:

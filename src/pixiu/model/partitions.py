@@ -16,10 +16,7 @@ from math import log
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    Owns = Callable[[int], bool]
-    """Does this process apply what concerns this user?"""
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = [
     "PARTITIONS_MAX",

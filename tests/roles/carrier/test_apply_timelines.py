@@ -4,10 +4,11 @@ import pytest
 
 from pixiu.model.conversation import Direct, InGroup
 from pixiu.model.errors import Unavailable
-from pixiu.model.pixiu_pb2 import DELETED, MemberChanged, MsgChat, Record
+from pixiu.model.pixiu_pb2 import DELETED, MemberChanged, MsgChat, Record, UserErased
 from pixiu.model.timeline import State
 from tests.roles.carrier.world import (
     ANNA,
+    AT,
     BERT,
     CARL,
     group_made,
@@ -142,3 +143,15 @@ def test_the_recent_cache_holds_the_newest_thousand_as_messages() -> None:
     assert [message_id for message_id, _ in world.stores.recent.latest(7, 5000)] == said[:-1001:-1]
     chat = MsgChat.FromString(latest[0][1])
     assert (chat.msgId, chat.data) == (said[-1], b"1499")
+
+
+# Erasure.
+
+
+def test_message_waiting_for_an_erased_user_is_blanked_when_its_author_is_erased() -> None:
+    world = people()
+    said = world.apply(send(ANNA, BERT, "secret"))
+    for number in (BERT, ANNA):
+        world.apply(Record(at=AT, actor=number, erased=UserErased(user=number)))
+    assert world.waiting(BERT) == [said]
+    assert (world.body(said).status, world.body(said).data) == (DELETED, b"")

@@ -94,13 +94,14 @@ def test_nobody_looks_when_the_cut_is_taken(monkeypatch: pytest.MonkeyPatch) -> 
     assert sorted(told) == [ANNA, BERT]
 
 
-def test_those_who_are_passed_over_take_their_turns_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A carrier may hold as many users who are not its own as it likes, or who were read before."""
+def test_users_that_were_read_early_take_their_turns_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuts, "CUT_TURN", 10)
     world = people(*(user(number) for number in range(CARL + 1, 100)))
-    cutting = Cutting(world.stores, len(world.log), owns=lambda number: False)
+    cutting = Cutting(world.stores, len(world.log))
+    for number in range(1, 100):
+        cutting.before(number)
     assert sum(1 for _ in cutting.slices()) >= 9
-    assert not cutting.cut.inboxes
+    assert content(cutting.cut) == content(take_cut(world.stores, len(world.log)))
 
 
 def slices_of(cutting: Cutting) -> Iterator[None]:

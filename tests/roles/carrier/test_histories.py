@@ -12,15 +12,12 @@ from hypothesis import strategies as st
 from pixiu.backends.embedded.keyvalue import RocksKeyValue
 from pixiu.backends.embedded.stores import EmbeddedStores
 from pixiu.backends.memory.stores import MemoryStores
-from pixiu.model.partitions import Share, user_partition
 from pixiu.model.pixiu_pb2 import HistoryTrimmed, Record, UserErased
 from pixiu.model.timeline import GroupRow, PrivateRow
 from pixiu.roles.carrier import histories
-from pixiu.roles.carrier.appliers import LANES, Appliers
+from pixiu.roles.carrier.appliers import LANES
 from pixiu.roles.carrier.audit import NAMED_MAX, Audit, AuditReport
 from pixiu.roles.carrier.cut import take_cut
-from pixiu.roles.carrier.flips import forget_users, moved_away
-from tests.roles.carrier.test_partitions import BEGINNING, flipped
 from tests.roles.carrier.test_replay import USERS, numbers, randoms, records, trims
 from tests.roles.carrier.world import (
     ANNA,
@@ -29,10 +26,8 @@ from tests.roles.carrier.world import (
     CARL,
     Applied,
     group_made,
-    ledger,
     push,
     recall,
-    rows,
     say,
     send,
     user,
@@ -43,9 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pixiu.model.partitions import Owns
     from pixiu.ports.stores import Stores
 
+BEGINNING = [*map(user, USERS), group_made(7, 1, [2, 3]), group_made(8, 2, [1, 4])]
 erased = st.builds(lambda number: Record(at=AT, actor=number, erased=UserErased(user=number)), numbers)
 scripts = st.lists(st.one_of(records, records, records, trims, erased), min_size=1, max_size=36)
 
@@ -72,17 +67,16 @@ def trio(stores: Stores) -> tuple[Applied, list[int], list[int]]:
 def audited(
     world: Applied,
     *,
-    owns: Owns | None = None,
     meanwhile: Callable[[], object] = lambda: None,
     catch_up: Callable[[], object] = lambda: None,
     at_least: int = 0,
     before: int | None = None,
 ) -> AuditReport:
     """The books as of now; then something happens before every page, and where the stores must have caught up."""
-    audit = Audit(MemoryStores(), owns=owns, at_least=at_least, before=before)
+    audit = Audit(MemoryStores(), at_least=at_least, before=before)
     for record in world.log:
         audit.take(record)
-    audit.close(take_cut(world.stores, len(world.log), owns))
+    audit.close(take_cut(world.stores, len(world.log)))
     left = audit.histories(world.stores)
     for has_doubts in left.comparing():
         if has_doubts:
@@ -249,110 +243,37 @@ def test_a_lane_that_is_behind_the_cut_catches_up_first() -> None:
     assert audited(world).balanced
 
 
-def test_whoever_moves_behind_the_cut_is_neither_lost_nor_doubled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stores forget one user at a time: some are gone when their turn comes, others are still there."""
-    monkeypatch.setattr(histories, "HISTORY_TURN", 1)
-    monkeypatch.setattr(histories, "DOUBTS_MAX", 1)
-    stays = next(number for number in range(1, 100) if user_partition(number, 2) == 0)
-    first, second, third = [number for number in range(1, 100) if user_partition(number, 2) == 1][:3]
-    share = Share(0, 1)
-    world = Applied(*map(user, (stays, first, second, third)))
-    for reader in (first, second, third):
-        world.apply(send(stays, reader))
-
-    def go_on() -> None:
-        if len(world.log) == 7:
-            world.apply(flipped(2))
-            forget_users(world.stores, [first])
-
-    report = audited(world, owns=share, meanwhile=go_on)
-    assert len(world.log) == 8
-    assert report.balanced, report.as_json()
-
-
 @given(scripts, scripts, randoms)
 @settings(max_examples=60)
 def test_nothing_is_found_while_records_are_applied(
     before: list[Record], behind: list[Record], dice: random.Random
 ) -> None:
     world = Applied(*BEGINNING, *before)
-    check_meanwhile(world, behind, dice, None)
-
-
-@pytest.mark.parametrize("count", [1, 2])
-@given(before=scripts, behind=scripts, dice=randoms)
-@settings(max_examples=30)
-def test_nothing_is_found_in_a_partition_while_the_carriers_double(
-    count: int, before: list[Record], behind: list[Record], dice: random.Random
-) -> None:
-    behind.insert(dice.randrange(len(behind) + 1), flipped(2 * count))
-    for partition in range(count):
-        share = Share(partition, count)
-        world = Applied()
-        world.appliers = Appliers(world.stores, owns=share)
-        for record in [*BEGINNING, *before]:
-            world.apply(record)
-        check_meanwhile(world, list(behind), dice, share)
-
-
-def check_meanwhile(world: Applied, behind: list[Record], dice: random.Random, share: Share | None) -> None:
-    """Whoever has moved is forgotten, sooner or later. A row that is lost is found all the same, if nothing else is."""
-    moved: list[int] = []
 
     def go_on() -> None:
         for _ in range(dice.choice([0, 1, 3])):
             if behind:
-                record = behind.pop(0)
-                world.apply(record)
-                if share is not None and record.HasField("partitions"):
-                    moved.extend(moved_away(USERS, share, record.partitions.count))
-        if moved and dice.random() < 0.5:
-            forget_users(world.stores, [moved.pop()])
+                world.apply(behind.pop(0))
 
     with (
         mock.patch.object(histories, "HISTORY_TURN", 1),
         mock.patch.object(histories, "HISTORY_PAGE", dice.choice([1, 2, 5])),
         mock.patch.object(histories, "DOUBTS_MAX", dice.choice([1, 3, 100])),
     ):
-        report = audited(world, owns=share, meanwhile=go_on)
+        report = audited(world, meanwhile=go_on)
     assert report.balanced, report.as_json()
-
-
-def test_a_second_doubling_that_loses_histories_is_seen() -> None:
-    """A fault that was: a partition met the flip of an earlier doubling, and let go of its own. All had been acked."""
-    share = Share(3, 4)
-    mine, other = [number for number in range(1, 100) if share(number)][:2]
-    world = Applied()
-    world.appliers = Appliers(world.stores, owns=share)
-    world.apply(user(mine))
-    world.apply(user(other))
-    sent = world.apply(send(mine, other))
-    world.apply(ledger(["first"], acked=rows((mine, 0, 1, 1), (other, 0, 1, 1))))
-    for count in (2, 4):
-        world.apply(flipped(count))
-    assert audited(world, owns=share).balanced
-    forget_users(world.stores, [each for each in (mine, other) if not Share(3, 2)(each)])
-    assert found(audited(world, owns=share)) == [
-        ("lost", mine, sent, "not in the history"),
-        ("lost", other, sent, "not in the history"),
-        ("lost", None, sent, "its body is missing"),
-    ]
 
 
 @given(scripts, randoms)
 @settings(max_examples=40)
-def test_every_loss_is_found_in_any_partition(script: list[Record], dice: random.Random) -> None:
-    share = Share(dice.randrange(2), 2)
-    world = Applied()
-    world.appliers = Appliers(world.stores, owns=share)
-    for record in [*BEGINNING, *script]:
-        world.apply(record)
-    assert audited(world, owns=share).balanced
+def test_every_loss_is_found(script: list[Record], dice: random.Random) -> None:
+    world = Applied(*BEGINNING, *script)
+    assert audited(world).balanced
     timelines = world.stores.timelines
     private, groups = timelines._private, timelines._group  # type: ignore[attr-defined]
     places = [(tables, owner, each) for tables in (private, groups) for owner, rows in tables.items() for each in rows]
     for table, owner, message_id in dice.sample(places, min(3, len(places))):
         row = table[owner].pop(message_id)
-        report = audited(world, owns=share)
+        report = audited(world)
         assert found(report) == [("lost", owner, message_id, "not in the history")]
         table[owner][message_id] = row

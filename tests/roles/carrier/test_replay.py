@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pixiu.backends.memory.stores import MemoryStores
 from pixiu.model.errors import Unavailable
-from pixiu.model.pixiu_pb2 import GroupChanged, HistoryTrimmed, MemberChanged, PushTo, Record
+from pixiu.model.pixiu_pb2 import GroupChanged, HistoryTrimmed, MemberChanged, PartitionsChanged, PushTo, Record
 from pixiu.ports.log import LogRecord
 from pixiu.roles.carrier.appliers import LANES, Appliers
 from pixiu.roles.carrier.reached import Limits
@@ -207,3 +207,26 @@ def test_stores_that_fail_now_and_then_come_to_the_same_end(script: list[Record]
                 if succeeds(apply, (record, parsed)):
                     break
     assert content(stores) == straight(log)
+
+
+@given(script=scripts, data=st.data())
+@settings(max_examples=60)
+def test_records_of_partition_counts_in_old_logs_change_nothing(script: list[Record], data: st.DataObject) -> None:
+    """Versions whose carriers had partitions of users wrote them; every lane ignores them."""
+    log = logged(script)
+    stores, without = new_stores(), new_stores()
+    appliers, others = Appliers(stores, LIMITS), Appliers(without, LIMITS)
+    counts = data.draw(st.lists(st.sampled_from([2, 4, 3, 0]), min_size=1, max_size=3), label="counts")
+    places = {data.draw(st.integers(0, len(log)), label="place"): count for count in counts}
+    for place in range(len(log) + 1):
+        if place in places:
+            parsed = Record(at=AT, partitions=PartitionsChanged(role="carrier", count=places[place]))
+            event_id = log[place - 1][0].event_id if place else 0
+            appliers.apply(LogRecord(2 * event_id + 1, 0, "pixiu.main", parsed.SerializeToString(), b"", AT), parsed)
+        if place < len(log):
+            record, parsed = log[place]
+            numbered = record._replace(event_id=2 * record.event_id)
+            appliers.apply(numbered, parsed)
+            others.apply(numbered, parsed)
+    assert content(stores) == content(without)
+    assert stores.notes.get("flips") is None

@@ -1,4 +1,4 @@
-"""A carrier that stood by serves from now on: whom it wakes."""
+"""A carrier that stood by serves from now on: whom it wakes, and who writes dead letters."""
 
 from pixiu.model.pixiu_pb2 import Record
 from tests.roles.carrier.world import ANNA, BERT, Down, World, ledger, opened, rows, send, user
@@ -46,3 +46,16 @@ def test_who_takes_over_while_the_store_is_down_wakes_once_too_often_rather_than
     world.is_serving = True
     world.carrier.serve(0)
     assert (BERT, "first", 1) in woken(world)
+
+
+def test_only_the_carrier_that_serves_writes_dead_letters() -> None:
+    world = World()
+    world.is_serving = False
+    world.start(user(ANNA))
+    for is_serving in (False, True):
+        world.is_serving = is_serving
+        world.append(b"\xff\xff\xff")
+        world.run()
+        assert world.carrier.counters.undecodable == 1 + is_serving
+        assert world.carrier.counters.dead_letters == is_serving
+        assert world.carrier.applied_all == world.log.committed

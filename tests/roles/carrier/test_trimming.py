@@ -1,7 +1,5 @@
 """History has an end: what is found too old, what a record of it removes, and what stays."""
 
-from collections.abc import Callable
-
 import pytest
 
 from pixiu.backends.memory.stores import MemoryStores
@@ -164,11 +162,9 @@ def test_timelines_wait_for_the_lanes_that_count_their_rows() -> None:
 # What is proposed.
 
 
-def through_all(
-    stores: MemoryStores, through: int, serves: Callable[[int], bool] = lambda _: True
-) -> list[HistoryTrimmed]:
+def through_all(stores: MemoryStores, through: int) -> list[HistoryTrimmed]:
     """Every record of one walk; each is applied, to the rows at least, before the next."""
-    plan, found = TrimPlan(stores, serves, through), []
+    plan, found = TrimPlan(stores, through), []
     while not plan.is_done:
         change = plan.step()
         if change is not None:
@@ -198,15 +194,6 @@ def test_a_walk_finds_users_groups_and_keys_and_leaves_what_is_young() -> None:
     assert change == HistoryTrimmed(through=said, users=[ANNA, BERT], groups=[7], keys=[key])
     assert old < said
     assert through_all(world.stores, said) == []  # type: ignore[arg-type]
-
-
-def test_each_partition_proposes_its_own() -> None:
-    world = trio(send(ANNA, BERT), say(ANNA, 7))
-    stores: MemoryStores = world.stores  # type: ignore[assignment]
-    [change] = through_all(stores, 2 << 60, lambda number: number == BERT)
-    assert (list(change.users), list(change.groups)) == ([BERT], [])
-    [change] = through_all(stores, 2 << 60, lambda number: number in (7, ANNA))
-    assert (list(change.users), list(change.groups)) == ([ANNA], [7])
 
 
 def test_those_who_left_lead_to_their_groups() -> None:
@@ -240,7 +227,7 @@ def test_a_record_removes_a_bounded_number_of_rows_and_names_a_bounded_number_of
 
 def test_a_turn_looks_at_a_bounded_number_of_owners() -> None:
     world = people(*(user(number) for number in range(10, 10 + 3 * OWNERS_PER_TURN)))
-    plan, turns = TrimPlan(world.stores, lambda _: True, 2 << 60), 0
+    plan, turns = TrimPlan(world.stores, 2 << 60), 0
     while not plan.is_done:
         assert plan.step() is None
         turns += 1
@@ -263,7 +250,7 @@ class Looking(World):
         settings = MessagingSettings(history_ms=HISTORY_MS, history_sweep_ms=SWEEP_MS)
         self.trimming = Trimming(
             self.stores, self.log, self.clock, self.scheduler, settings,
-            is_serving=lambda: self.is_serving, serves=lambda _: True, when_applied=self.carrier.when_applied,
+            is_serving=lambda: self.is_serving, when_applied=self.carrier.when_applied,
         )  # fmt: skip
         self.trimming.start()
 

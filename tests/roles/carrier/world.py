@@ -37,7 +37,6 @@ from pixiu.ports.log import MAIN, Appended, LogRecord
 from pixiu.ports.stores import Lane, Stores
 from pixiu.roles.carrier.appliers import Appliers
 from pixiu.roles.carrier.consume import Carrier
-from pixiu.roles.carrier.part import Part
 from pixiu.roles.carrier.reached import Limits
 from pixiu.testing.memory_log import MemoryLog
 from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
@@ -249,7 +248,7 @@ class World:
             schedule=lambda record, parsed, done: done(None),
             limits=self.limits,
             is_writer_busy=lambda: self.is_writer_busy,
-            part=Part(is_serving=lambda: self.is_serving),
+            is_serving=lambda: self.is_serving,
         )
 
     def perform(self, task: Task, done: Callable[[Failure | None], None]) -> None:

@@ -14,7 +14,6 @@ from pixiu.roles.carrier.reached import Limits, Reached
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pixiu.model.partitions import Owns
     from pixiu.ports.log import LogRecord
 
     Apply = Callable[[LogRecord, Record], None]
@@ -28,17 +27,12 @@ LANES = (Lane.ROSTERS, Lane.INBOXES, Lane.TIMELINES)
 class Appliers:
     """Deterministic: the same records on empty stores give the same stores, and a record twice is a record once."""
 
-    def __init__(self, stores: Stores, limits: Limits | None = None, owns: Owns | None = None) -> None:
-        """``limits`` hold until a record says otherwise; what runs for real begins with the defaults.
-
-        ``owns`` says whose inboxes, private timelines, counts and send keys are kept here; without it, everyone's.
-        Users, groups and what is said in groups are kept in any case: who may do what is answered everywhere, and
-        whoever joins a group later may read what was said before.
-        """
+    def __init__(self, stores: Stores, limits: Limits | None = None) -> None:
+        """``limits`` apply until a record changes them; a real node starts with the defaults."""
         self.reached = Reached(stores)
         self.rosters = RosterApplier(stores, self.reached)
-        self.inboxes = InboxApplier(stores, limits or Limits(), self.reached, owns)
-        self.timelines = TimelineApplier(stores, self.reached, owns)
+        self.inboxes = InboxApplier(stores, limits or Limits(), self.reached)
+        self.timelines = TimelineApplier(stores, self.reached)
         self.lanes: tuple[tuple[Lane, Apply], ...] = tuple(
             zip(LANES, (self.rosters.apply, self.inboxes.apply, self.timelines.apply), strict=True)
         )
@@ -64,7 +58,6 @@ class Appliers:
         self.rosters.take_gone()
         self.inboxes.take_arrivals()
         self.inboxes.take_evictions()
-        self.inboxes.take_flip()
         self.timelines.take_marked()
         self.timelines.take_said()
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pixiu.model.body import author_of, is_written, tombstone
+from pixiu.model.body import is_written, tombstone
 from pixiu.model.errors import Unavailable
 from pixiu.model.timeline import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pixiu.model.partitions import Owns
     from pixiu.ports.stores import Stores
     from pixiu.ports.streams import Streams
     from pixiu.roles.carrier.reached import Reached
@@ -31,13 +30,10 @@ _ALL = 2**63 - 1
 class TimelineErasure:
     """Erases users from timelines, recent caches and unread counts, and what they wrote from the bodies."""
 
-    def __init__(self, stores: Stores, reached: Reached, releases: Releases, owns: Owns | None = None) -> None:
-        self.owns = owns
-        self._users = stores.users
+    def __init__(self, stores: Stores, reached: Reached, releases: Releases) -> None:
         self._timelines = stores.timelines
         self._recent = stores.recent
         self._streams: Streams | None = getattr(stores, "streams", None)
-        self._inboxes = stores.inboxes
         self._unread = stores.unread
         self._groups = stores.groups
         self._bodies = stores.bodies
@@ -53,12 +49,9 @@ class TimelineErasure:
         groups = sorted({*self._groups.groups_of(user), *self._groups.past_groups_of(user)})
         for group in groups:
             self._blank_in_group(user, group)
-        if self.owns is None or self.owns(user):
-            peers = self._blank_in_private(user)
-            if self._streams is not None:
-                self._streams.erase(user, peers=peers, groups=groups)
-        else:
-            self._blank_at_peers(user, self.owns)
+        peers = self._blank_in_private(user)
+        if self._streams is not None:
+            self._streams.erase(user, peers=peers, groups=groups)
         self._releases.note(self._timelines.drop_private(user, through=_ALL), event_id)
         self._releases.release()
         for conversation in list(self._unread.of(user)):
@@ -77,34 +70,6 @@ class TimelineErasure:
             peers.update(row.peer for row in rows)
             after = rows[-1].message_id
         return peers
-
-    def _blank_at_peers(self, user: int, owns: Owns) -> None:
-        """The user's own timeline is in another partition: whoever has something of theirs is looked for here."""
-        for peer in filter(owns, self._users.all()):
-            self._blank_waiting(user, peer)
-            after = 0
-            while rows := self._timelines.private_forward(peer, after=after, limit=_PAGE, peer=user):
-                theirs = [row.message_id for row in rows if row.is_incoming and row.state != State.RECALLED]
-                for message_id in self._written(theirs):
-                    body = tombstone(message_id, from_id=user, to_id=peer, is_group=False)
-                    self._bodies.replace(message_id, body)
-                    self._timelines.recall_private(peer, message_id)
-                after = rows[-1].message_id
-
-    def _blank_waiting(self, user: int, peer: int) -> None:
-        """One who was erased before has no timeline any more, and what waits in an inbox stays until it expires."""
-        profile = self._users.get(peer)
-        if profile is None or not profile.is_erased:
-            return
-        for platform in self._inboxes.platforms(peer):
-            after = 0
-            while entries := self._inboxes.after(peer, platform, after, _PAGE).entries:
-                for message_id, body in self._bodies.get([entry.message_id for entry in entries]).items():
-                    if is_written(body) and author_of(body) == (user, False):
-                        self._bodies.replace(
-                            message_id, tombstone(message_id, from_id=user, to_id=peer, is_group=False)
-                        )
-                after = entries[-1].useq
 
     def _blank_in_group(self, user: int, group: int) -> None:
         after = 0

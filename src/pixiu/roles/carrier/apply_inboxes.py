@@ -19,7 +19,6 @@ from pixiu.roles.carrier.apply_trim import note_forgotten
 from pixiu.roles.carrier.arrivals import Arrival
 from pixiu.roles.carrier.audience import Audience, group_of
 from pixiu.roles.carrier.cut import WatchedInboxes
-from pixiu.roles.carrier.flips import CARRIER, Flips, grown
 from pixiu.roles.carrier.ledgers import check_ledger, ledger_rows
 from pixiu.roles.carrier.reached import Limits
 from pixiu.roles.carrier.releases import Releases
@@ -27,7 +26,6 @@ from pixiu.roles.carrier.releases import Releases
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pixiu.model.partitions import Owns
     from pixiu.ports.inboxes import Inboxes
     from pixiu.ports.log import LogRecord
     from pixiu.ports.stores import Stores
@@ -39,9 +37,6 @@ LIMITS = "limits"
 """The note that holds the limits."""
 
 _CHECKS_MAX = 100_000
-_SHARED_KEY = 0xFF
-"""The first byte of a key that no send has: the name of a user or a group is taken."""
-_USER_BYTES = 8
 _new = tuple.__new__
 """Makes a named tuple in half the time."""
 
@@ -70,11 +65,7 @@ class _Choice:
 class InboxApplier:
     """Applies records to inboxes, bodies and send keys; gathers what entered where, and what was evicted."""
 
-    def __init__(self, stores: Stores, limits: Limits, reached: Reached, owns: Owns | None = None) -> None:
-        """``owns``: whose inboxes and send keys are kept here; without it, everyone's."""
-        self.flips = Flips(stores.notes)
-        self._owns = owns = grown(owns, self.flips.count)
-        self._has_flipped = False
+    def __init__(self, stores: Stores, limits: Limits, reached: Reached) -> None:
         self._inboxes: Inboxes = stores.inboxes
         self._bodies = stores.bodies
         self._keys = stores.keys
@@ -84,7 +75,7 @@ class InboxApplier:
         noted = stores.notes.get(LIMITS)
         self.limits = limits if noted is None else Limits.from_record(LimitsChanged.FromString(noted))
         """What holds now; a record changes it."""
-        self._audience = Audience(stores.groups, reached, owns)
+        self._audience = Audience(stores.groups, reached)
         self._releases = Releases(stores.bodies)
         self._arrivals: list[Arrival] = []
         self._evictions: list[Eviction] = []
@@ -101,7 +92,6 @@ class InboxApplier:
             "push": self._push,
             "ledger": self._ledger,
             "limits": self._limits,
-            "partitions": self._partitions,
             "trimmed": self._trimmed,
         }
 
@@ -119,18 +109,11 @@ class InboxApplier:
             change = self._changes.get(what)
             if change is not None:
                 change(record, parsed)
-        if (key := record.key) and (self._owns is None or self._is_our_key(key)):
+        if key := record.key:
             self._keys.put(key, _new(Sent, (record.message_id, event_id, parsed.at)))
         if self._releases.ids:
             self._releases.release()
         self._reached.inboxes = event_id
-
-    def _is_our_key(self, key: bytes) -> bool:
-        """A send's key begins with who sends it; names of users and groups are taken for everyone."""
-        return self._owns is None or key[0] == _SHARED_KEY or self._owns(int.from_bytes(key[:_USER_BYTES], "big"))
-
-    def _ours(self, users: Sequence[int]) -> Sequence[int]:
-        return users if self._owns is None else list(filter(self._owns, users))
 
     @property
     def is_midway(self) -> bool:
@@ -166,8 +149,6 @@ class InboxApplier:
         if to:
             actor = parsed.actor
             users: Sequence[int] = (to,) if actor == to or not actor else (to, actor)
-            if self._owns is not None:
-                users = self._ours(users)
             self._deliver(record, parsed, users, len(users))
         elif group := parsed.group:
             # A large group's members read its timeline; nothing enters their inboxes.
@@ -229,22 +210,21 @@ class InboxApplier:
 
     def _user(self, record: LogRecord, parsed: Record) -> None:
         user = parsed.user.user or record.message_id
-        if (self._owns is None or self._owns(user)) and not self._inboxes.platforms(user):
+        if not self._inboxes.platforms(user):
             self._inboxes.open(user, FIRST)
 
     def _inbox(self, _: LogRecord, parsed: Record) -> None:
         change = parsed.inbox
         if not change.user or not change.platform:
             raise ValueError(f"an inbox needs a user and a platform, not {change.user} and {change.platform!r}")
-        if self._owns is None or self._owns(change.user):
-            self._inboxes.open(change.user, change.platform)
+        self._inboxes.open(change.user, change.platform)
 
     def _notice(self, record: LogRecord, parsed: Record) -> None:
         """A notice to one user is seen at both sides, and stays in no timeline."""
         if parsed.chat:
             to = parsed.to or (parsed.contact.peer if parsed.HasField("contact") else parsed.block.peer)
             users = (to, parsed.actor) if parsed.actor and parsed.actor != to else (to,)
-            self._deliver(record, parsed, self._ours(users), 0)
+            self._deliver(record, parsed, users, 0)
 
     def _group_info(self, record: LogRecord, parsed: Record) -> None:
         self._audience.forget(parsed.group_info.group)
@@ -266,7 +246,7 @@ class InboxApplier:
         if members is None:
             members = []
         elif gone and gone not in members:
-            members = [*members, *self._ours((gone,))]
+            members = [*members, gone]
         self._deliver(record, parsed, members, 1)
 
     def _recalled(self, record: LogRecord, parsed: Record) -> None:
@@ -300,7 +280,7 @@ class InboxApplier:
         exclusive = dict(push.exclusive)
         opened = frozenset(push.opened)
         shared = _Choice(push.platforms, push.without_platforms, options)
-        for user in self._ours(list(dict.fromkeys(push.users))):
+        for user in dict.fromkeys(push.users):
             choice = shared
             own = exclusive.get(user)
             if own is not None:
@@ -338,21 +318,6 @@ class InboxApplier:
         note_forgotten(self._stores, change)
         for key in change.keys:
             self._keys.drop(key, change.through)
-
-    # Partitions.
-
-    def _partitions(self, record: LogRecord, parsed: Record) -> None:
-        """From here on there are more carriers."""
-        change = parsed.partitions
-        if change.role == CARRIER and self.flips.add(record.event_id, change.count):
-            self._owns = grown(self._owns, change.count)
-            self._audience.change(self._owns)
-            self._has_flipped = True
-
-    def take_flip(self) -> bool:
-        """Was there a flip since the last time?"""
-        has_flipped, self._has_flipped = self._has_flipped, False
-        return has_flipped
 
     # Ledgers.
 

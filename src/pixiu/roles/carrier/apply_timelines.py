@@ -17,13 +17,11 @@ from pixiu.ports.stores import Lane
 from pixiu.roles.carrier.apply_erasure import TimelineErasure
 from pixiu.roles.carrier.apply_trim import TimelineTrim, last_trimmed
 from pixiu.roles.carrier.audience import Audience, group_of
-from pixiu.roles.carrier.flips import CARRIER, Flips, grown
 from pixiu.roles.carrier.releases import Releases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pixiu.model.partitions import Owns
     from pixiu.ports.log import LogRecord
     from pixiu.ports.stores import Stores
     from pixiu.ports.streams import Streams
@@ -61,11 +59,7 @@ class Marked(NamedTuple):
 class TimelineApplier:
     """Applies records to timelines, recent caches and unread counts; gathers what is to be told live."""
 
-    def __init__(self, stores: Stores, reached: Reached, owns: Owns | None = None) -> None:
-        """``owns``: whose private timelines and counts are kept here; without it, everyone's."""
-        owns = grown(owns, Flips(stores.notes).count)
-        self._owns: Owns = owns or _everyone
-        self._owns_all = owns is None
+    def __init__(self, stores: Stores, reached: Reached) -> None:
         self._timelines = stores.timelines
         self._recent = stores.recent
         self._streams: Streams | None = getattr(stores, "streams", None)  # of engines that others read
@@ -73,10 +67,10 @@ class TimelineApplier:
         self._groups = stores.groups
         self._bodies = stores.bodies
         self._reached = reached
-        self._audience = Audience(stores.groups, reached, owns)
+        self._audience = Audience(stores.groups, reached)
         # Timelines may be of another engine that is behind: what it drops once more was released long ago.
         self._releases = Releases(stores.bodies, stores.bodies_applied(Lane.TIMELINES))
-        self._erasure = TimelineErasure(stores, reached, self._releases, owns)
+        self._erasure = TimelineErasure(stores, reached, self._releases)
         self._trim = TimelineTrim(stores, reached, self._releases)
         self._stores = stores
         self._last: dict[int, int] = {}
@@ -90,7 +84,6 @@ class TimelineApplier:
             "receipt": self._receipt,
             "read": self._read,
             "erased": self._erased,
-            "partitions": self._partitions,
             "trimmed": self._trimmed,
         }
 
@@ -132,7 +125,7 @@ class TimelineApplier:
             self._put_private(record.message_id, actor, to)
             if self._streams is not None:
                 self._stream_private(record, parsed)
-            if actor != to and (self._owns_all or self._owns(to)):
+            if actor != to:
                 self._unread.add(to, _new(Direct, (actor, "u")), record.event_id)
         elif group := parsed.group:
             event_id, actor = record.event_id, parsed.actor
@@ -146,11 +139,10 @@ class TimelineApplier:
 
     def _put_private(self, message_id: int, actor: int, to: int) -> None:
         """Write diffusion: a row at each side; the system and a note to oneself have one side."""
-        owns_all, put = self._owns_all, self._timelines.put_private
-        if actor != to and actor and (owns_all or self._owns(actor)):
+        put = self._timelines.put_private
+        if actor != to and actor:
             put(actor, _new(PrivateRow, (message_id, to, False, 0, 0, 0)))
-        if owns_all or self._owns(to):
-            put(to, _new(PrivateRow, (message_id, actor, True, 0, 0, 0)))
+        put(to, _new(PrivateRow, (message_id, actor, True, 0, 0, 0)))
 
     def _stream_private(self, record: LogRecord, parsed: Record) -> None:
         if self._streams is not None and parsed.chat and parsed.to:
@@ -158,7 +150,7 @@ class TimelineApplier:
             self._streams.say_to_user(event_id, message_id, parsed.actor, parsed.to, parsed.chat)
 
     def _say(self, group: int, actor: int, record: LogRecord, parsed: Record) -> list[int] | None:
-        """Read diffusion: one row, whatever the number of members. Returns ours; None for a large group."""
+        """Read diffusion: one row, whatever the number of members. Returns the members; None for a large group."""
         message_id = record.message_id
         members = self._audience.of(group, record.event_id)
         previous = self._last.get(group, message_id)
@@ -189,7 +181,7 @@ class TimelineApplier:
     def _contact(self, record: LogRecord, parsed: Record) -> None:
         self._stream_private(record, parsed)
         change = parsed.contact
-        if not change.is_linked and self._owns(change.user):
+        if not change.is_linked:
             self._unread.drop(change.user, Direct(change.peer))
 
     def _group_info(self, record: LogRecord, parsed: Record) -> None:
@@ -199,15 +191,13 @@ class TimelineApplier:
         if self._audience.of(number, record.event_id) is None:
             return
         for member in self._groups.members(number, at=record.event_id):
-            if member.joined == record.event_id and self._owns(member.user):
+            if member.joined == record.event_id:
                 self._unread.set(member.user, InGroup(number), 0, record.event_id)
 
     def _member(self, record: LogRecord, parsed: Record) -> None:
         change = parsed.member
         self._audience.forget(change.group)
         self._notice(record, parsed, "member")
-        if not self._owns(change.user):
-            return
         if change.op == MemberChanged.QUIT:
             self._unread.drop(change.user, InGroup(change.group))
         elif change.op == MemberChanged.JOIN:
@@ -259,23 +249,12 @@ class TimelineApplier:
     def _trimmed(self, record: LogRecord, parsed: Record) -> None:
         self._trim.trim(parsed.trimmed, record.event_id)
 
-    def _partitions(self, _: LogRecord, parsed: Record) -> None:
-        """From here on there are more carriers."""
-        if parsed.partitions.role == CARRIER:
-            owns = grown(self._owns, parsed.partitions.count)
-            if owns is not None and owns is not self._owns:
-                self._owns = owns
-                self._audience.change(owns)
-                self._erasure.owns = owns
-
     # Reading.
 
     def _read(self, record: LogRecord, parsed: Record) -> None:
         """Count again what lies behind the last message that was read."""
         change = parsed.read
         user, group, through = change.user, change.group, change.through
-        if not self._owns(user):
-            return
         if group and self._audience.of(group, record.event_id) is None:
             return
         conversation = InGroup(group) if group else Direct(change.peer)
@@ -307,7 +286,3 @@ class TimelineApplier:
             if chat.msgType == DELETE or (is_group and chat.chatType == SYSTEM):
                 count -= 1
         return count
-
-
-def _everyone(_user: int) -> bool:
-    return True

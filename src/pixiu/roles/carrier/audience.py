@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from pixiu.model.errors import Unavailable
 
 if TYPE_CHECKING:
-    from pixiu.model.partitions import Owns
     from pixiu.model.pixiu_pb2 import Record
     from pixiu.ports.groups import Groups
     from pixiu.ports.log import LogRecord
@@ -26,15 +25,14 @@ _REMEMBERED_MAX = 1_000_000
 class Audience:
     """One lane's memory of who is a member where."""
 
-    def __init__(self, groups: Groups, reached: Reached, owns: Owns | None = None) -> None:
+    def __init__(self, groups: Groups, reached: Reached) -> None:
         self._groups = groups
-        self.owns = owns
         self._reached = reached
         self._members: dict[int, list[int] | None] = {}
         self._count = 0
 
     def of(self, group: int, event_id: int) -> list[int] | None:
-        """Our members at this record, by number; None for a large group. Nobody may change the list."""
+        """The members at this record, by number; None for a large group. The caller must not change the list."""
         try:
             return self._members[group]
         except KeyError:
@@ -45,12 +43,6 @@ class Audience:
         members = self._members.pop(group, None)
         if members is not None:
             self._count -= len(members)
-
-    def change(self, owns: Owns | None) -> None:
-        """From this record on, others are ours."""
-        self.owns = owns
-        self._members.clear()
-        self._count = 0
 
     def _read(self, group: int, event_id: int) -> list[int] | None:
         if self._reached.rosters < event_id:
@@ -63,8 +55,6 @@ class Audience:
             members = None
         else:
             members = [member.user for member in self._groups.members(group, at=event_id)]
-            if self.owns is not None:
-                members = list(filter(self.owns, members))
             self._count += len(members)
         if self._count > _REMEMBERED_MAX:
             self._members.clear()

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pixiu.model.inbox import Entry, InboxState, Page
-    from pixiu.model.partitions import Owns
     from pixiu.model.pixiu_pb2 import Ledger, Record, Rows
     from pixiu.ports.inboxes import Inboxes
     from pixiu.ports.log import LogRecord
@@ -100,17 +99,13 @@ def _name(rows: list[dict[str, object]], row: dict[str, object]) -> None:
 class Audit:
     """One audit: give it every record through the cut, then compare."""
 
-    def __init__(
-        self, reference: Stores, *, at_least: int = 0, before: int | None = None, owns: Owns | None = None
-    ) -> None:
-        """``owns``: the books of one partition of the users. What they have sent counts as accepted there."""
-        self._owns = owns
+    def __init__(self, reference: Stores, *, at_least: int = 0, before: int | None = None) -> None:
         self.report = AuditReport()
         self._is_within: Callable[[int], bool] = lambda at: at_least <= at and (before is None or at < before)
         self._reference = reference
         self._inboxes = reference.inboxes = CountedInboxes(reference.inboxes, self._is_within)
         self._timelines = reference.timelines = KeptTimelines(reference.timelines)
-        self._appliers = Appliers(reference, owns=owns)
+        self._appliers = Appliers(reference)
         self._keys: set[bytes] = set()
 
     def taking(self, records: list[LogRecord]) -> Iterator[None]:
@@ -133,33 +128,23 @@ class Audit:
             self._appliers.apply(record, parsed)
             report.dead += dead
         except (DecodeError, ValueError):
-            report.undecodable += self._is_ours(0)
+            report.undecodable += 1
             for lane in LANES:
                 self._appliers.skip(lane, record.event_id)
             return
         self._appliers.forget_news()
         self._keys.difference_update(parsed.trimmed.keys)
-        if record.key and self._is_ours(parsed.actor):
+        if record.key:
             if record.key in self._keys:
                 report.double(message_id=record.message_id, reason="accepted twice")
             self._keys.add(record.key)
         if is_within and record.message_id:
             self._timelines.said.append(record.message_id)
-        if parsed.chat and self._is_ours(parsed.actor) and is_within:
+        if parsed.chat and is_within:
             report.accepted += 1
-            if parsed.group and self._is_only_stored(parsed.group, record.event_id):
+            if parsed.group and not self._inboxes.added_last:  # it has entered no inbox
                 report.stored += 1
         self._inboxes.added_last = 0
-
-    def _is_ours(self, user: int) -> bool:
-        return self._owns is None or self._owns(user)
-
-    def _is_only_stored(self, group: int, event_id: int) -> bool:
-        """Has it entered no inbox? In a partition it may just have entered none of ours."""
-        if self._inboxes.added_last or self._owns is None:
-            return not self._inboxes.added_last
-        found = self._reference.groups.get(group)
-        return found is not None and found.is_large_at(event_id)
 
     def _count_ledger(self, parsed: Record) -> int:
         """Note resends, and how many entries a ledger declares dead, before they leave.
@@ -172,8 +157,8 @@ class Audit:
         ledger = parsed.ledger
         check_ledger(ledger)
         if self._is_within(parsed.at):
-            resent = zip(ledger.resent.user, ledger.resent.first, ledger.resent.through, strict=False)
-            self.report.resent += sum(through - first + 1 for user, first, through in resent if self._is_ours(user))
+            resent = zip(ledger.resent.first, ledger.resent.through, strict=False)
+            self.report.resent += sum(through - first + 1 for first, through in resent)
         if not ledger.dead.user:
             return 0
         expired, dead = self._named(ledger, ledger.expired), self._named(ledger, ledger.dead)
@@ -225,7 +210,7 @@ class Audit:
 
     def histories(self, stores: Stores) -> Histories:
         """What is left to compare behind ``closing``: timelines and bodies."""
-        reference = Reference(self._reference, self._timelines, self._appliers, self._owns)
+        reference = Reference(self._reference, self._timelines, self._appliers)
         return Histories(reference, stores, self.report, is_whole=self._is_within(0))
 
     def _compare(self, state: InboxState, cut: Cut) -> int:

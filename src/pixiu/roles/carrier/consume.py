@@ -32,14 +32,12 @@ from pixiu.roles.carrier.dead_letters import DeadLetters
 from pixiu.roles.carrier.flush_times import FlushTimes
 from pixiu.roles.carrier.lane_state import LaneState
 from pixiu.roles.carrier.metrics import CarrierCounters
-from pixiu.roles.carrier.part import WHOLE, Part
 from pixiu.roles.carrier.tasks import TOPICS, Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pixiu.config.messaging import CarrierSettings
-    from pixiu.model.partitions import Owns
     from pixiu.model.wake import Wake
     from pixiu.ports.clock import Clock
     from pixiu.ports.log import Log, LogRecord
@@ -47,7 +45,6 @@ if TYPE_CHECKING:
     from pixiu.ports.stores import Stores
     from pixiu.roles.carrier.apply_rosters import Removed
     from pixiu.roles.carrier.apply_timelines import Said
-    from pixiu.roles.carrier.flips import Flips
     from pixiu.roles.carrier.reached import Limits
     from pixiu.roles.carrier.tasks import Performer, SchedulePerformer
 
@@ -84,11 +81,12 @@ class Carrier:
         is_writer_busy: Callable[[], bool] = lambda: False,
         is_present: Callable[[int], bool] = lambda _user: True,
         traces: TraceRows | None = None,
-        part: Part = WHOLE,
+        is_serving: Callable[[], bool] = lambda: True,
     ) -> None:
         """``say`` gets messages of large groups, ``remove`` members who left, ``end_users`` erased and banned users.
 
-        ``notify``, ``general`` and ``schedule`` perform tasks, if given.
+        ``notify``, ``general`` and ``schedule`` perform tasks, if given. Of several replicas that apply the same log,
+        only the one for which ``is_serving()`` is true wakes, performs tasks and writes dead letters.
         """
         self.counters = CarrierCounters()
         self.dead = DeadLetters(queue, clock, scheduler, self.counters, retry_ms=settings.lane_retry_ms)
@@ -96,7 +94,7 @@ class Carrier:
         if notify is not None and general is not None and schedule is not None:
             self.tasks = Tasks(
                 queue, clock, scheduler, settings, self.dead, self.counters,
-                notify=notify, general=general, schedule=schedule, owns=part.owns_task,
+                notify=notify, general=general, schedule=schedule,
             )  # fmt: skip
         self._stores = stores
         self._log = queue
@@ -110,8 +108,8 @@ class Carrier:
         self._end_users = end_users
         self._is_writer_busy = is_writer_busy
         self._is_present = is_present
-        self._part = part
-        self._appliers = Appliers(stores, limits, part.owns)
+        self._is_serving = is_serving
+        self._appliers = Appliers(stores, limits)
         self._lanes = [LaneState(lane, apply, stores.applied(lane)) for lane, apply in self._appliers.lanes]
         self._by_lane = {state.lane: state for state in self._lanes}
         self._waiters: list[tuple[int, int, Callable[[], object]]] = []
@@ -142,7 +140,7 @@ class Carrier:
         self._is_running = self._commits.is_running = True
         self._times.begin_after(self._log.committed)
         self._log.follow(min(state.position for state in self._lanes), self._flushed)
-        if self._part.is_serving():
+        if self._is_serving():
             self.serve(0)
         self._receive()
 
@@ -181,11 +179,6 @@ class Carrier:
         return lambda: state.position
 
     @property
-    def flips(self) -> Flips:
-        """How the partitions of carriers have doubled."""
-        return self._appliers.inboxes.flips
-
-    @property
     def limits(self) -> Limits:
         """What holds now for those who are away."""
         return self._appliers.inboxes.limits
@@ -214,12 +207,12 @@ class Carrier:
         heappush(self._waiters, (event_id, self._waiter_count, call))
 
     @contextmanager
-    def cutting(self, owns: Owns | None = None) -> Iterator[Cutting]:
+    def cutting(self) -> Iterator[Cutting]:
         """A cut of what waits now, to be read in slices between turns. Raises ``Unavailable`` where it cannot be."""
         appliers = self._appliers
         if appliers.inboxes.is_midway or self._by_lane[Lane.INBOXES].problem or self._bug:
             raise Unavailable("a record is applied by half, as a store is down: ask again when it is back")
-        cutting = Cutting(self._stores, self.applied(Lane.INBOXES), owns)
+        cutting = Cutting(self._stores, self.applied(Lane.INBOXES))
         self._cuttings.append(cutting)
         appliers.inboxes.watch(cutting.before)
         try:
@@ -258,7 +251,7 @@ class Carrier:
             cutting.fail(Unavailable("the stores have gone back to an earlier event: ask again"))
         try:
             self._stores.begin_again()
-            self._appliers = Appliers(self._stores, owns=self._part.owns)
+            self._appliers = Appliers(self._stores)
         except PixiuError as error:
             self._commits.problem = str(error)
             self._scheduler.after(self._settings.lane_retry_ms, lambda: self.go_back(done))
@@ -428,7 +421,7 @@ class Carrier:
             return
         self._buried = record.event_id
         self.counters.undecodable += 1
-        if not self._part.buries:
+        if not self._is_serving():
             return
         undecodable = Undecodable(event_id=record.event_id, payload=record.payload)
         self.dead.bury(record.event_id, Task(reason=str(error), undecodable=undecodable), self._touch)
@@ -440,7 +433,7 @@ class Carrier:
         if arrivals:
             wakes = wakes_of(arrivals, self._is_present)
             counters.entries += sum(len(arrival.inboxes) for arrival in arrivals)
-            if wakes and self._part.is_serving():
+            if wakes and self._is_serving():
                 self._wake(wakes)
             else:
                 self._unwoken.extend(wakes)
@@ -449,8 +442,6 @@ class Carrier:
         for marked in appliers.timelines.take_marked():
             if may_tell(marked, self._stores.contacts):
                 self._tell(marked.from_user, receipt_of(marked, self._stores.users))
-        if appliers.inboxes.take_flip():
-            self._part.flip()
         removed = appliers.rosters.take_removed()
         if removed and self._remove is not None:
             self._remove(removed)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pixiu.model.inbox import Entry, InboxState, Page
-    from pixiu.model.partitions import Owns
     from pixiu.ports.inboxes import Inboxes
     from pixiu.ports.stores import Stores
 
@@ -35,9 +34,9 @@ class Cut:
         """State, entries, and the message ids whose body is missing."""
 
 
-def take_cut(stores: Stores, event_id: int, owns: Owns | None = None) -> Cut:
+def take_cut(stores: Stores, event_id: int) -> Cut:
     """Everything that waits now, at one go: for stores that nobody else uses."""
-    cutting = Cutting(stores, event_id, owns)
+    cutting = Cutting(stores, event_id)
     for _ in cutting.slices():
         pass
     return cutting.cut
@@ -49,11 +48,10 @@ class Cutting:
     In memory it holds what waits, which is what a cut is, and the numbers of users that were read before their turn.
     """
 
-    def __init__(self, stores: Stores, event_id: int, owns: Owns | None = None) -> None:
-        """The stores must have applied exactly through ``event_id``. ``owns``: of these users alone."""
+    def __init__(self, stores: Stores, event_id: int) -> None:
+        """The stores must have applied exactly through ``event_id``."""
         self.cut = Cut(event_id)
         self._inboxes, self._bodies = stores.inboxes, stores.bodies
-        self._owns = owns
         self._user = -1
         """Whose turn it is; all before have been read."""
         self._reading: Iterator[None] = iter(())
@@ -65,7 +63,7 @@ class Cutting:
     def slices(self) -> Iterator[None]:
         """Read on, a little before each yield; then ``cut`` is whole. Raises what kept it from being so."""
         for state in self._states():
-            if state.user in self._early or (self._owns is not None and not self._owns(state.user)):
+            if state.user in self._early:
                 self._room -= 1
                 if self._room <= 0:
                     self._room = CUT_TURN
@@ -86,8 +84,7 @@ class Cutting:
             if user == self._user:
                 for _ in self._reading:
                     pass
-            if self._owns is None or self._owns(user):
-                self._read_rest(user)
+            self._read_rest(user)
         except PixiuError as error:
             self.fail(error)  # whoever changes them will see for itself
             return

@@ -1,11 +1,11 @@
 """The second half of an audit: is every row of every timeline there, and every body?
 
 The reference knows them as of the cut; the stores go on changing while they are compared. A row that is new behind the
-cut lies above the newest of the cut, and is not asked for. One that has gone may have been trimmed, erased, or have
-moved to another partition behind the cut; one may not be there yet, since a cut is of the inboxes, and the lane of
-timelines may be behind. So whatever differs is only a doubt. When all was compared, or many doubts have come together,
-the log is read on from where the reference is to where the stores are by then: what the reference still has, and the
-stores still have not, is lost. Without doubts, and mostly there are none, nothing is read.
+cut lies above the newest of the cut, and is not asked for. One that has gone may have been trimmed or erased
+behind the cut; one may not be there yet, since a cut is of the inboxes, and the lane of timelines may be behind. So
+whatever differs is only a doubt. When all was compared, or many doubts have come together, the log is read on from
+where the reference is to where the stores are by then: what the reference still has, and the stores still have not, is
+lost. Without doubts, and mostly there are none, nothing is read.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ from google.protobuf.message import DecodeError
 
 from pixiu.ports.log import MAIN
 from pixiu.roles.carrier.appliers import LANES, parse
-from pixiu.roles.carrier.flips import forget_users, grown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from pixiu.model.partitions import Owns
     from pixiu.model.timeline import GroupRow, PrivateRow
     from pixiu.ports.log import LogRecord
     from pixiu.ports.stores import Stores
@@ -126,16 +124,14 @@ class Doubt(NamedTuple):
 class Reference:
     """What the stores of an audit should hold. Made through the cut; goes on behind it where there are doubts."""
 
-    def __init__(self, stores: Stores, kept: KeptTimelines, appliers: Appliers, owns: Owns | None) -> None:
+    def __init__(self, stores: Stores, kept: KeptTimelines, appliers: Appliers) -> None:
         """``kept`` are the timelines of ``stores``, which ``appliers`` write."""
         self.kept = kept
         self.bodies = stores.bodies
-        self._stores = stores
         self._appliers = appliers
-        self._owns = owns
 
     def replay(self, record: LogRecord) -> None:
-        """Apply a record behind the cut. Where it doubles the carriers, who is elsewhere now goes, as in the stores."""
+        """Apply a record that comes after the cut."""
         if record.topic != MAIN:
             return
         try:
@@ -144,16 +140,6 @@ class Reference:
             for lane in LANES:
                 self._appliers.skip(lane, record.event_id)
         self._appliers.forget_news()
-        owns = grown(self._owns, self._appliers.inboxes.flips.count)
-        if owns is not self._owns and owns is not None:
-            self._owns = owns
-            moved = [user for user in self.kept.private if not owns(user)]
-            moved += [user for user in self._stores.users.all() if user not in self.kept.private and not owns(user)]
-            forget_users(self._stores, moved)
-
-    def is_ours(self, user: int) -> bool:
-        """Are this user's rows kept here, as of now?"""
-        return self._owns is None or self._owns(user)
 
 
 class Histories:
@@ -267,8 +253,6 @@ class Histories:
             is_known = kept.group_row(owner, message_id) is not None
             is_there = stored.group_row(owner, message_id) is not None
         else:
-            if not self._reference.is_ours(owner):  # the stores forget them little by little
-                return False
             is_known = kept.private_row(owner, message_id) is not None
             is_there = stored.private_row(owner, message_id) is not None
         return is_there and not is_known if what == "ghost" else is_known and not is_there

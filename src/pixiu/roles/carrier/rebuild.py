@@ -13,7 +13,6 @@ from pixiu.roles.carrier.appliers import LANES, Appliers, parse
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pixiu.model.partitions import Owns
     from pixiu.ports.log import Log
     from pixiu.ports.stores import Stores
 
@@ -25,19 +24,13 @@ _BATCH = 2000
 _COMMIT_BYTES = 16 * 2**20
 
 
-def rebuild(
-    queue: Log,
-    stores: Stores,
-    progress: Callable[[int, int], object] | None = None,
-    *,
-    owns: Owns | None = None,
-) -> int:
+def rebuild(queue: Log, stores: Stores, progress: Callable[[int, int], object] | None = None) -> int:
     """Apply the whole log, as it is committed now, to stores that begin empty or where they were interrupted.
 
     Nobody is woken and nothing is written to the log. ``progress`` is told (event_id, last) after every batch. Returns
     how many records made no sense. Tasks are not touched: they are the running carrier's.
     """
-    appliers = Appliers(stores, owns=owns)
+    appliers = Appliers(stores)
     last = queue.committed
     after = min(stores.applied(lane) for lane in LANES)
     skipped = 0

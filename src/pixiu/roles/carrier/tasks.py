@@ -56,10 +56,7 @@ class Tasks:
         notify: Performer,
         general: Performer,
         schedule: SchedulePerformer,
-        owns: Callable[[int, int], bool] | None = None,
     ) -> None:
-        """``owns``: whose task is performed here, of which event; the others are passed over."""
-        self._owns = owns
         self._log = queue
         self._clock = clock
         self._scheduler = scheduler
@@ -165,16 +162,11 @@ class Tasks:
                 self._failed(record, Task.FromString(record.payload), failure)
 
         try:
-            if self._owns is not None and not self._owns(_user_of(record), record.event_id):
-                self._finish(record)
-            elif record.topic == SCHEDULE:
+            if record.topic == SCHEDULE:
                 self._schedule(record, Record.FromString(record.payload), done)
             else:
                 self._performers[record.topic](Task.FromString(record.payload), done)
         except DecodeError as error:
-            if self._owns is not None and not self._owns(0, record.event_id):
-                self._finish(record)
-                return
             self._counters.undecodable += 1
             undecodable = Undecodable(event_id=record.event_id, payload=record.payload)
             self._bury(record, Task(reason=f"{record.topic}: {error}", undecodable=undecodable))
@@ -235,22 +227,6 @@ class Tasks:
             return
         self._counters.task_retries += 1
         self._scheduler.after(self._delay_ms(tries), lambda: self._begin(record, tries + 1))
-
-
-def _user_of(record: LogRecord) -> int:
-    """Whose a task is: the user whom it concerns, or who has scheduled it. Raises protobuf's ``DecodeError``."""
-    if record.topic == SCHEDULE:
-        return Record.FromString(record.payload).actor
-    task = Task.FromString(record.payload)
-    match task.WhichOneof("what"):
-        case "notify":
-            return task.notify.user
-        case "kick":
-            return task.kick.user
-        case "flush":
-            return task.flush.user
-        case _:
-            return 0
 
 
 class GeneralTasks:

@@ -53,10 +53,8 @@ class _Found(NamedTuple):
 class TrimPlan:
     """One walk over all timelines and send keys: what is to go, record by record."""
 
-    def __init__(self, stores: Stores, serves: Callable[[int], bool], through: int) -> None:
-        """``serves``: whose timelines are trimmed from here. Of a group's many copies one partition finds the end."""
+    def __init__(self, stores: Stores, through: int) -> None:
         self._stores = stores
-        self._serves = serves
         self._through = through
         self._walk = self._look()
         self._left_over: _Found | None = None
@@ -102,16 +100,14 @@ class TrimPlan:
         seen: set[int] = set()
         stores = self._stores
         for user in (0, *stores.users.all()):
-            if self._serves(user):
-                yield from self._in_private(user)
-                yield from self._sent(user)
+            yield from self._in_private(user)
+            yield from self._sent(user)
             yield None
             for group in (*stores.groups.groups_of(user), *stores.groups.past_groups_of(user)):
                 if group not in seen:
                     seen.add(group)
-                    if self._serves(group):
-                        yield from self._in_group(group)
-                        yield None
+                    yield from self._in_group(group)
+                    yield None
 
     def _in_private(self, user: int) -> Iterator[_Found]:
         while True:
@@ -154,7 +150,7 @@ def _add(change: HistoryTrimmed, found: _Found) -> None:
 
 
 class Trimming:
-    """Looks every ``history_sweep_ms``, if history has an end; only where a partition is served."""
+    """Looks every ``history_sweep_ms``, if history has an end; of several replicas, only the one that serves does."""
 
     def __init__(
         self,
@@ -165,7 +161,6 @@ class Trimming:
         settings: MessagingSettings,
         *,
         is_serving: Callable[[], bool],
-        serves: Callable[[int], bool],
         when_applied: Callable[[int, Callable[[], object]], object],
     ) -> None:
         self._stores = stores
@@ -174,7 +169,6 @@ class Trimming:
         self._scheduler = scheduler
         self._settings = settings
         self._is_serving = is_serving
-        self._serves = serves
         self._when_applied = when_applied
         self._plan: TrimPlan | None = None
         self._at = 0
@@ -220,7 +214,7 @@ class Trimming:
         if plan is None:
             self._at = self._clock.now_ms()
             oldest = first_id_of(self._at - self._settings.history_ms)
-            plan = self._plan = TrimPlan(self._stores, self._serves, oldest - 1)
+            plan = self._plan = TrimPlan(self._stores, oldest - 1)
         change = plan.step()
         if plan.is_done:
             self._plan = None
