@@ -1,4 +1,4 @@
-"""A small gateway for tests: speaks with the carrier that serves a partition, and shows what comes."""
+"""A small gateway for tests: connects to the replica that serves a shard, and keeps what comes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pixiu.ports.registry import Folder
     from pixiu.ports.transport import WatchedLink
 
-__all__ = ["HubClient", "Partitions"]
+__all__ = ["HubClient", "Shards"]
 
 BEAT_S = 0.5
 
@@ -163,7 +163,7 @@ class HubClient:
             self._link.close()
 
 
-class Partitions:
+class Shards:
     """Finds whoever serves a partition, as gateways do, and connects."""
 
     def __init__(self, registry: str, secret: str) -> None:
@@ -185,7 +185,7 @@ class Partitions:
     async def server(self, partition: int) -> dict[str, Any]:
         """What ``leader`` says."""
         answer: asyncio.Future[Folder | PixiuError] = asyncio.get_running_loop().create_future()
-        self.registry.read(f"{self._root}/carrier/partition{partition}/leader", answer.set_result)
+        self.registry.read(f"{self._root}/shard/partition{partition}/leader", answer.set_result)
         found = await answer
         entry = None if isinstance(found, PixiuError) else found.get("")
         return {} if entry is None else dict(entry.data)
@@ -197,7 +197,7 @@ class Partitions:
                 row = await self.server(partition)
                 if row and row["epoch"] > after_epoch:
                     with contextlib.suppress(Unavailable, TimeoutError):
-                        client = await HubClient.connect(name, row["address"], self._secrets, int(row["boot"], 16))
+                        client = await HubClient.connect(name, row["hub"], self._secrets, int(row["boot"], 16))
                         self._clients.append(client)
                         return client
                 await asyncio.sleep(0.05)

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
     from pixiu.queue.client import Appended
 
-__all__ = ["QUEUE_ONLY", "Cluster", "Load"]
+__all__ = ["SHARD_ONLY", "Cluster", "Load"]
 
-QUEUE_ONLY = """
+SHARD_ONLY = """
 name = "test"
 zookeeper = {{ nodes = {zookeepers} }}
 
-[roles.queue]
+[roles.shard]
 replicas = {replicas}
 settings = {{ "replication.min_isr" = {min_isr} }}
 """
@@ -92,20 +92,16 @@ class Cluster:
         return {row["name"]: row for row in self.ask("status")["nodes"]}
 
     def leader(self) -> str:
-        """Who leads the queue."""
-        found = [name for name, row in self.nodes().items() if "leads" in row["detail"]]
+        """The replica that leads the shard."""
+        found = [name for name, row in self.nodes().items() if row["role"] == "shard" and "leads" in row["detail"]]
         assert len(found) == 1, self.nodes()
         return found[0]
 
-    def leader_of_queue(self) -> str:
-        """The same, where carriers are led, too."""
-        return next(name for name, row in self.nodes().items() if row["role"] == "queue" and "leads" in row["detail"])
-
     def wait_in_sync(self, count: int) -> None:
-        """Until so many replicas hold everything."""
+        """Until so many replicas of the shard hold everything."""
         wait_for(
             lambda: sum(
-                row["role"] == "queue" and ("leads" in row["detail"] or "in sync" in row["detail"])
+                row["role"] == "shard" and ("leads" in row["detail"] or "in sync" in row["detail"])
                 for row in self.nodes().values()
             )
             == count,

@@ -21,9 +21,8 @@ from pathlib import Path
 CLUSTER = """
 name = "busy"
 zookeeper = { nodes = 1 }
-[roles.queue]
-replicas = 2
-[roles.carrier]
+[roles.shard]
+replicas = 3
 [roles.router]
 [roles.broker]
 partitions = 2

@@ -100,7 +100,7 @@ async def test_a_full_disk_does_not_end_the_keeping(tmp_path: Path, monkeypatch:
 
 async def test_who_is_told_to_end_while_it_starts_starts_nothing_more_and_says_nothing_wrong(tmp_path: Path) -> None:
     path = tmp_path / "cluster.toml"
-    path.write_text('zookeeper = "zk://127.0.0.1:1/p"\n[roles.queue]\n[roles.proxy]\n', encoding="utf-8")
+    path.write_text('zookeeper = "zk://127.0.0.1:1/p"\n[roles.shard]\n[roles.proxy]\n', encoding="utf-8")
     lines: list[str] = []
     wrong: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: wrong.append(context))
@@ -117,7 +117,7 @@ async def test_who_is_told_to_end_while_it_starts_starts_nothing_more_and_says_n
     del coming
     gc.collect()
     await asyncio.sleep(0)
-    assert [line.split() for line in lines] == [["queue-0-0", "starts"], ["queue-0-0", "stopped"]]
+    assert [line.split() for line in lines] == [["shard-0-0", "starts"], ["shard-0-0", "stopped"]]
     assert wrong == []
 
 
@@ -148,7 +148,7 @@ async def test_whoever_is_still_starting_is_found_by_the_next_supervisor(tmp_pat
 def test_leftovers_end_as_a_cluster_does_the_registry_last(tmp_path: Path) -> None:
     """A role that is to leave in order needs it."""
     command = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)", str(tmp_path)]
-    names = ["zookeeper-1", "queue-0-0", "queue-0-1", "broker-0-0"]
+    names = ["zookeeper-1", "shard-0-0", "shard-0-1", "broker-0-0"]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in names]
     try:
         for process in processes:
@@ -156,7 +156,7 @@ def test_leftovers_end_as_a_cluster_does_the_registry_last(tmp_path: Path) -> No
         rows = [{"name": name, "pid": process.pid} for name, process in zip(names, processes, strict=True)]
         (tmp_path / STATE).write_text(json.dumps({"nodes": rows}), encoding="utf-8")
         lines = end_leftovers(tmp_path)
-        assert [line.split()[0] for line in lines] == ["broker-0-0", "queue-0-0", "queue-0-1", "zookeeper-1"]
+        assert [line.split()[0] for line in lines] == ["broker-0-0", "shard-0-0", "shard-0-1", "zookeeper-1"]
         assert end_leftovers(tmp_path) == []
     finally:
         for process in processes:

@@ -12,7 +12,7 @@ import pytest
 
 from pixiu.model.errors import Conflict, Unavailable
 from pixiu.node.cluster.door import ask_supervisor
-from tests.cluster.processes import QUEUE_ONLY, BlockingRegistry, Cluster, Load
+from tests.cluster.processes import SHARD_ONLY, BlockingRegistry, Cluster, Load
 from tests.servers import wait_for
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.serial
 
 RESUMES_S = 3.0
-THREE = QUEUE_ONLY.format(zookeepers=3, replicas=3, min_isr=2)
+THREE = SHARD_ONLY.format(zookeepers=3, replicas=3, min_isr=2)
 
 
 @pytest.mark.timeout(120)
@@ -30,13 +30,13 @@ def test_a_leader_that_is_killed_is_replaced_or_comes_back_and_nothing_accepted_
     with Cluster(tmp_path, THREE) as cluster:
         cluster.wait_in_sync(3)
         leader = cluster.leader()
-        others = {"queue-0-0", "queue-0-1", "queue-0-2"} - {leader}
+        others = {"shard-0-0", "shard-0-1", "shard-0-2"} - {leader}
         registry = BlockingRegistry(cluster.registry)
         wait_for(
-            lambda: all("admin" in row for row in registry.told("queue/partition0").values()),
+            lambda: all("admin" in row for row in registry.told("shard/partition0").values()),
             what="the addresses of health",
         )
-        for name, row in registry.told("queue/partition0").items():
+        for name, row in registry.told("shard/partition0").items():
             health = [httpx.get(f"http://{row['admin']}/{path}") for path in ("healthz", "readyz", "metrics")]
             assert [answer.status_code for answer in health] == [200, 200, 200], (name, health[1].text)
             assert f"pixiu_queue_is_leader {int(name == leader)}" in health[2].text
@@ -69,7 +69,7 @@ def test_a_leader_that_stands_still_is_replaced_and_comes_back_as_a_follower(tmp
             load.wait_for_more()
             cluster.ask("freeze", leader)
             load.wait_for_more()
-            others = {"queue-0-0", "queue-0-1", "queue-0-2"} - {leader}
+            others = {"shard-0-0", "shard-0-1", "shard-0-2"} - {leader}
             assert cluster.leader() == min(others), "the smallest that was in sync"
             cluster.ask("thaw", leader)
             cluster.wait_in_sync(3)
@@ -131,7 +131,7 @@ def test_a_leader_that_is_drained_hands_over_at_once_and_leaves_nothing_behind(t
             load.wait_for_more(100)
             load.stop()
             load.check()
-        registered = BlockingRegistry(cluster.registry).places("queue/partition0")
+        registered = BlockingRegistry(cluster.registry).places("shard/partition0")
         assert leader not in registered and len(registered) == 2
         nodes = cluster.nodes()
         assert (nodes[leader]["state"], nodes[leader]["pid"]) == ("drained", None)
@@ -151,7 +151,7 @@ def test_followers_that_die_one_by_one_and_all_at_once_cost_nothing_accepted(tmp
         cluster.wait_in_sync(3)
         with Load(cluster.registry) as load:
             load.wait_for_more()
-            for name in ("queue-0-0", "queue-0-1", "queue-0-2"):
+            for name in ("shard-0-0", "shard-0-1", "shard-0-2"):
                 cluster.ask("kill", name)
             load.wait_for_more()
             cluster.wait_in_sync(3)
@@ -162,7 +162,7 @@ def test_followers_that_die_one_by_one_and_all_at_once_cost_nothing_accepted(tmp
 
 @pytest.mark.timeout(60)
 def test_a_role_that_is_started_wrongly_is_said_at_once_and_nothing_is_left(tmp_path: Path) -> None:
-    text = 'zookeeper = "zk://127.0.0.1:1/x"\n[roles.queue]\nsettings = { "replication.min_isr" = 0 }\n'
+    text = 'zookeeper = "zk://127.0.0.1:1/x"\n[roles.shard]\nsettings = { "replication.min_isr" = 0 }\n'
     cluster = Cluster(tmp_path, text)
     done = cluster.call("up", str(cluster.file), timeout_s=50)
     assert done.returncode == 2
@@ -173,11 +173,11 @@ def test_a_role_that_is_started_wrongly_is_said_at_once_and_nothing_is_left(tmp_
 @pytest.mark.long
 @pytest.mark.timeout(120)
 def test_what_a_killed_supervisor_leaves_is_ended_by_the_next_command(tmp_path: Path) -> None:
-    with Cluster(tmp_path, QUEUE_ONLY.format(zookeepers=1, replicas=1, min_isr=1)) as cluster:
+    with Cluster(tmp_path, SHARD_ONLY.format(zookeepers=1, replicas=1, min_isr=1)) as cluster:
         with pytest.raises(Conflict, match="there is no 'queue-9'"):
             ask_supervisor(cluster.folder, {"action": "kill", "name": "queue-9"})
         with pytest.raises(Conflict, match="there is no action"):
-            ask_supervisor(cluster.folder, {"action": "explode", "name": "queue-0-0"})
+            ask_supervisor(cluster.folder, {"action": "explode", "name": "shard-0-0"})
         twice = cluster.call("up", str(cluster.file))
         assert twice.returncode == 1
         assert "runs in" in twice.stderr

@@ -49,40 +49,42 @@ def write(folder: Path, text: str) -> Path:
     ("text", "complaint"),
     [
         ("", "no roles"),
-        ("name = 3\n[roles.queue]", "name must be a text"),
-        ("name = 'A b'\n[roles.queue]", "small letters"),
-        ("colour = 'red'\n[roles.queue]", "no colour"),
-        ("secret = 'short'\n[roles.queue]", "16 characters"),
-        ("zookeeper = { nodes = 2 }\n[roles.queue]", "must be odd"),
-        ("zookeeper = { servers = 2 }\n[roles.queue]", "no zookeeper.servers"),
-        ("zookeeper = 3\n[roles.queue]", "zookeeper is"),
-        ("zookeeper = 'zk://a:x'\n[roles.queue]", "HOST:PORT"),
-        ("secret = '#0123456789abcdef'\n[roles.queue]", "secret must be one line"),
-        ('secret = """0123456789abcdef\nfedcba9876543210"""\n[roles.queue]', "secret must be one line"),
-        ("secret = ' 0123456789abcdef'\n[roles.queue]", "secret must be one line"),
+        ("name = 3\n[roles.shard]", "name must be a text"),
+        ("name = 'A b'\n[roles.shard]", "small letters"),
+        ("colour = 'red'\n[roles.shard]", "no colour"),
+        ("secret = 'short'\n[roles.shard]", "16 characters"),
+        ("zookeeper = { nodes = 2 }\n[roles.shard]", "must be odd"),
+        ("zookeeper = { servers = 2 }\n[roles.shard]", "no zookeeper.servers"),
+        ("zookeeper = 3\n[roles.shard]", "zookeeper is"),
+        ("zookeeper = 'zk://a:x'\n[roles.shard]", "HOST:PORT"),
+        ("secret = '#0123456789abcdef'\n[roles.shard]", "secret must be one line"),
+        ('secret = """0123456789abcdef\nfedcba9876543210"""\n[roles.shard]', "secret must be one line"),
+        ("secret = ' 0123456789abcdef'\n[roles.shard]", "secret must be one line"),
         ('[roles.gateway]\nreplicas = 2\nsettings = { "gateway.tcp_port" = 9000 }', "port 9000 .*gateway .*gateway"),
-        ("[roles.quue]", r"no role 'quue'.*did you mean \[roles.queue\]"),
-        ('[roles.queue]\nsettings = { "replication.min_irs" = 2 }', "roles.queue.settings: .*min_irs"),
-        ("[roles.queue]\nreplicas = 0", "roles.queue.replicas must be 1 to"),
-        ("[roles.queue]\nreplicas = true", "roles.queue.replicas"),
-        ("[roles.queue]\npartitions = 2", "replicated, never split"),
+        ("[roles.shrad]", r"no role 'shrad'.*did you mean \[roles.shard\]"),
+        ('[roles.shard]\nsettings = { "replication.min_irs" = 2 }', "roles.shard.settings: .*min_irs"),
+        ("[roles.shard]\nreplicas = 0", "roles.shard.replicas must be 1 to"),
+        ("[roles.shard]\nreplicas = true", "roles.shard.replicas"),
+        ("[roles.shard]\npartitions = 2", "a cluster has one shard"),
         ("[roles.broker]\npartitions = 3", "power of two"),
         ("[roles.broker]\npartitions = 256\nreplicas = 32", "at most 512"),
-        ("[roles.queue]\nport = 65535\nreplicas = 3", "no room for 3 ports"),
-        ("[roles.queue]\nsettings = { a = [1] }", "settings must be like"),
-        ("[roles.queue]\nfoo = 1", "no roles.queue.foo"),
+        ("[roles.shard]\nport = 65535\nreplicas = 3", "no room for 3 ports"),
+        ("[roles.shard]\nsettings = { a = [1] }", "settings must be like"),
+        ("[roles.shard]\nfoo = 1", "no roles.shard.foo"),
         ("roles = 1", "no roles"),
-        ("engines = 1\n[roles.carrier]", "engines is a table"),
-        ("[roles.carrier]\n[engines]\nregistry = 'zk://a'", "no engines.registry"),
-        ("[roles.carrier]\n[engines]\nstore = 3", "engines.store must be a text"),
-        ("[roles.queue]\n[engines]\nstore = 'redis://a'", "engines.store is for carriers"),
-        ("[roles.carrier]\n[engines]\nlog = 'kafka://a'", "engines.log is for queues"),
-        ("[roles]\nqueue = 3", "must be a table"),
+        ("engines = 1\n[roles.shard]", "engines is a table"),
+        ("[roles.shard]\n[engines]\nregistry = 'zk://a'", "no engines.registry"),
+        ("[roles.shard]\n[engines]\nstore = 3", "engines.store must be a text"),
+        ("[roles.gateway]\n[engines]\nstore = 'redis://a'", "engines.store is for shards"),
+        ("[roles.gateway]\n[engines]\nlog = 'kafka://a'", "engines.log is for shards"),
+        ("[roles]\nshard = 3", "must be a table"),
         ("[", "not TOML"),
-        ("[roles.queue]\nport = 9000\nreplicas = 3\n[roles.gateway]\nport = 9002", "port 9002 .*queue .*gateway"),
+        ("[roles.shard]\nport = 9000\nreplicas = 3\n[roles.gateway]\nport = 9002", "port 9002 .*shard .*gateway"),
         ('[roles.meta]\nreplicas = 2\nsettings = { "links.admin_port" = 9000 }', "port 9000 .*meta .*meta"),
-        ("[roles.carrier]\n[roles.gateway]", "carrier needs a log"),
-        ('[roles.queue]\nreplicas = 1\nsettings = { "replication.min_isr" = 2 }', "min_isr is 2, and there are 1"),
+        ("[roles.carrier]\n[roles.gateway]", r"no role 'carrier' any more.*\[roles.shard\]"),
+        ("[roles.queue]", r"no role 'queue' any more.*\[roles.shard\]"),
+        ("[roles.shard]\nreplicas = 10", "replicas must be 1 to 9"),
+        ('[roles.shard]\nreplicas = 1\nsettings = { "replication.min_isr" = 2 }', "min_isr is 2, and there are 1"),
     ],
 )
 def test_a_file_that_is_wrong_is_refused_with_the_key(tmp_path: Path, text: str, complaint: str) -> None:
@@ -104,17 +106,19 @@ def test_partitions_and_replicas_become_processes_and_ports_and_the_secret_stay(
     replicas = 2
     port = 4000
     settings = { "log.level" = "warning", "queue.no_cache" = true }
-    [roles.queue]
+    [roles.shard]
     replicas = 3
     settings = { "replication.min_isr" = 2 }
     """
     first = Layout(tmp_path / "c", read_cluster_file(write(tmp_path, text)))
     first.write_state()
     assert [plan.name for plan in first.plans] == [
-        "queue-0-0", "queue-0-1", "queue-0-2", "broker-0-0", "broker-0-1", "broker-1-0", "broker-1-1",
+        "shard-0-0", "shard-0-1", "shard-0-2", "broker-0-0", "broker-0-1", "broker-1-0", "broker-1-1",
     ]  # fmt: skip
     assert [plan.address for plan in first.plans[3:]] == [f"127.0.0.1:{port}" for port in range(4000, 4004)]
     assert {plan.min_others for plan in first.plans[:3]} == {2}
+    command = first.plans[0].command
+    assert command[command.index("--shard") + 1] == "0" and command[command.index("--replica") + 1] == "0"
     command = first.plans[-1].command
     assert command[command.index("--partition") + 1] == "1"
     assert "queue.no_cache=true" in command
@@ -126,8 +130,8 @@ def test_partitions_and_replicas_become_processes_and_ports_and_the_secret_stay(
 
 ON_ENGINES = """
 zookeeper = "zk://127.0.0.1:2181/x"
-[roles.queue]
-[roles.carrier]
+[roles.gateway]
+[roles.shard]
 replicas = 2
 {more}
 [engines]
@@ -136,22 +140,25 @@ timelines = "cassandra://127.0.0.1"
 """
 
 
-def test_carriers_are_told_of_the_engines_where_others_do_not_see_it(tmp_path: Path) -> None:
+def test_shards_get_the_addresses_of_engines_in_the_environment_where_other_users_cannot_read_them(
+    tmp_path: Path,
+) -> None:
     text = ON_ENGINES.format(store="redis://:hidden@127.0.0.1", more="")
-    queue, *carriers = Layout(tmp_path / "c", read_cluster_file(write(tmp_path, text))).plans
-    assert not queue.environment
-    for carrier in carriers:
-        assert carrier.environment == {
+    *shards, gateway = Layout(tmp_path / "c", read_cluster_file(write(tmp_path, text))).plans
+    assert not gateway.environment
+    assert len(shards) == 2
+    for shard in shards:
+        assert shard.environment == {
             "PIXIU_ENGINES__STORE": "redis://:hidden@127.0.0.1", "PIXIU_ENGINES__TIMELINES": "cassandra://127.0.0.1",
         }  # fmt: skip
-        assert "hidden" not in " ".join(carrier.command)
+        assert "hidden" not in " ".join(shard.command)
 
 
-def test_the_queue_is_told_of_the_log_in_kafka(tmp_path: Path) -> None:
+def test_shards_get_the_address_of_the_log_in_kafka(tmp_path: Path) -> None:
     text = ON_ENGINES.format(store="redis://127.0.0.1", more="") + 'log = "kafka://127.0.0.1?prefix=talk"\n'
-    queue, *carriers = Layout(tmp_path / "c", read_cluster_file(write(tmp_path, text))).plans
-    assert queue.environment == {"PIXIU_ENGINES__LOG": "kafka://127.0.0.1?prefix=talk"}
-    assert not any("PIXIU_ENGINES__LOG" in carrier.environment for carrier in carriers)
+    *shards, gateway = Layout(tmp_path / "c", read_cluster_file(write(tmp_path, text))).plans
+    assert {shard.environment["PIXIU_ENGINES__LOG"] for shard in shards} == {"kafka://127.0.0.1?prefix=talk"}
+    assert not gateway.environment
     with pytest.raises(ConfigError, match="names no Kafka"):
         Layout(tmp_path / "c", read_cluster_file(write(tmp_path, text.replace("kafka://127.0.0.1", "nats://a"))))
 
@@ -163,7 +170,7 @@ def test_the_queue_is_told_of_the_log_in_kafka(tmp_path: Path) -> None:
 def test_copies_of_a_log_in_kafka_are_not_counted_by_the_processes_that_own_it(
     tmp_path: Path, settings: str, engines: str
 ) -> None:
-    text = '[roles.queue]\nreplicas = 2\nsettings = {{ {settings}"replication.min_isr" = 3 }}\n{engines}'
+    text = '[roles.shard]\nreplicas = 2\nsettings = {{ {settings}"replication.min_isr" = 3 }}\n{engines}'
     cluster = read_cluster_file(write(tmp_path, text.format(settings=settings, engines=engines)))
     file = replace(cluster, zookeeper_nodes=0, registry=RegistryAddress.parse("zk://127.0.0.1"))
     assert [plan.min_others for plan in Layout(tmp_path / "c", file).plans] == [0, 0]
@@ -177,7 +184,7 @@ def test_copies_of_a_log_in_kafka_are_not_counted_by_the_processes_that_own_it(
         ("redis://a", "settings = { 'engines.timelines' = 'mysql://a' }", "timelines must be embedded"),
     ],
 )
-def test_engines_that_carriers_could_not_use_start_nothing(
+def test_engines_that_shards_could_not_use_are_refused_before_anything_starts(
     tmp_path: Path, store: str, more: str, complaint: str
 ) -> None:
     with pytest.raises(ConfigError, match=complaint):

@@ -22,10 +22,7 @@ TEXT = """
 name = "credentials"
 zookeeper = {{ nodes = 1 }}
 
-[roles.queue]
-
-[roles.carrier]
-partitions = 2
+[roles.shard]
 
 [roles.gateway]
 replicas = 2
@@ -40,8 +37,8 @@ class Gateway:
         self.port = int(address.rpartition(":")[2])
 
 
-def has_carriers(url: str) -> bool:
-    return httpx.get(f"{url}/readyz").json().get("notes", {}).get("carriers") is None
+def has_shard(url: str) -> bool:
+    return httpx.get(f"{url}/readyz").json().get("notes", {}).get("shards") is None
 
 
 async def opened(gateways: list[Any], tokens: list[str]) -> list[WebSocketClient]:
@@ -62,7 +59,7 @@ async def test_every_loss_of_a_credential_closes_sessions_at_both_gateways_of_a_
         keys = cluster.folder / "nodes" / "gateway"
         doors = Doors([f"http://{address}" for address in addresses], keys)
         for url in doors.urls:
-            wait_for(lambda url=url: has_carriers(url), timeout_s=60, what="carriers")  # type: ignore[misc]
+            wait_for(lambda url=url: has_shard(url), timeout_s=60, what="the shard")  # type: ignore[misc]
         gateways = [Gateway(address) for address in addresses]
         for user in ("alice", "bob", "carol", "dave", "erin", "frank"):
             await doors.act("root", "create_user", is_admin=True, user=user)

@@ -1,6 +1,6 @@
-"""Durable messages through gateways, carriers and the log of a real cluster, while each of them dies or stands still.
+"""Durable messages through gateways and a shard of a real cluster, while each process is killed and frozen.
 
-Whatever was accepted is delivered once and in order, and stands in both histories, whoever was hurt meanwhile.
+Everything accepted is delivered once and in order, and is in both histories.
 """
 
 from __future__ import annotations
@@ -10,26 +10,21 @@ import contextlib
 import json
 import subprocess
 import sys
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
 import pixiu
-from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
-from pixiu.config.registry import RegistryAddress
-from pixiu.model.errors import Conflict, PixiuError
+from pixiu.model.errors import PixiuError
 from pixiu.model.inbox import NEED_ACK, NEED_OFFLINE
-from pixiu.node.processes.carrier.doubling import double_carriers
-from pixiu.queue.client import Client
 from tests.cluster.processes import Cluster
 from tests.cluster.scenario import QUICK, Doors
 from tests.cluster.talkers import Talkers
 from tests.servers import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = [pytest.mark.serial, pytest.mark.long]
@@ -38,14 +33,9 @@ DURABLE = """
 name = "durable"
 zookeeper = {{ nodes = 1 }}
 
-[roles.queue]
-replicas = {queues}
-settings = {{ "replication.min_isr" = {min_isr} }}
-
-[roles.carrier]
-partitions = {partitions}
+[roles.shard]
 replicas = {replicas}
-settings = {{ "messaging.sends_per_second" = 0, "gateway.lease_ms" = 3000 }}
+settings = {{ "replication.min_isr" = {min_isr}, "messaging.sends_per_second" = 0, "gateway.lease_ms" = 3000 }}
 
 [roles.gateway]
 replicas = {gateways}
@@ -54,26 +44,18 @@ settings = {{ "gateway.lease_ms" = 3000, "gateway.resync_percent" = 25 }}
 
 
 def doors_of(cluster: Cluster) -> Doors:
-    """All gateways of a cluster, when they reach every partition."""
+    """All gateways of a cluster, when they reach the shard."""
     rows = [row for row in cluster.nodes().values() if row["role"] == "gateway" and row["state"] == "running"]
     urls = [f"http://{row['address']}" for row in rows]
 
     def reach_all() -> bool:
         try:
-            return all("carriers" not in httpx.get(f"{url}/readyz", timeout=5).json()["notes"] for url in urls)
+            return all("shards" not in httpx.get(f"{url}/readyz", timeout=5).json()["notes"] for url in urls)
         except httpx.HTTPError:
             return False
 
-    wait_for(reach_all, what="the gateways to reach every partition", timeout_s=60)
+    wait_for(reach_all, what="the gateways to reach the shard", timeout_s=60)
     return Doors(urls, cluster.folder / "nodes" / "gateway")
-
-
-def serves(cluster: Cluster, partition: int) -> str:
-    """Who serves a partition."""
-    rows = cluster.nodes()
-    found = [name for name in rows if name.startswith(f"carrier-{partition}-") and "serves" in rows[name]["detail"]]
-    assert len(found) == 1, rows
-    return found[0]
 
 
 def audit(cluster: Cluster) -> dict[str, Any]:
@@ -86,8 +68,8 @@ def audit(cluster: Cluster) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three replicas of the log, two partitions of users with two replicas each, two gateways."""
-    text = DURABLE.format(queues=3, min_isr=2, partitions=2, replicas=2, gateways=2)
+    """A shard of three replicas, and two gateways."""
+    text = DURABLE.format(replicas=3, min_isr=2, gateways=2)
     with Cluster(tmp_path_factory.mktemp("durable"), text) as started:
         started.wait_in_sync(3)
         yield started
@@ -103,17 +85,16 @@ async def test_kill_and_freeze_of_each_role_during_traffic(cluster: Cluster) -> 
 
     async with Talkers(doors) as talkers:
         await talkers.more()
-        for role in ("gateway", "carrier", "queue"):
-            for blow in ("kill", "freeze"):
-                if role == "gateway":
-                    name = "gateway-0-0"
-                elif role == "carrier":
-                    name = await asyncio.to_thread(serves, cluster, 0)
-                else:
-                    name = await asyncio.to_thread(cluster.leader_of_queue)
-                print(f"{blow} {name}")
-                await ask(blow, name)
-                if blow == "freeze":
+        for role in ("gateway", "leader", "follower"):
+            for fault in ("kill", "freeze"):
+                name = "gateway-0-0"
+                if role != "gateway":
+                    name = await asyncio.to_thread(cluster.leader)
+                if role == "follower":
+                    name = min({"shard-0-0", "shard-0-1", "shard-0-2"} - {name})
+                print(f"{fault} {name}")
+                await ask(fault, name)
+                if fault == "freeze":
                     await asyncio.sleep(5)  # longer than every lease
                     await ask("thaw", name)
                 await talkers.more()
@@ -155,50 +136,6 @@ class Extra:
         assert self.process.stdout is not None
         self.process.stdout.close()
         return code
-
-
-@pytest.mark.timeout(400)
-@pytest.mark.feature("X61")
-async def test_carriers_double_twice_and_clients_stay_connected(tmp_path: Path) -> None:
-    text = DURABLE.format(queues=1, min_isr=1, partitions=1, replicas=1, gateways=2)
-    with Cluster(tmp_path, text) as cluster:
-        doors = await asyncio.to_thread(doors_of, cluster)
-        address = RegistryAddress.parse(cluster.registry)
-        registry = ZooKeeperRegistry(address.hosts, asyncio.get_running_loop())
-        await asyncio.to_thread(registry.connect)
-        key = (cluster.folder / "secret").read_text(encoding="utf-8").strip()
-        async with Talkers(doors) as talkers, Client(cluster.registry, key=key) as client:
-            await talkers.more()
-            extra: list[Extra] = []
-            try:
-                for count in (2, 4):  # the last ones meet the first flip in the log
-                    for partition in range(count // 2, count):
-                        carrier = await asyncio.to_thread(Extra, cluster, "carrier", "--partition", str(partition))
-                        extra.append(carrier)
-                    await flips(partial(double_carriers, registry, address.root, client, replicas=1), to=count)
-                    await talkers.more(20)
-                metrics = httpx.get(f"{doors.urls[0]}/metrics", timeout=5).text
-                assert 'pixiu_gateway_carrier_up{partition="3"} 1.0' in metrics
-                await talkers.check()
-                print(f"accepted {len(talkers.times)}, longest pause {talkers.longest_gap_s():.1f} s")
-                report = await asyncio.to_thread(audit, cluster)
-                assert report["balanced"], report
-                assert [row["partition"] for row in report["partitions"]] == [0, 1, 2, 3]
-            finally:
-                codes = [await asyncio.to_thread(carrier.stop) for carrier in extra]
-                await asyncio.to_thread(registry.close)
-            assert codes == [0, 0, 0]
-
-
-async def flips(double: Callable[[], Awaitable[int]], *, to: int) -> None:
-    """As soon as the new half has caught up."""
-    async with asyncio.timeout(90):
-        while True:
-            try:
-                assert await double() == to
-                return
-            except Conflict:
-                await asyncio.sleep(0.2)
 
 
 PEOPLE = 100
@@ -253,9 +190,9 @@ class Crowd:
 
 @pytest.mark.timeout(400)
 @pytest.mark.feature("P02")
-async def test_one_gateway_and_one_carrier_more_and_one_of_each_less_during_pushes(tmp_path: Path) -> None:
-    """Proxies and relays of the list are parts of the carriers here (decision 33)."""
-    text = DURABLE.format(queues=1, min_isr=1, partitions=1, replicas=3, gateways=3)
+async def test_a_gateway_and_a_replica_are_added_and_removed_during_pushes(tmp_path: Path) -> None:
+    """Proxies and relays of the list are parts of the shard here."""
+    text = DURABLE.format(replicas=3, min_isr=2, gateways=3)
     extras: list[Extra] = []
     with Cluster(tmp_path, text) as cluster:
         doors = await asyncio.to_thread(doors_of, cluster)
@@ -267,14 +204,14 @@ async def test_one_gateway_and_one_carrier_more_and_one_of_each_less_during_push
         try:
             for number in range(PUSHES):
                 if number == 20:
-                    extras.append(await asyncio.to_thread(Extra, cluster, "carrier", "--partition", "0"))
+                    extras.append(await asyncio.to_thread(Extra, cluster, "shard", "--replica", "9"))
                     extras.append(await asyncio.to_thread(Extra, cluster, "gateway"))
                     doors.urls.append(f"http://127.0.0.1:{extras[-1].said['port']}")
                 elif number == 40:
                     await asyncio.to_thread(cluster.ask, "drain", "gateway-0-1")
                     doors.urls.pop(1)
                 elif number == 60:
-                    await asyncio.to_thread(cluster.ask, "drain", await asyncio.to_thread(serves, cluster, 0))
+                    await asyncio.to_thread(cluster.ask, "drain", await asyncio.to_thread(cluster.leader))
                 await _push(doors, headers, number, list(crowd.heard))
             everything = sorted(f"push {number}" for number in range(PUSHES))
             with contextlib.suppress(TimeoutError):

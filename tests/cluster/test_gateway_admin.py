@@ -31,10 +31,7 @@ TEXT = """
 name = "admin"
 zookeeper = {{ nodes = 1 }}
 
-[roles.queue]
-
-[roles.carrier]
-partitions = 2
+[roles.shard]
 
 [roles.gateway]
 settings = {{ "gateway.grpc_port" = {grpc_port} }}
@@ -70,9 +67,7 @@ async def test_a_gateway_looks_after_the_users_of_all_partitions_and_serves_grpc
         address = next(row["address"] for row in cluster.nodes().values() if row["role"] == "gateway")
         doors = Doors([f"http://{address}"], cluster.folder / "nodes" / "gateway")
         ready = f"http://{address}/readyz"
-        wait_for(
-            lambda: httpx.get(ready).json().get("notes", {}).get("carriers") is None, timeout_s=40, what="carriers"
-        )
+        wait_for(lambda: httpx.get(ready).json().get("notes", {}).get("shards") is None, timeout_s=40, what="the shard")
         admin = Admin(doors)
         async with admin.http:
             await sessions_of_two_partitions(doors, admin, port)

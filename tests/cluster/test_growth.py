@@ -127,7 +127,7 @@ def control(registry: str) -> dict[str, Any]:
     client = KazooClient(hosts=hosts)
     client.start(timeout=10)
     try:
-        found: dict[str, Any] = json.loads(client.get(f"/{root}/queue/partition0/ctl")[0])
+        found: dict[str, Any] = json.loads(client.get(f"/{root}/shard/partition0/ctl")[0])
         return found
     finally:
         client.stop()
@@ -140,7 +140,7 @@ def control(registry: str) -> dict[str, Any]:
 def test_a_running_node_becomes_the_first_replica_while_people_write(tmp_path: Path, registry: str) -> None:
     alone, second = tmp_path / "alone", tmp_path / "second"
     ports = ["--port", "0", "--queue-port", "0", "--no-pipeline"]
-    role = ["role", "queue", "--registry", registry]
+    role = ["role", "shard", "--registry", registry]
     settings = ["--set", "messaging.sends_per_second=100000", "--set", "messaging.send_burst=100000"]
     with Process(alone, "serve", "--dev", *ports, *settings) as node:
         address = find_server(alone)
@@ -161,9 +161,8 @@ def test_a_running_node_becomes_the_first_replica_while_people_write(tmp_path: P
                 assert node.stop() == 0
                 wait_for(lambda: control(registry)["leader"] == "second", what="the second to lead")
                 refusal = pixiu("serve", "--data", str(alone), *ports, code=2)
-                assert "has joined the cluster" in refusal and "pixiu role queue" in refusal
-                carrier = ["role", "carrier", "--registry", registry, "--partition", "0", "--partitions", "1"]
-                with Process(alone, *role), Process(tmp_path / "carrier", *carrier):
+                assert "has joined the cluster" in refusal and "pixiu role shard" in refusal
+                with Process(alone, *role):
                     wait_for(lambda: len(control(registry)["in_sync"]) == 2, timeout_s=30, what="both in sync")
                     report = audit_of(registry)
                     assert report["balanced"] and report["accepted"] == len(writers.accepted)

@@ -96,7 +96,7 @@ async def test_an_owner_that_is_killed_and_stays_dead_is_followed_by_the_one_tha
     log = log_of(kafka)
     with Cluster(tmp_path, text_of(kafka, queues=1, replicas=1, log=log)) as cluster:
         doors = await at(doors_of, cluster)
-        more = ("--set", f"log={log}", "--set", "replication.name=queue-0-9", "--set", "queue.node_id=9")
+        more = ("--set", f"log={log}", "--set", "replication.name=shard-0-9", "--set", "queue.node_id=9")
         extra = await at(Extra, cluster, "queue", *more)
         admin = str(extra.said["admin"])
 
@@ -107,13 +107,13 @@ async def test_an_owner_that_is_killed_and_stays_dead_is_followed_by_the_one_tha
             async with Talkers(doors) as talkers:
                 await talkers.more()
                 assert not await at(is_owner)
-                await at(cluster.ask, "freeze", "queue-0-0")
+                await at(cluster.ask, "freeze", "shard-0-0")
                 await at(wait_for, is_owner, what="the other one to own the log", timeout_s=30)
-                await at(cluster.ask, "thaw", "queue-0-0")
+                await at(cluster.ask, "thaw", "shard-0-0")
                 await talkers.more(seconds=PATIENCE_S)
                 extra.process.kill()
                 await talkers.more(seconds=PATIENCE_S)
-                assert await at(owner, cluster) == "queue-0-0"
+                assert await at(owner, cluster) == "shard-0-0"
                 await talkers.check(seconds=PATIENCE_S)
                 print(f"accepted {len(talkers.times)}, longest pause {talkers.longest_gap_s():.1f} s")
         finally:
@@ -129,7 +129,7 @@ async def test_a_carrier_that_is_new_or_was_killed_catches_up_from_kafka(kafka: 
         doors = await at(doors_of, cluster)
         async with Talkers(doors) as talkers:
             await talkers.more(20)
-            await at(cluster.ask, "kill", "queue-0-0")  # its next life has nothing of this in memory
+            await at(cluster.ask, "kill", "shard-0-0")  # its next life has nothing of this in memory
             await talkers.more(seconds=PATIENCE_S)
             extra = await at(Extra, cluster, "carrier", "--partition", "0", "--set", "replication.name=carrier-0-9")
 

@@ -39,38 +39,38 @@ def refused(tmp_path: Path, text: str) -> PixiuError:
 
 @pytest.mark.parametrize("host", [ELSEWHERE, "no-such-host.invalid"])
 def test_an_address_of_another_machine_is_named_with_its_setting(tmp_path: Path, host: str) -> None:
-    error = refused(tmp_path, f'[roles.queue]\nbind = "{host}"\n')
+    error = refused(tmp_path, f'[roles.shard]\nbind = "{host}"\n')
     assert isinstance(error, ConfigError)
     assert f"{host} is no address of this machine" in str(error)
-    assert "roles.queue.bind" in str(error) and "127.0.0.1" in str(error)
+    assert "roles.shard.bind" in str(error) and "127.0.0.1" in str(error)
 
 
 def test_a_taken_port_is_named_with_its_holder(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        error = refused(tmp_path, f"[roles.queue]\nport = {port}\n")
+        error = refused(tmp_path, f"[roles.shard]\nport = {port}\n")
     assert isinstance(error, Unavailable)
-    assert f"queue-0-0 cannot listen on 127.0.0.1:{port}" in str(error)
-    assert f"in use by pid {os.getpid()}" in str(error) and "roles.queue.port" in str(error)
+    assert f"shard-0-0 cannot listen on 127.0.0.1:{port}" in str(error)
+    assert f"in use by pid {os.getpid()}" in str(error) and "roles.shard.port" in str(error)
 
 
 def test_a_taken_port_of_the_map_is_named_by_its_setting(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        error = refused(tmp_path, f'[roles.queue]\n[roles.meta]\nsettings = {{ "links.admin_port" = {port} }}\n')
+        error = refused(tmp_path, f'[roles.shard]\n[roles.meta]\nsettings = {{ "links.admin_port" = {port} }}\n')
     assert 'roles.meta.settings."links.admin_port"' in str(error)
 
 
 @pytest.mark.parametrize("key", ["gateway.tcp_port", "gateway.grpc_port"])
 def test_a_taken_port_of_a_gateway_is_named_by_its_setting(tmp_path: Path, key: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        text = f'[roles.queue]\n[roles.gateway]\nsettings = {{ "{key}" = {taken.getsockname()[1]} }}\n'
+        text = f'[roles.shard]\n[roles.gateway]\nsettings = {{ "{key}" = {taken.getsockname()[1]} }}\n'
         assert f'roles.gateway.settings."{key}"' in str(refused(tmp_path, text))
 
 
 @pytest.mark.parametrize("options", [[], ["--detach", "--json"]])
 def test_the_command_says_so_at_once(tmp_path: Path, options: list[str]) -> None:
-    file = write(tmp_path, f'[roles.queue]\nbind = "{ELSEWHERE}"\n')
+    file = write(tmp_path, f'[roles.shard]\nbind = "{ELSEWHERE}"\n')
     command = [sys.executable, "-m", "pixiu", "cluster", "up", str(file), "--data", str(tmp_path / "c"), *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2, done.stderr
@@ -79,12 +79,12 @@ def test_the_command_says_so_at_once(tmp_path: Path, options: list[str]) -> None
 
 
 def test_after_a_refusal_the_folder_is_free(tmp_path: Path) -> None:
-    refused(tmp_path, f'[roles.queue]\nbind = "{ELSEWHERE}"\n')
-    refused(tmp_path, f'[roles.queue]\nbind = "{ELSEWHERE}"\n')
+    refused(tmp_path, f'[roles.shard]\nbind = "{ELSEWHERE}"\n')
+    refused(tmp_path, f'[roles.shard]\nbind = "{ELSEWHERE}"\n')
 
 
 def test_a_stored_port_that_another_process_uses_is_chosen_again(tmp_path: Path) -> None:
-    file = write(tmp_path, "[roles.queue]\nreplicas = 3\n")
+    file = write(tmp_path, "[roles.shard]\nreplicas = 3\n")
     first = Layout(tmp_path / "c", read_cluster_file(file))
     first.write_state()
     places = [plan.address for plan in first.plans]
@@ -108,8 +108,8 @@ def test_a_stored_port_inside_the_ephemeral_range_stays_while_it_is_free(tmp_pat
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
         used = client.getsockname()[1]  # as the source port of a connection
         (tmp_path / "c").mkdir()
-        (tmp_path / "c" / STATE).write_text(json.dumps({"ports": {"queue-0-0": free, "queue-0-1": used}}))
-        file = read_cluster_file(write(tmp_path, "[roles.queue]\nreplicas = 2\n"))
+        (tmp_path / "c" / STATE).write_text(json.dumps({"ports": {"shard-0-0": free, "shard-0-1": used}}))
+        file = read_cluster_file(write(tmp_path, "[roles.shard]\nreplicas = 2\n"))
         supervisor = Supervisor(tmp_path / "c", file, say=print)
         first, second = (int(plan.address.rpartition(":")[2]) for plan in supervisor.layout.plans)
         asyncio.run(supervisor.down())
@@ -118,7 +118,7 @@ def test_a_stored_port_inside_the_ephemeral_range_stays_while_it_is_free(tmp_pat
 
 
 def test_no_outgoing_connection_can_take_a_port_of_a_cluster_that_runs(tmp_path: Path) -> None:
-    file = read_cluster_file(write(tmp_path, "[roles.queue]\nreplicas = 3\n[roles.broker]\n[roles.node]\n"))
+    file = read_cluster_file(write(tmp_path, "[roles.shard]\nreplicas = 3\n[roles.broker]\n[roles.node]\n"))
     supervisor = Supervisor(tmp_path / "c", file, say=print)
     ports = [int(place.rpartition(":")[2]) for plan in supervisor.layout.plans for place in (plan.address, *plan.also)]
     assert len(set(ports)) == 6
@@ -130,7 +130,7 @@ def test_no_outgoing_connection_can_take_a_port_of_a_cluster_that_runs(tmp_path:
 
 def test_no_two_processes_have_one_port(tmp_path: Path) -> None:
     (asked,) = free_ports(1)
-    text = f"[roles.queue]\nreplicas = 32\n[roles.gateway]\nport = {asked}\n"
+    text = f"[roles.shard]\nreplicas = 32\n[roles.gateway]\nport = {asked}\n"
     layout = Layout(tmp_path / "c", read_cluster_file(write(tmp_path, text)))
     places = [plan.address for plan in layout.plans]
     assert len(set(places)) == 33, places
@@ -139,8 +139,8 @@ def test_no_two_processes_have_one_port(tmp_path: Path) -> None:
 def test_a_folder_with_one_port_for_two_processes_is_repaired(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     (tmp_path / "c").mkdir()
-    (tmp_path / "c" / STATE).write_text(json.dumps({"ports": {"queue-0-0": port, "queue-0-1": port}}))
-    layout = Layout(tmp_path / "c", read_cluster_file(write(tmp_path, "[roles.queue]\nreplicas = 2\n")))
+    (tmp_path / "c" / STATE).write_text(json.dumps({"ports": {"shard-0-0": port, "shard-0-1": port}}))
+    layout = Layout(tmp_path / "c", read_cluster_file(write(tmp_path, "[roles.shard]\nreplicas = 2\n")))
     first, second = (plan.address for plan in layout.plans)
     assert first == f"127.0.0.1:{port}" and second != first
 
@@ -171,11 +171,11 @@ def test_a_supervisor_that_was_killed_is_told_from_a_cluster_that_is_down(tmp_pa
     command = [sys.executable, "-c", "print(flush=True); input()", str(folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as left:
         assert left.stdout is not None and left.stdout.readline(), "before that its command line may not be told yet"
-        rows = [{"name": "queue-0-0", "pid": left.pid}, {"name": "broker-0-0", "pid": None}]
+        rows = [{"name": "shard-0-0", "pid": left.pid}, {"name": "broker-0-0", "pid": None}]
         (folder / STATE).write_text(json.dumps({"socket": str(folder / "gone"), "nodes": rows}), encoding="utf-8")
         with pytest.raises(Unavailable, match="1 of its processes run on") as told:
             ask_supervisor(folder, {"action": "status"})
-        assert "queue-0-0" in str(told.value) and "pixiu cluster down" in str(told.value)
+        assert "shard-0-0" in str(told.value) and "pixiu cluster down" in str(told.value)
         left.kill()
     with pytest.raises(Unavailable, match="no cluster runs"):
         ask_supervisor(folder, {"action": "status"})

@@ -1,6 +1,6 @@
-"""P02 in full: three gateways, two proxies, two relays, three carriers; one of each is added and one is removed.
+"""P02 in full: three gateways, two proxies, two relays, three replicas of a shard; one of each is added and one removed.
 
-A thousand people are spread over the gateways. They are sent a hundred pushes, which carriers keep, and some of them
+A thousand people are spread over the gateways. They are sent a hundred pushes, which the shard keeps, and some of them
 hear a hundred reliable words in a room, which go over proxies and relays. Nobody misses any of either.
 """
 
@@ -18,7 +18,7 @@ import pixiu
 from pixiu.model.errors import PixiuError
 from tests.cluster.processes import Cluster
 from tests.cluster.scenario import QUICK, Doors
-from tests.cluster.test_durable_faults import Extra, _push, audit, doors_of, serves
+from tests.cluster.test_durable_faults import Extra, _push, audit, doors_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,9 +30,7 @@ EVERY_ROLE = f"""
 name = "everyone"
 zookeeper = {{ nodes = 1 }}
 
-[roles.queue]
-
-[roles.carrier]
+[roles.shard]
 replicas = 3
 settings = {{ "messaging.sends_per_second" = 0, "gateway.lease_ms" = 10000 }}
 
@@ -149,14 +147,12 @@ async def test_one_of_each_role_more_and_one_less_and_nobody_misses_anything(tmp
                 words = asyncio.ensure_future(_speak(publisher))
                 for number in range(PUSHES):
                     if number == 20:
-                        for role, more in (("carrier", ["--partition", "0"]), ("proxy", []), ("relay", [])):
+                        for role, more in (("shard", ["--replica", "9"]), ("proxy", []), ("relay", [])):
                             extras.append(await asyncio.to_thread(Extra, cluster, role, *more))
                         extras.append(await asyncio.to_thread(Extra, cluster, "gateway"))
                         doors.urls.append(f"http://127.0.0.1:{extras[-1].said['port']}")
                     elif number in (40, 50, 60):
-                        name = {40: "proxy-0-0", 50: "relay-0-0", 60: await asyncio.to_thread(serves, cluster, 0)}[
-                            number
-                        ]
+                        name = {40: "proxy-0-0", 50: "relay-0-0"}.get(number) or await asyncio.to_thread(cluster.leader)
                         await asyncio.to_thread(cluster.ask, "drain", name)
                     elif number == 75:
                         doors.urls.pop(1)

@@ -28,12 +28,9 @@ MANY = """
 name = "scenario"
 zookeeper = { nodes = 1 }
 
-[roles.queue]
-replicas = 1
-
-[roles.carrier]
-partitions = 2
-settings = { SETTINGS }
+[roles.shard]
+replicas = 3
+settings = { "replication.min_isr" = 2, SETTINGS }
 
 [roles.router]
 

@@ -1,8 +1,8 @@
 """The cluster's scenario on the engines of others: embedded, all of them, mixed, and many processes with ZooKeeper.
 
 One node has its log in Kafka, its stores in Redis and its history in Cassandra, or some of these. So has a cluster,
-whose registry is in ZooKeeper: its queue owns the log in Kafka, its carriers have stores in Redis and Cassandra. All
-have to show the same.
+whose registry is in ZooKeeper: its shard owns the log in Kafka and has stores in Redis and Cassandra. All have to show
+the same.
 """
 
 from __future__ import annotations

@@ -22,8 +22,7 @@ OLD, NEW = "the secret of yesterday", "the secret of tomorrow"
 TEXT = f"""
 secret = "{OLD}"
 zookeeper = {{ nodes = 1 }}
-[roles.queue]
-[roles.carrier]
+[roles.shard]
 [roles.router]
 [roles.broker]
 [roles.proxy]
@@ -58,10 +57,10 @@ def test_after_a_change_of_the_secret_whoever_restarts_is_let_in(tmp_path: Path)
     with Cluster(tmp_path, TEXT) as cluster:
         for number, lines in enumerate(((OLD, NEW), (NEW, OLD), (NEW,)), 1):
             (cluster.folder / "secret").write_text("\n".join(lines) + "\n", encoding="utf-8")
-            for name in ("queue-0-0", "carrier-0-0", "gateway-0-0"):
+            for name in ("shard-0-0", "gateway-0-0"):
                 wait_for(partial(_has_said, cluster, name, "secrets have changed", number), timeout_s=20, what=name)
         assert _is_let_in(cluster, NEW) and not _is_let_in(cluster, OLD)
-        for name in ("carrier-0-0", "gateway-0-0"):
+        for name in ("shard-0-0", "gateway-0-0"):
             pid = cluster.nodes()[name]["pid"]
             cluster.ask("kill", name)
             wait_for(partial(_runs_anew, cluster, name, pid), timeout_s=60, what=name)

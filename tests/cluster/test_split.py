@@ -17,7 +17,6 @@ from pixiu.model.errors import ConfigError, Conflict, NotFound, PixiuError, Requ
 from pixiu.node.cluster import splitting
 from pixiu.node.cluster.layout import Layout
 from pixiu.node.cluster.plans import Doubling, SplitPlan, read_plan
-from pixiu.node.processes.carrier.doubling import Unfinished, double_carriers
 from pixiu.pipeline.plan import Bounds, Heat, make_plan
 from pixiu.ports.registry import Write
 from pixiu.runtime.scheduler import LoopScheduler
@@ -151,41 +150,12 @@ async def test_a_flip_whose_answer_is_lost_takes_nothing_back(tmp_path: Path) ->
             session.register(folder_of("/pubsub", "broker", 1), {"state": "Running"}, lambda _result: None)
         forgetful: Any = _Forgetful(session, is_mute=is_mute)
         if is_mute:
-            with pytest.raises(Unfinished, match="not known whether broker has doubled"):
+            with pytest.raises(splitting.Unfinished, match="not known whether broker has doubled"):
                 await splitting.split_role(supervisor, forgetful, "broker", None)
         else:
             assert (await splitting.split_role(supervisor, forgetful, "broker", None))["to"] == 2
         assert list(supervisor.children) == ["broker-1-0", "broker-1-1"], "others ask them from now on"
         assert supervisor.partitions == {"broker": 2}
-    scheduler.close()
-
-
-@pytest.mark.feature("X16")
-async def test_carriers_whose_flip_is_in_the_log_are_told_to_double_again(tmp_path: Path) -> None:
-    scheduler = LoopScheduler(asyncio.get_running_loop())
-    session: Any = MemoryRegistry(scheduler).open()
-    await _written(session, Write(count_path("/pubsub", "carrier"), {COUNT_KEY: 1}, -1))
-    session.register(folder_of("/pubsub", "carrier", 1), {"state": "Running"}, lambda _result: None)
-
-    class Log:
-        appended = 0
-
-        async def append(self, _topic: str, _payload: bytes) -> None:
-            self.appended += 1
-
-    class Refusing(_Forgetful):
-        def write(self, _write: Write, done: Any) -> None:
-            done(Unavailable("the registry did not answer"))
-
-    client: Any = Log()
-    refusing: Any = Refusing(session)
-    with pytest.raises(Conflict):
-        await double_carriers(refusing, "/pubsub", client, replicas=2)
-    assert client.appended == 0
-    with pytest.raises(Unfinished, match="the registry was not told"):
-        await double_carriers(refusing, "/pubsub", client, replicas=1)
-    assert client.appended == 1
-    assert await double_carriers(session, "/pubsub", client, replicas=1) == 2
     scheduler.close()
 
 

@@ -34,8 +34,7 @@ pytestmark = pytest.mark.serial
 TEXT = """
 name = "registry"
 zookeeper = {{ nodes = 1 }}
-[roles.queue]
-[roles.carrier]
+[roles.shard]
 settings = {{ "gateway.lease_ms" = 1000, "horn.provider" = "phones", "horn.collapse_ms" = 10, {phones} }}
 [roles.router]
 settings = {{ "links.drain_ms" = 100 }}
@@ -215,7 +214,7 @@ async def pause_zookeeper(world: World, seconds: float) -> None:
     async with RawClient(world.doors, "carol", world.doors.urls[0]) as carol:
         assert carol.closed == (1013, "unavailable")
         assert carol.pushed("reconnect")[0]["after_ms"] > 0
-    assert "result" in await world.bob.ask("enter", room="another"), "entering a room needs no carrier"
+    assert "result" in await world.bob.ask("enter", room="another"), "entering a room needs no shard"
     await asyncio.to_thread(world.cluster.ask, "thaw", "zookeeper-1")
     await world.talk()
     await world.alice.send_until_accepted("bob", f"meanwhile {number}")
@@ -297,10 +296,10 @@ async def test_a_cluster_notifies_phones_and_writes_what_happens_in_rooms_to_the
                 answer = await dora.ask("say", room=room, text=f"{number}")
                 assert "result" in answer, answer
                 await dora.wait_for_text(f"{number}", room=room)
-        told = await asyncio.to_thread(BlockingRegistry(cluster.registry).told, "carrier/partition0")
-        metrics = httpx.get(f"http://{told['carrier-0-0']['admin']}/metrics", timeout=5).text
-        assert "pixiu_broker_rooms 1" in metrics, "the rooms of groups are at the carriers"
-        for name in ("broker-0-0", "carrier-0-0"):  # each writes its rows once a minute, and when it stops
+        told = await asyncio.to_thread(BlockingRegistry(cluster.registry).told, "shard/partition0")
+        metrics = httpx.get(f"http://{told['shard-0-0']['admin']}/metrics", timeout=5).text
+        assert "pixiu_broker_rooms 1" in metrics, "the rooms of groups are at the shard"
+        for name in ("broker-0-0", "shard-0-0"):  # each writes its rows once a minute, and when it stops
             done = await asyncio.to_thread(cluster.call, "drain", name, "--force")
             assert done.returncode == 0, done.stderr
             await asyncio.to_thread(cluster.ask, "start", name)
@@ -332,7 +331,7 @@ async def test_clients_and_rooms_outlive_a_cut_of_30_and_a_pause_of_35_seconds(c
 @pytest.mark.long
 @pytest.mark.timeout(400)
 async def test_the_plan_of_the_pipeline_sees_the_rooms_of_a_cluster(cluster: Cluster) -> None:
-    log = str(cluster.folder / "nodes" / "queue-0-0")
+    log = str(cluster.folder / "nodes" / "shard-0-0")
 
     def pipeline(*words: str) -> str:
         command = [sys.executable, "-m", "pixiu", "pipeline", *words, "--data", log]

@@ -58,5 +58,5 @@ def check_alone(root: Path) -> None:
     if joined is not None:
         raise ConfigError(
             f"{root} has joined the cluster at {joined.registry}: "
-            f"start it with pixiu role queue --registry {joined.registry} --data {root}"
+            f"start it with pixiu role shard --registry {joined.registry} --data {root}"
         )
