@@ -1,8 +1,9 @@
 """The folder of a cluster of an earlier version, which had queue and carrier processes, becomes that of a shard.
 
 Every queue replica had a copy of the log, and everything else is made from the log. The newest copy becomes the first
-replica of the shard, under its new name; the other copies and the stores of carriers are moved to ``old/`` and can be
-removed. Every step can be repeated after a crash.
+replica of the shard, and begins the shard's log; the other copies become its followers. The stores of carriers, and
+copies for which the file has no replica, are moved to ``old/`` and can be removed. Every step can be repeated after a
+crash.
 """
 
 from __future__ import annotations
@@ -44,19 +45,30 @@ def convert_old_cluster(folder: Path, cluster: ClusterFile) -> str:
             f"{nodes} has copies of the log of a cluster of an earlier version, and other machines may have newer "
             "copies. See docs/cluster.md, Upgrading a cluster with queue and carrier processes"
         )
+    shard = next(plan for plan in cluster.roles if plan.role == SHARD)
     newest = max(copies, key=_end_of)
     for path in [*copies, *sorted(nodes.glob("carrier-*"))]:
         if path != newest:
-            (folder / OLD).mkdir(exist_ok=True)
-            path.rename(folder / OLD / path.name)
+            path.rename(_target_of(path, newest, folder, shard.replicas))
     epoch, event_id = _end_of(newest)
     _let_found(newest, epoch)
-    newest.rename(nodes / FIRST)
+    newest.rename(nodes / FIRST)  # last: until then, a repetition finds it as the newest
     flush_folders(nodes)
     return (
         f"converted a cluster of an earlier version: the log of {newest.name}, through event {event_id}, is now that "
-        f"of {FIRST}. Other copies and the stores of carriers are in {folder / OLD}; remove them when you like"
+        f"of {FIRST}. What is not needed any more is in {folder / OLD}; remove it when you like"
     )
+
+
+def _target_of(path: Path, newest: Path, folder: Path, replicas: int) -> Path:
+    """Where a copy that is not the newest, or the stores of a carrier, go. Copies keep their numbers where they can."""
+    number = path.name.rpartition("-")[2]
+    if number == "0":
+        number = newest.name.rpartition("-")[2]
+    if path.name.startswith("queue-") and 0 < int(number) < replicas:
+        return folder / "nodes" / f"{SHARD}-0-{number}"
+    (folder / OLD).mkdir(exist_ok=True)
+    return folder / OLD / path.name
 
 
 def _end_of(copy: Path) -> tuple[int, int]:
