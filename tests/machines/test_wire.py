@@ -42,7 +42,6 @@ from pixiu.machines.wire.fields import ERRORS
 from pixiu.model.errors import (
     NotFound,
     NotLeader,
-    NotOwner,
     PixiuError,
     RemoteProtocolError,
     RequestError,
@@ -93,7 +92,7 @@ messages: st.SearchStrategy[Any] = st.one_of(
     st.builds(Alive),
     st.builds(Find, numbers, texts),
     st.builds(Found, numbers, numbers),
-    st.builds(Call, numbers, numbers, numbers, st.booleans(), texts, texts, texts, objects),
+    st.builds(Call, numbers, numbers, st.booleans(), texts, texts, texts, objects),
 )  # fmt: skip
 
 
@@ -119,8 +118,6 @@ def test_an_error_stays_what_it_is(kind: type[PixiuError]) -> None:
     options: dict[str, Any] = {}
     if issubclass(kind, Unavailable):
         options["retry_after_ms"] = 1234
-    if kind is NotOwner:
-        options["map_version"] = 7
     if kind is NotLeader:
         options["leader"] = "10.0.0.7:12301"
     error = kind("it is so", **options)

@@ -157,7 +157,7 @@ class Process:
         self.rooms = RoomListening(
             self.gateway, world.settings.rooms, world.clock, act=self.link.act, session_gone=lambda _session: None
         )
-        WatchedPresence(self.gateway, self.link)
+        WatchedPresence(self.gateway, self.link.act)
         self.link.receive_room = self.rooms.receive
         self.gateway.start()
         self.link.start(self.gateway)

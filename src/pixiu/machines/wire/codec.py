@@ -54,7 +54,7 @@ _WELCOME = Struct(">QI")
 _LOGIN = Struct(">QQ")
 _SESSION = Struct(">QQQQQ")
 _REQUEST = Struct(">QQB")
-_CALL = Struct(">QQQB")
+_CALL = Struct(">QQB")
 _TWO = Struct(">QQ")
 _BODY = Struct(">QI")
 _ROW = Struct(">QQQI??QB")
@@ -307,15 +307,15 @@ def _read_found(reader: Reader) -> Found:
 
 
 def _write_call(message: Call) -> bytes:
-    request, session_id, user, is_admin, platform, device, action, params = message
+    request, user, is_admin, platform, device, action, params = message
     texts = text_bytes(platform) + text_bytes(device) + text_bytes(action)
-    return _CALL.pack(request, session_id, user, is_admin) + texts + object_bytes(params)
+    return _CALL.pack(request, user, is_admin) + texts + object_bytes(params)
 
 
 def _read_call(reader: Reader) -> Call:
-    request, session_id, user, is_admin = reader.take(_CALL)
+    request, user, is_admin = reader.take(_CALL)
     texts = reader.text(), reader.text(), reader.text()
-    return Call(request, session_id, user, bool(is_admin), *texts, reader.object())
+    return Call(request, user, bool(is_admin), *texts, reader.object())
 
 
 _KINDS: tuple[tuple[int, type, Callable[[Any], bytes], Callable[[Reader], WireMessage]], ...] = (

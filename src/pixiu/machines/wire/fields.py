@@ -18,7 +18,6 @@ from pixiu.model.errors import (
     NotAllowed,
     NotFound,
     NotLeader,
-    NotOwner,
     Overloaded,
     PixiuError,
     RateLimited,
@@ -37,7 +36,7 @@ __all__ = ["COUNT", "NUMBER", "Reader", "error_bytes", "names_bytes", "object_by
 COUNT = Struct(">I")
 NUMBER = Struct(">Q")
 _PAIR = Struct(">QI")
-_ERROR = Struct(">BQQ")
+_ERROR = Struct(">BQ")
 
 ERRORS: tuple[type[PixiuError], ...] = (
     PixiuError,
@@ -53,7 +52,6 @@ ERRORS: tuple[type[PixiuError], ...] = (
     Overloaded,
     RateLimited,
     NotLeader,
-    NotOwner,
     CorruptData,
     ConfigError,
 )
@@ -93,11 +91,8 @@ def error_bytes(error: PixiuError) -> bytes:
     """An error: its kind, what it says, and what its kind has beside that."""
     kind = next(each for each in type(error).__mro__ if each in _PLACES)
     later = error.retry_after_ms if isinstance(error, Unavailable) else 0
-    version = error.map_version if isinstance(error, NotOwner) else 0
     leader = error.leader or "" if isinstance(error, NotLeader) else ""
-    if isinstance(error, NotOwner) and error.partition is not None:
-        leader = str(error.partition)  # the same question: who else?
-    return _ERROR.pack(_PLACES[kind], later, version) + text_bytes(str(error)) + text_bytes(leader)
+    return _ERROR.pack(_PLACES[kind], later) + text_bytes(str(error)) + text_bytes(leader)
 
 
 class Reader:
@@ -177,14 +172,11 @@ class Reader:
 
     def error(self) -> PixiuError:
         """An error."""
-        place, later, version = self.take(_ERROR)
+        place, later = self.take(_ERROR)
         said, leader = self.text(), self.text()
         if place >= len(ERRORS):
             raise RemoteProtocolError(f"there is no error {place}")
         kind = ERRORS[place]
-        if kind is NotOwner:
-            partition = int(leader) if leader.isascii() and leader.isdigit() else None
-            return NotOwner(said, map_version=version, partition=partition, retry_after_ms=later)
         if kind is NotLeader:
             return NotLeader(said, leader=leader or None, retry_after_ms=later)
         error: PixiuError = kind(said)

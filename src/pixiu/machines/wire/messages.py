@@ -19,7 +19,7 @@
                      ◀──────────────────────   Alive
     Find             ──────────────────────▶   whose number has this name?
                      ◀──────────────────────   Found, or Refusal
-    Call             ──────────────────────▶   an action of somebody without a session here
+    Call             ──────────────────────▶   an action without a session, asked over HTTP
                      ◀──────────────────────   Answer, or Refusal
 """
 
@@ -62,7 +62,7 @@ __all__ = [
     "WireMessage",
 ]
 
-VERSION = 3
+VERSION = 4
 """Rises when a message changes. Both ends of a link are of one installation, so other versions are refused."""
 
 
@@ -223,15 +223,9 @@ class Found(NamedTuple):
 
 
 class Call(NamedTuple):
-    """An action of a user who has no session at this node.
-
-    ``session_id`` is 0 for a program that asks over HTTP. Otherwise it is of a session that another node has: what its
-    user types, or whose presence it follows, concerns users of this node, too. Until that session logs out here as
-    well, it is told what becomes of them.
-    """
+    """An action without a session: a request over HTTP, or a question of an admin."""
 
     request: int
-    session_id: int
     user: int
     is_admin: bool
     platform: str

@@ -1,12 +1,13 @@
-"""The administration of a node, for an admin who asks at a gateway on another machine.
+"""The administration of a replica, for an admin who asks at a gateway on another machine.
 
-The gateway has shown the cluster's secret, and has checked that the token is an admin's. Questions come over the hub's
-messages as actions whose names begin with ``admin/``.
+The gateway has proved that it has the cluster's secret, and has checked that the token is an admin's. A question comes
+over the gateway's link as an action whose name begins with ``admin/``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
@@ -23,14 +24,16 @@ if TYPE_CHECKING:
 
 __all__ = ["ADMIN_PREFIX", "RemoteAdministration"]
 
+log = logging.getLogger(__name__)
+
 ADMIN_PREFIX = "admin/"
-"""What gateways put before the name of a question; no action is called so."""
+"""Gateways put this before the name of a question. No other action has such a name."""
 ASKED_MAX = 64
 """Questions at a time; more are refused."""
 
 
 class RemoteAdministration:
-    """Answers questions in the loop that this was made in."""
+    """Answers questions of admins in the loop in which it was made."""
 
     def __init__(self, host: MessagingHost) -> None:
         self._node = node = NodeAdministration(host)
@@ -79,6 +82,9 @@ class RemoteAdministration:
             done(await found if isinstance(found, Awaitable) else found)
         except PixiuError as error:
             done(error)
+        except Exception:  # the admin must get an answer
+            log.exception("admin_question_failed")
+            done(PixiuError("the question failed; the server's log says why"))
 
     async def _replay(self, params: Params) -> Answer:
         letter = read.whole(params["id"], "id", at_least=1)

@@ -63,8 +63,6 @@ class GatewayHub:
         """Those that have said hello, by name."""
         self.administer: Callable[[str, Params, Done], object] | None = None
         """Answers what an admin asks at a gateway; None where the node itself is asked."""
-        self.catch_up: Callable[[Callable[[], object]], object] | None = None
-        """Calls when everything that the log has now is applied here. None: it is, as soon as it is committed."""
         self.when_open: Callable[[str], object] = lambda _name: None
         """Told the name of each gateway that begins to take clients."""
         self.counters = GatewayCounters(0)
@@ -192,11 +190,6 @@ class GatewayHub:
             self.broker.session_gone(session.number)
         for call in self._left:
             call(session)
-
-    def dismissed(self, guest: RemoteSession) -> None:
-        """A session of another node has heard enough."""
-        for call in self._left:
-            call(guest)
 
     def lost(self, link: HubLink, name: str, sessions: list[RemoteSession], reason: str) -> None:
         """A gateway is gone: all its sessions at once (P15)."""

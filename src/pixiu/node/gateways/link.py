@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pixiu.im.draft import Actor, UnknownUsers
 from pixiu.machines.wire import (
@@ -36,16 +36,8 @@ from pixiu.machines.wire import (
     Welcome,
     encode,
 )
-from pixiu.model.errors import (
-    NotAllowed,
-    NotFound,
-    PixiuError,
-    RemoteProtocolError,
-    RequestError,
-    Unauthenticated,
-    Unavailable,
-)
-from pixiu.model.message import PRIORITIES, numbers_in
+from pixiu.model.errors import NotAllowed, PixiuError, RemoteProtocolError, RequestError, Unavailable
+from pixiu.model.message import numbers_in
 from pixiu.node.admin.remote import ADMIN_PREFIX
 from pixiu.roles.broker.verbs import ROOM_VERBS
 from pixiu.roles.broker.verbs import act as act_in_room
@@ -61,7 +53,6 @@ if TYPE_CHECKING:
     from pixiu.model.session import LogoutCause, Session
     from pixiu.node.gateways.hub import GatewayHub
     from pixiu.ports.transport import WatchedLink
-    from pixiu.roles.broker.broker import TalkClass
     from pixiu.roles.gateway.needs import Done
     from pixiu.roles.relay.sink import Sink
 
@@ -74,8 +65,6 @@ MARK_BYTES = 2**20
 PUSHES_BYTES = 2**20
 """Bodies in one frame, so that no frame is near its bound."""
 NUMBERS_END = 2**64
-STALE = (NotFound, NotAllowed, Unauthenticated)
-"""What somebody is told who asks for something that is there, and has not been applied here yet."""
 
 
 class NodeMessaging(Protocol):
@@ -139,7 +128,6 @@ class HubLink:
         self._is_over = False
         self._stream = Stream()
         self._sessions: dict[int, RemoteSession] = {}
-        self._guests: dict[int, RemoteSession] = {}
         self._out: list[bytes] = []
         self._pushes: list[tuple[int, list[Push]]] = []
         self._event: tuple[Mapping[str, object], list[int]] | None = None
@@ -195,13 +183,10 @@ class HubLink:
             return
         self._is_over = True
         sessions, self._sessions = list(self._sessions.values()), {}
-        guests, self._guests = list(self._guests.values()), {}
         self._out.clear()
         self._pushes.clear()
         self._event = None
         self._hub.lost(self, self.name, sessions, reason)
-        for guest in guests:
-            self._hub.dismissed(guest)
 
     def cut(self, reason: str) -> None:
         """Hang up on it."""
@@ -242,21 +227,8 @@ class HubLink:
     def _log_in(self, message: LogIn) -> None:
         request, user, platform, device, cursor = message
         remote = RemoteSession(self)
-
-        def connect(done: Callable[[Session | PixiuError], object]) -> None:
-            self._hub.messaging.connect(
-                user, platform, device, remote, done, cursor=cursor, gateway=self.name
-            )  # fmt: skip
-
-        self._surely(connect, partial(self._logged_in, request, remote))
-
-    def _surely(self, ask: Callable[[Callable[[Any], object]], object], done: Callable[[Any], object]) -> None:
-        """Ask; what is refused as unknown is asked once more when everything that is in the log is known here."""
-        catch_up = self._hub.catch_up
-        if catch_up is None:
-            ask(done)
-        else:
-            ask(lambda answer: catch_up(lambda: ask(done)) if isinstance(answer, STALE) else done(answer))
+        done = partial(self._logged_in, request, remote)
+        self._hub.messaging.connect(user, platform, device, remote, done, cursor=cursor, gateway=self.name)
 
     def _logged_in(self, request: int, remote: RemoteSession, session: Session | PixiuError) -> None:
         if isinstance(session, PixiuError):
@@ -272,68 +244,33 @@ class HubLink:
 
     def _log_out(self, message: LogOut) -> None:
         remote = self._sessions.pop(message.session_id, None)
-        guest = self._guests.pop(message.session_id, None)
         if remote is not None:
             self._hub.messaging.disconnect(message.session_id, message.cause)
             self._hub.left(remote)
-        elif guest is not None:
-            self._hub.dismissed(guest)
 
     def _request(self, message: Request) -> None:
         request, session_id, is_admin, action, given = message
         done = partial(self._answer, request)
-        remote, params = self._sessions.get(session_id), dict(given)
+        remote = self._sessions.get(session_id)
         if remote is None:
             done(Unavailable("the session is over"))
-            return
-        actor = remote.actor._replace(is_admin=is_admin)
-        self._surely(lambda told: self._perform(remote, actor, action, params, told), done)
+        else:
+            self._perform(remote, remote.actor._replace(is_admin=is_admin), action, dict(given), done)
 
     def _call(self, message: Call) -> None:
-        request, session_id, user, is_admin, platform, device, action, given = message
+        request, user, is_admin, platform, device, action, given = message
         done, params = partial(self._answer, request), dict(given)
-        actor = Actor(user, platform, device, session_id, is_admin)
         if action.startswith(ADMIN_PREFIX):
             self._administer(action, params, done, is_admin=is_admin)
-            return
-        if not session_id:
-            self._surely(lambda told: self._perform(None, actor, action, params, told), done)
-            return
-        if action == "say":
-            self._heard(actor, params, done)
-            return
-        guest = self._guests.get(session_id)
-        if guest is None:
-            guest = self._guests[session_id] = RemoteSession(self)
-            guest.actor = actor
-        if action in self._hub.actions:
-            self._surely(lambda told: self._perform(guest, actor, action, params, told), done)
         else:
-            done(RequestError(f"{action} is for the node that has the session"))
+            self._perform(None, Actor(user, platform, device, 0, is_admin), action, params, done)
 
     def _administer(self, action: str, params: Params, done: Done, *, is_admin: bool) -> None:
         administer = self._hub.administer
         if administer is None or not is_admin:
-            done(NotAllowed("this is for admins, at a carrier"))
+            done(NotAllowed("only an admin may ask this, at a gateway of a cluster"))
         else:
             administer(action, params, done)
-
-    def _heard(self, actor: Actor, params: Params, done: Done) -> None:
-        """Talk in the room of a group, of someone whom another carrier has checked."""
-        broker = self._hub.broker
-        room, text, token, number, at = (params.get(key) for key in ("room", "text", "send_id", "message_id", "at"))
-        if broker is None or not (isinstance(room, str) and isinstance(text, str) and isinstance(at, int)):
-            done(RequestError("this is no talk in the room of a group"))
-            return
-        talk_class: TalkClass = "reliable" if params.get("class") == "reliable" else "live"
-        priority = str(params.get("priority"))
-        try:
-            done(broker.heard(
-                actor, room, text, talk_class, send_id=str(token or ""), message_id=int(str(number)), at=at,
-                priority=priority if priority in PRIORITIES else "normal",
-            ))  # fmt: skip
-        except PixiuError as error:
-            done(error)
 
     def _perform(self, caller: RemoteSession | None, actor: Actor, action: str, params: Params, done: Done) -> None:
         live, broker = self._hub.actions.get(action), self._hub.broker
@@ -357,7 +294,7 @@ class HubLink:
             else:
                 self.say(encode(Found(message.request, number if isinstance(number, int) else 0)))
 
-        self._surely(lambda done: self._hub.messaging.find_user(message.user, done), found)
+        self._hub.messaging.find_user(message.user, found)
 
     def _answer(self, request: int, answer: Result | PixiuError) -> None:
         try:

@@ -103,7 +103,7 @@ class GatewayProcess:
         rooms = RoomListening(
             self.gateway, settings.rooms, clock, act=self._link.act, session_gone=lambda _session: None
         )
-        WatchedPresence(self.gateway, self._link)
+        WatchedPresence(self.gateway, self._link.act)
         self._link.receive_room = rooms.receive
         self._passages = Passages(loop, orders.http, count_max=passages_max)
         tls = None if self._certificates is None else self._certificates.context

@@ -276,26 +276,6 @@ class Broker:
         self._send(full, members)
         return True
 
-    def heard(
-        self,
-        actor: Actor,
-        room: str,
-        text: str,
-        talk_class: TalkClass,
-        *,
-        send_id: str,
-        message_id: int,
-        at: int,
-        priority: str = "normal",
-    ) -> Answer:
-        """What someone of another partition has said in the room of a group, checked and numbered there."""
-        to = self._open.get(room)
-        if to is None:
-            return {"room": room, "members": 0}
-        body = message_body(message_id, self._user_name(actor.user), room, at, text, send_id, priority)
-        self.passed_on(to.number, message_id, body, is_reliable=talk_class == "reliable")
-        return {"room": room, "members": self.rooms.members(to.number)}
-
     def session_gone(self, session_id: int) -> None:
         """A connection is gone: it leaves every room."""
         version = self._next_version()

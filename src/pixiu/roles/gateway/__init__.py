@@ -9,12 +9,9 @@
 Nothing here knows sockets: ``runtime/app_server.py`` carries the bytes, a test may as well.
 """
 
-from pixiu.roles.gateway.carriers import CarrierLinks
 from pixiu.roles.gateway.cluster import ClusterRooms
-from pixiu.roles.gateway.cluster_live import ClusterLive
 from pixiu.roles.gateway.connection import Connection
 from pixiu.roles.gateway.gateway import Gateway
-from pixiu.roles.gateway.group_talk import GroupTalk
 from pixiu.roles.gateway.link import NodeLink
 from pixiu.roles.gateway.link_names import LinkNames
 from pixiu.roles.gateway.live import LiveActions
@@ -23,18 +20,16 @@ from pixiu.roles.gateway.needs import Authenticate, LocalAction, Messaging
 from pixiu.roles.gateway.rechecks import Rechecks
 from pixiu.roles.gateway.room_sessions import RoomSessions
 from pixiu.roles.gateway.rooms import RoomListening
+from pixiu.roles.gateway.shards import ShardLinks
 from pixiu.roles.gateway.watched_presence import WatchedPresence
 
 __all__ = [
     "METRICS",
     "Authenticate",
-    "CarrierLinks",
-    "ClusterLive",
     "ClusterRooms",
     "Connection",
     "Gateway",
     "GatewayCounters",
-    "GroupTalk",
     "LinkNames",
     "LiveActions",
     "LocalAction",
@@ -43,5 +38,6 @@ __all__ = [
     "Rechecks",
     "RoomListening",
     "RoomSessions",
+    "ShardLinks",
     "WatchedPresence",
 ]

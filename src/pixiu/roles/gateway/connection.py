@@ -314,9 +314,7 @@ class Connection:
     def close(self, session_id: int, reason: str) -> None:
         """The relay has ended the session."""
         self.session = None
-        if reason == "moved" and self._state is LIVE:
-            self._gateway.when_moved(self)
-        elif reason in USER_GONE:
+        if reason in USER_GONE:
             self.end(CloseCode.UNAUTHENTICATED, reason, Unauthenticated(USER_GONE[reason]))
         elif reason == "shutdown":
             self.send_away(reason)

@@ -75,8 +75,6 @@ class Gateway:
         """Told of every connection that has another session than before, with the number of that one."""
         self.when_not_rejoined: Callable[[Connection], object] = lambda _connection: self._rejoin_soon()
         """Called when a connection without a session could not get one yet; the connection stays open."""
-        self.when_moved: Callable[[Connection], object] = lambda connection: connection.kick("unknown_session")
-        """Told of a client whose session was ended because its user is at another node now: it gets another there."""
         self.authenticate = authenticate
         self._clock = clock
         self.scheduler = scheduler

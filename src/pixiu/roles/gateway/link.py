@@ -116,7 +116,6 @@ class NodeLink:
         self._number = 0
         self._asked: dict[int, Done] = {}
         self._sought: dict[int, Callable[[int | PixiuError], object]] = {}
-        self._guests: dict[int, SessionSink] = {}
         self._logins: dict[int, tuple[SessionSink, Callable[[Session | PixiuError], object]]] = {}
         self._sinks: dict[int, SessionSink] = {}
         self._acks: dict[int, int] = {}
@@ -201,30 +200,20 @@ class NodeLink:
         else:
             self._asked[self._number] = done
 
-    def call(self, actor: Actor, action: str, params: Params, done: Done, *, guest: SessionSink | None = None) -> None:
-        """Do what somebody asks for who has no session here.
-
-        ``guest`` has one elsewhere, the actor's, and is told what follows from this until it is ``dismissed``.
-        """
+    def call(self, actor: Actor, action: str, params: Params, done: Done) -> None:
+        """Perform an action for an actor without a session."""
         error = self._refusal()
         if error is not None:
             done(error)
             return
         self._number += 1
-        user, platform, device, session_id, is_admin = actor
+        user, platform, device, _, is_admin = actor
         try:
-            self._say(encode(Call(self._number, session_id, user, is_admin, platform, device, action, params)))
+            self._say(encode(Call(self._number, user, is_admin, platform, device, action, params)))
         except PixiuError as refused:
             done(refused)
-            return
-        self._asked[self._number] = done
-        if guest is not None:
-            self._guests[session_id] = guest
-
-    def dismiss(self, session_id: int) -> None:
-        """A guest has left."""
-        if self._guests.pop(session_id, None) is not None:
-            self._say(encode(LogOut(session_id)))
+        else:
+            self._asked[self._number] = done
 
     def find(self, user: str, done: Callable[[int | PixiuError], object]) -> None:
         """The number of a user; 0 if there is none."""
@@ -329,7 +318,6 @@ class NodeLink:
             self._out.clear()
             self._out_bytes = 0
             self._sinks.clear()
-            self._guests.clear()
             self._refuse_all()
             if self._owner is not None:
                 self._owner.cut_off()
@@ -459,7 +447,7 @@ class NodeLink:
 
     def _told(self, message: Event) -> None:
         for session_id in message.session_ids:
-            sink = self._sinks.get(session_id) or self._guests.get(session_id)
+            sink = self._sinks.get(session_id)
             if sink is not None:
                 sink.event(session_id, message.event)
 

@@ -36,10 +36,8 @@ class LiveActions:
         *,
         tell: Callable[[int, Mapping[str, object]], object],
         is_present: Callable[[int], bool],
-        knows: Callable[[int], bool] = lambda _user: True,
     ) -> None:
-        """``tell`` and ``is_present`` are the relay's; ``knows`` says of whom it can tell whether they are there."""
-        self._knows = knows
+        """``tell`` and ``is_present`` are the relay's."""
         self._settings = gateway.settings
         self._context = context
         self._scheduler = scheduler
@@ -116,10 +114,9 @@ class LiveActions:
             numbers = [directory.known_user(name) for name in names]
             wanted = [each for each in dict.fromkeys(numbers) if each is not None and self._is_contact(actor, each)]
         allowed = {peer for peer in wanted if self._may_see(actor, peer)}
-        known = [peer for peer in wanted if self._knows(peer)]
-        self._watch(connection, known, allowed)
+        self._watch(connection, wanted, allowed)
         self._show_to(actor, allowed)
-        done({"states": {directory.user_name(peer): self._state(peer) for peer in known if peer in allowed}})
+        done({"states": {directory.user_name(peer): self._state(peer) for peer in wanted if peer in allowed}})
 
     def _may_see(self, actor: int, peer: int) -> bool:
         """May the actor see a contact's presence? A block in either direction hides both."""

@@ -1,6 +1,6 @@
-"""``Messaging`` of a gateway that has rooms only: sessions are its own, and nothing is stored.
+"""``Messaging`` of a gateway in a cluster that has live rooms only: it stores nothing.
 
-In a cluster with carriers, ``carriers`` has the sessions instead.
+In a cluster with shards the sessions are at the shards instead (``shards``).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class RoomSessions:
         if action == "contacts":
             done({"contacts": []})
         else:
-            done(Unavailable(f"{action} needs a carrier, and this cluster has none; rooms work"))
+            done(Unavailable(f"{action} needs a shard, and this cluster has none; live rooms work"))
 
     def connect(
         self,

@@ -1,8 +1,7 @@
-"""The books of a cluster: each partition's own, from whoever serves it, added up.
+"""The audit of a cluster: each shard's own, taken by the replica that leads it.
 
-A partition's books are exact at its own cut of the log. What is accepted is counted where the sender is, what is meant
-for someone where that user is, so that every message and every inbox entry is counted once. The whole balances if every
-partition is there, under one count of partitions, and every one of them balances.
+A shard's audit is exact as of one event of its log. The cluster balances if every shard has a report, and every report
+balances. Counts are added up over the shards.
 """
 
 from __future__ import annotations
@@ -15,12 +14,13 @@ from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 from pixiu.backends.zookeeper.registry import ZooKeeperRegistry
-from pixiu.links.member import COUNT_KEY
+from pixiu.links.member import COUNT_KEY, count_path
 from pixiu.model.errors import NotFound, PixiuError, Unavailable
+from pixiu.queue.replication.control import LEADER, SHARD, partition_folder
 from pixiu.roles.carrier.audit import NAMED_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from pixiu.config.registry import RegistryAddress
     from pixiu.ports.registry import Folder
@@ -36,82 +36,74 @@ ASK_SECONDS = 5.0
 AUDIT_SECONDS = 610.0
 FAILED = 500
 FAILURES_MAX = 2
-"""An audit that ended without books is begun again once: its carrier may have changed."""
+"""An audit that failed is started again once: another replica may lead by then."""
 PATIENCE_SECONDS = 15.0
-"""How long a partition that nobody serves is waited for."""
+"""How long to wait for a leader."""
 
 
-def sum_reports(reports: Sequence[Mapping[str, Any]], count: int) -> dict[str, Any]:
-    """One report of them all. ``missing`` names partitions that have none, ``partitions`` each one's own result."""
-    by_partition = {int(report["partition"]): report for report in reports}
-    missing = [partition for partition in range(count) if partition not in by_partition]
-    disagreeing = [each for each, report in by_partition.items() if report["partitions"] != count]
-    total: dict[str, Any] = {name: sum(int(report[name]) for report in by_partition.values()) for name in COUNTS}
+def sum_reports(reports: Mapping[int, Mapping[str, Any]], count: int) -> dict[str, Any]:
+    """Add up the reports of ``count`` shards, given by number. ``missing`` lists the shards without a report."""
+    rows = [reports[shard] for shard in sorted(reports)]
+    missing = [shard for shard in range(count) if shard not in reports]
+    total: dict[str, Any] = {name: sum(int(report[name]) for report in rows) for name in COUNTS}
     for name in ("lost", "duplicates"):
-        total[name] = [row for report in by_partition.values() for row in report[name]][:NAMED_MAX]
-    total["cut"] = min((int(report["cut"]) for report in by_partition.values()), default=0)
-    total["partitions"] = [
-        {key: report[key] for key in ("partition", "name", "cut", "intended", "waiting", "balanced")}
-        for _, report in sorted(by_partition.items())
+        total[name] = [row for report in rows for row in report[name]][:NAMED_MAX]
+    total["cut"] = min((int(report["cut"]) for report in rows), default=0)
+    total["shards"] = [
+        {"shard": shard} | {key: reports[shard][key] for key in ("name", "cut", "intended", "waiting", "balanced")}
+        for shard in sorted(reports)
     ]
     total["missing"] = missing
-    total["balanced"] = (
-        not missing and not disagreeing and all(bool(report["balanced"]) for report in by_partition.values())
-    )
+    total["balanced"] = bool(rows) and not missing and all(bool(report["balanced"]) for report in rows)
     return total
 
 
 async def audit_cluster(registry: RegistryAddress, *, at_least: int = 0, before: int | None = None) -> dict[str, Any]:
-    """Ask whoever serves each partition, all at once, and add up. Raises ``NotFound`` where there are no carriers."""
+    """Ask the leader of each shard for an audit, all at once, and add up. Raises ``NotFound`` if there is no shard."""
     loop = asyncio.get_running_loop()
     session = ZooKeeperRegistry(registry.hosts, loop)
     await loop.run_in_executor(None, session.connect)
     try:
-        folder = await _read(session, f"{registry.root}/shard")
-        count = _count(folder, registry)
-        reports = await asyncio.gather(
-            *(
-                _audited(session, f"{registry.root}/shard/partition{partition}", _query(at_least, before))
-                for partition in range(count)
-            )
+        count = _count(await _read(session, count_path(registry.root, SHARD)), registry)
+        query = f"?from={at_least}" + ("" if before is None else f"&to={before}")
+        found = await asyncio.gather(
+            *(_audited(session, f"{partition_folder(registry.root, shard)}/{LEADER}", query) for shard in range(count))
         )
     finally:
         await loop.run_in_executor(None, session.close)
-    return sum_reports([report for report in reports if report is not None], count)
-
-
-def _query(at_least: int, before: int | None) -> str:
-    return f"?from={at_least}" + ("" if before is None else f"&to={before}")
+    return sum_reports({shard: report for shard, report in enumerate(found) if report is not None}, count)
 
 
 async def _read(session: ZooKeeperRegistry, path: str) -> Folder:
     answer: asyncio.Future[Folder | PixiuError] = asyncio.get_running_loop().create_future()
-    session.read(path, answer.set_result)
-    async with asyncio.timeout(ASK_SECONDS):
-        found = await answer
+    session.read(path, lambda found: None if answer.done() else answer.set_result(found))
+    try:
+        found = await asyncio.wait_for(answer, ASK_SECONDS)
+    except TimeoutError:
+        raise Unavailable(f"the registry has not answered within {ASK_SECONDS:g} s") from None
     if isinstance(found, PixiuError):
         raise found
     return found
 
 
 def _count(folder: Folder, registry: RegistryAddress) -> int:
-    entry = folder.get("partition_num")
+    entry = folder.get("")
     count = None if entry is None else entry.data.get(COUNT_KEY)
     if not isinstance(count, int) or count < 1:
         raise NotFound(
-            f"no carrier was ever registered below {registry.root}/carrier at {registry.hosts}; "
+            f"no shard is registered below {registry.root}/{SHARD} at {registry.hosts}; "
             "pixiu cluster status --json has the registry of a cluster that runs here"
         )
     return count
 
 
-async def _audited(session: ZooKeeperRegistry, folder: str, query: str) -> dict[str, Any] | None:
-    """The report of one partition; None if nobody serves it for too long."""
+async def _audited(session: ZooKeeperRegistry, path: str, query: str) -> dict[str, Any] | None:
+    """The report of the shard whose leader is at ``path``; None if it has no leader for too long."""
     loop = asyncio.get_running_loop()
     give_up, patience = loop.time() + AUDIT_SECONDS, loop.time() + PATIENCE_SECONDS
     failures = 0
     while loop.time() < give_up:
-        entry = (await _read(session, f"{folder}/leader")).get("")
+        entry = (await _read(session, path)).get("")
         admin = "" if entry is None else str(entry.data.get("admin", ""))
         status, found = await asyncio.to_thread(_get, f"http://{admin}/audit{query}") if admin else (503, {})
         if status == 200:
@@ -119,11 +111,11 @@ async def _audited(session: ZooKeeperRegistry, folder: str, query: str) -> dict[
         if status == 202:
             patience = loop.time() + PATIENCE_SECONDS
         elif status == FAILED and (failures := failures + 1) >= FAILURES_MAX:
-            raise Unavailable(f"{folder.rpartition('/')[2]}: {_words(found)}")
+            raise Unavailable(f"{path}: {_reason(found)}")
         elif loop.time() > patience:
             return None
         await asyncio.sleep(POLL_SECONDS)
-    raise Unavailable(f"the audit of {folder} takes longer than {AUDIT_SECONDS:g} s")
+    raise Unavailable(f"the audit of the shard at {path} takes longer than {AUDIT_SECONDS:g} s")
 
 
 def _get(url: str) -> tuple[int, dict[str, Any]]:
@@ -139,6 +131,6 @@ def _get(url: str) -> tuple[int, dict[str, Any]]:
         return 503, {}
 
 
-def _words(found: dict[str, Any]) -> str:
+def _reason(found: dict[str, Any]) -> str:
     error = found.get("error")
-    return str(error.get("message", "")) if isinstance(error, dict) else str(error or "the audit did not end")
+    return str(error.get("message", "")) if isinstance(error, dict) else str(error or "the audit failed")

@@ -2,12 +2,11 @@
 
 ::
 
-    apps ── WebSocket, TCP ──▶ Gateway ─┬─ CarrierLinks ── one stream per partition of users ──▶ carriers
+    apps ── WebSocket, TCP ──▶ Gateway ─┬─ ShardLinks ── one stream per shard ──▶ leaders of the shards
     programs ────── HTTP ──▶ HttpApi ───┘
                                Gateway ─── ClusterRooms ── datagrams ──▶ proxies, brokers, routers
 
-A connection does both. The rooms of groups (``g:<group>``) are at the carriers, which know the members; each carrier
-says what a large group says to its own users.
+A connection uses both. Actions in the room of a group (``g:<group>``) go to the shard, which knows the members.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ from pixiu.model.errors import ConfigError
 from pixiu.model.hosts import is_loopback
 from pixiu.node.grpc_door import make_grpc
 from pixiu.node.processes.gateway.administration import ClusterAdministration
+from pixiu.node.processes.gateway.known_leaders import LeaderFile
 from pixiu.node.processes.gateway.seen import keep_seen
 from pixiu.queue.replication.control import SHARD
 from pixiu.roles.gateway import (
-    CarrierLinks,
-    ClusterLive,
     ClusterRooms,
     Gateway,
-    GroupTalk,
     Rechecks,
     RoomListening,
     RoomSessions,
+    ShardLinks,
+    WatchedPresence,
 )
-from pixiu.roles.gateway.carriers import METRICS as CARRIERS
 from pixiu.roles.gateway.cluster import GROUP_PREFIX
 from pixiu.roles.gateway.metrics import METRICS as GATEWAY
+from pixiu.roles.gateway.shards import METRICS as SHARDS
 from pixiu.runtime import hub_streams
 from pixiu.runtime.app_server import AppServer
 from pixiu.runtime.authentication import make_authentication
@@ -82,21 +81,22 @@ class GatewayPart:
         settings = options.settings
         authentication = _authentication(options.data, settings, end.clock, is_local=is_loopback(options.bind))
         alone = RoomSessions(end.boot, lambda: int.from_bytes(os.urandom(8), "big") >> 1)
-        leaders = Leaders(end.registry, end.scheduler, end.root, SHARD)
-        self._carriers = CarrierLinks(
+        # A gateway on a random port finds no file of an earlier process.
+        self._leader_file = LeaderFile(options.data, options.port, options.registry) if options.port else None
+        leaders = Leaders(end.registry, end.scheduler, end.root, SHARD, memory=self._leader_file)
+        self._shards = ShardLinks(
             f"gateway-{end.boot:x}", leaders, self._dial, end.clock, end.scheduler, settings.gateway, alone=alone
         )
         self._certificates = certificates_from(settings.security, options.data)
         descriptors = max(raise_descriptors() - DESCRIPTORS_KEPT_BACK, 64)
         http_max = min(settings.security.http_connections_max, descriptors // 8)
         self._gateway = Gateway(
-            self._carriers, authentication.authenticate, end.clock, end.scheduler, settings.gateway,
-            names=self._carriers.names, message_bytes_max=settings.messaging.message_bytes_max,
+            self._shards, authentication.authenticate, end.clock, end.scheduler, settings.gateway,
+            names=self._shards.names, message_bytes_max=settings.messaging.message_bytes_max,
             connections_max=descriptors - http_max,
         )  # fmt: skip
         self._rechecks = Rechecks(self._gateway, authentication, end.clock, end.scheduler, settings.security)
-        ClusterLive(self._gateway, self._carriers)
-        self._group_talk = GroupTalk(self._carriers)
+        WatchedPresence(self._gateway, self._shards.act)
         links = settings.links
         self._publishing = Publishing(
             end.endpoint, end.directory, end.clock, end.scheduler,
@@ -106,22 +106,22 @@ class GatewayPart:
         self._slot = Slot(end.registry, end.scheduler, end.root, self._publishing.renumber)
         self._rooms = ClusterRooms(
             end.endpoint, end.directory, self._publishing, end.clock, end.scheduler, settings.rooms,
-            user_name=self._carriers.name_of, new_life=end.new_life, reliable_mode=links.reliable_mode,
+            user_name=self._shards.name_of, new_life=end.new_life, reliable_mode=links.reliable_mode,
             bigs=end.bigs,
         )  # fmt: skip
         listening = RoomListening(
             self._gateway, settings.rooms, end.clock, act=self._act_in_room, session_gone=self._rooms.session_gone,
             soon=end.scheduler.soon,
         )  # fmt: skip
-        self._rooms.receive = self._carriers.receive_room = listening.receive
+        self._rooms.receive = self._shards.receive_room = listening.receive
         self._rooms.sessions_in = listening.listeners.sessions
         self._seen = keep_seen(listening.listeners.seen, options, end.clock)
         self._rooms.join = listening.join
         self._rooms.overlaps_no_more = listening.listeners.overlaps_no_more
         self._rooms.joined = lambda version: process.member.tell(big=version)
-        administration = ClusterAdministration(self._carriers, options.registry, registry=end.registry, root=end.root)
+        administration = ClusterAdministration(self._shards, options.registry, registry=end.registry, root=end.root)
         api = HttpApi(
-            act=self._carriers.call, find_user=self._carriers.find_user, authentication=authentication,
+            act=self._shards.call, find_user=self._shards.find_user, authentication=authentication,
             administration=administration, health=process.routes, settings=settings.security, clock=end.clock,
             pages=console_pages(is_dev=False, node=process.member.name, is_cluster=True),
         )  # fmt: skip
@@ -134,16 +134,16 @@ class GatewayPart:
         self._server = AppServer(self._gateway, settings.gateway, http_upstream=self._http.connection, tls=tls)
         self._ports = (0, 0)
         process.metrics.add(GATEWAY, self._gateway.counters.snapshot)
-        process.metrics.add(CARRIERS, self._carriers.snapshot)
+        process.metrics.add(SHARDS, self._shards.snapshot)
         process.metrics.add(HTTP, api.counters.snapshot)
 
     async def start(self) -> None:
-        """Listen; whoever comes waits for a carrier by being told when to try again."""
+        """Listen. Clients that connect while their shard cannot be reached are told when to try again."""
         process = self._process
         options = process.options
         self._gateway.start()
         self._rechecks.start()
-        self._carriers.start(self._gateway)
+        self._shards.start(self._gateway)
         self._rooms.start()
         process.end.bigs.start()
         self._slot.claim()
@@ -159,16 +159,16 @@ class GatewayPart:
             self._grpc_port = await self._grpc.start(options.bind, options.settings.gateway.grpc_port)
         if self._certificates is not None:
             self._certificates.watch(asyncio.get_running_loop(), interval_ms=options.settings.security.tls_reload_ms)
-        self._carriers.open()
+        self._shards.open()
         # Where clients connect.
         process.member.tell(node=f"{options.bind}:{self._ports[0]}", tls=self._certificates is not None)
         process.say(PeerState.RUNNING)
         process.member.register()
 
     async def drain(self) -> None:
-        """Send everyone away; carriers hear that they are gone."""
+        """Send all clients away; the shards end their sessions."""
         self._process.say(PeerState.DRAINING)
-        self._carriers.open(is_open=False)
+        self._shards.open(is_open=False)
         await self._server.stop()
         if self._grpc is not None:
             await self._grpc.stop()
@@ -176,7 +176,7 @@ class GatewayPart:
     async def stop(self) -> None:
         """It is over."""
         await self._http.stop()
-        self._carriers.stop()
+        self._shards.stop()
         self._rooms.stop()
         self._rechecks.stop()
         self._gateway.stop()
@@ -184,17 +184,19 @@ class GatewayPart:
             self._certificates.close()
         if self._seen is not None:
             self._seen.close()
+        if self._leader_file is not None:
+            await self._leader_file.close()
         await asyncio.sleep(0.1)  # the last leaves are on their way
 
     def reasons(self) -> dict[str, str]:
-        """Nobody can be served: no carrier at all, or rooms are all there is and no proxy."""
-        if not self._carriers.is_useful:
-            return self._carriers.problems()
-        return {} if self._carriers.count else self._missing_proxies()
+        """Why no client can be served: no shard can be reached, or the cluster has rooms only and no proxy."""
+        if not self._shards.is_useful:
+            return self._shards.problems()
+        return {} if self._shards.count else self._missing_proxies()
 
     def notes(self) -> dict[str, str]:
-        """Partitions whose users are told to come later; rooms without a proxy."""
-        return {**self._carriers.problems(), **self._missing_proxies()}
+        """Shards and proxies that cannot be reached."""
+        return {**self._shards.problems(), **self._missing_proxies()}
 
     def says(self) -> dict[str, object]:
         """Where clients are taken."""
@@ -204,7 +206,7 @@ class GatewayPart:
     def _missing_proxies(self) -> dict[str, str]:
         return {} if self._publishing.proxies.usable() else {"proxies": "no proxy can be reached"}
 
-    def _dial(self, _partition: int, leader: Leader, link: NodeLink) -> hub_streams.Dial:
+    def _dial(self, _shard: int, leader: Leader, link: NodeLink) -> hub_streams.Dial:
         end = self._process.end
         return hub_streams.connect(
             asyncio.get_running_loop(), leader.address, end.secrets, link, boot=end.boot, to=leader.boot
@@ -212,8 +214,8 @@ class GatewayPart:
 
     def _act_in_room(self, actor: Actor, action: str, params: Params, done: Done) -> None:
         room = params.get("room")
-        if isinstance(room, str) and room.startswith(GROUP_PREFIX) and self._carriers.count:
-            self._group_talk.act(actor, action, params, done)
+        if isinstance(room, str) and room.startswith(GROUP_PREFIX) and self._shards.count:
+            self._shards.act(actor, action, params, done)
         else:
             self._rooms.act(actor, action, params, done)
 

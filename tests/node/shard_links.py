@@ -1,6 +1,7 @@
-"""Carriers and gateways of a cluster in simulated time: one log, partitions that each have their own users, a registry.
+"""Replicas of a shard and gateways of a cluster in simulated time: one log, one registry, links made of queues.
 
-Each carrier applies the whole log into stores of its own, so it knows everybody, and serves those who are its own.
+Every replica applies the whole log into stores of its own. The registry says which one leads. A replica that leads no
+more is not closed here: a test that wants a former leader to keep its links can have that.
 """
 
 from __future__ import annotations
@@ -14,22 +15,12 @@ from pixiu.backends.memory.stores import MemoryStores
 from pixiu.config import MessagingSettings, RoomSettings, Settings
 from pixiu.config.gateway import GatewaySettings
 from pixiu.links.leaders import Leaders
-from pixiu.model.partitions import Share
 from pixiu.node.gateways.hub import GatewayHub
+from pixiu.node.group_rooms import GroupRooms
 from pixiu.node.messaging import Messaging, Place
-from pixiu.node.processes.carrier.group_rooms import GroupRooms
 from pixiu.ports.authentication import Identity
 from pixiu.ports.registry import Write
-from pixiu.roles.gateway import (
-    CarrierLinks,
-    ClusterLive,
-    Gateway,
-    GroupTalk,
-    LiveActions,
-    NodeLink,
-    RoomListening,
-    RoomSessions,
-)
+from pixiu.roles.gateway import Gateway, LiveActions, NodeLink, RoomListening, RoomSessions, ShardLinks, WatchedPresence
 from pixiu.roles.horn.providers import NoNotifications
 from pixiu.testing.memory_log import MemoryLog
 from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
@@ -38,22 +29,21 @@ from tests.node.links import Client, Pipe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pixiu.links.leaders import Leader
+    from pixiu.links.leaders import Leader, LeaderMemory
     from pixiu.model.errors import PixiuError
-    from pixiu.ports.log import LogRecord
 
-__all__ = ["Carrier", "ClusterGateway", "ClusterWorld"]
+__all__ = ["ADDRESS", "ROOT", "ClusterGateway", "ClusterWorld", "Replica"]
 
 ROOT = "/pubsub"
+ADDRESS = "127.0.0.1:1"
 
 
 class LogView:
-    """One carrier's reading of the log. It may lag behind."""
+    """One replica's view of the log: it is told of new records in turns of its own."""
 
     def __init__(self, log: MemoryLog, scheduler: SimulatedScheduler) -> None:
         self._log = log
         self._scheduler = scheduler
-        self._stands_at: int | None = None
         self.receive: Callable[[], object] = lambda: None
 
     def __getattr__(self, name: str) -> Any:
@@ -64,70 +54,40 @@ class LogView:
         if after < self._log.committed:
             self._scheduler.soon(receive)
 
-    @property
-    def committed(self) -> int:
-        return self._log.committed if self._stands_at is None else self._stands_at
 
-    def read(self, after: int, limit: int) -> list[LogRecord]:
-        return [record for record in self._log.read(after, limit) if record.event_id <= self.committed]
+class Replica:
+    """The process that leads a shard in one epoch."""
 
-    def lag(self) -> None:
-        """Hear of nothing new, until ``catch_up``."""
-        self._stands_at = self._log.committed
-
-    def catch_up(self) -> None:
-        self._stands_at = None
-        self._scheduler.soon(self.receive)
-
-
-class Carrier:
-    """The process that serves one partition."""
-
-    def __init__(self, world: ClusterWorld, partition: int, epoch: int, *, creates_users: bool = True) -> None:
+    def __init__(self, world: ClusterWorld, shard: int, epoch: int, *, creates_users: bool = True) -> None:
         self.world = world
-        self.partition, self.epoch, self.name = partition, epoch, f"carrier-{partition}-{epoch}"
+        self.shard, self.epoch, self.name = shard, epoch, f"shard-{shard}-{epoch}"
         self.is_frozen = self.is_dead = False
         self.scheduler = SimulatedScheduler(world.clock, random.Random(self.name), slow_us=0, pause_chance=0)
         self.pipes: list[Pipe] = []
         self.log = LogView(world.log, self.scheduler)
-        world.readers.append(self)
-        sessions = MemorySessions()
+        world.replicas.append(self)
         self._session_count = 0
         self.messaging = Messaging(
-            self.log, MemoryStores(), sessions, world.clock, self.scheduler, world.settings,
+            self.log, MemoryStores(), MemorySessions(), world.clock, self.scheduler, world.settings,
             notifications=NoNotifications(self.scheduler), creates_users=creates_users,
-            place=Place(Share(partition, world.count), world.count, lambda: True, self._new_session_id),
+            place=Place(lambda: True, self._new_session_id),
         )  # fmt: skip
         context, relay = self.messaging.proxy.context, self.messaging.relay
         self.hub = GatewayHub(self.messaging, context.directory, world.clock, self.scheduler, world.settings.gateway)
-        self.hub.catch_up = self._catch_up
-        self.caught_up = 0
-        LiveActions(
-            self.hub, context, self.scheduler, tell=relay.tell, is_present=relay.is_present,
-            knows=Share(partition, world.count),
-        )  # fmt: skip
-        GroupRooms(self.hub, self.messaging, world.clock, self.scheduler, world.settings.rooms, partition)
+        LiveActions(self.hub, context, self.scheduler, tell=relay.tell, is_present=relay.is_present)
+        GroupRooms(self.hub, self.messaging, world.clock, self.scheduler, world.settings.rooms, shard)
         self.messaging.start(lambda: None)
         self.hub.start()
 
     def _new_session_id(self) -> int:
-        """Like no other's in the cluster."""
+        """Unlike that of any other replica."""
         self._session_count += 1
-        return (self.partition * 100 + self.epoch) << 32 | self._session_count
-
-    def _catch_up(self, done: Callable[[], object]) -> None:
-        self.caught_up += 1
-        self.log.catch_up()
-        self.messaging.carrier.when_applied(self.world.log.committed, done)
+        return (self.shard * 100 + self.epoch) << 32 | self._session_count
 
     def kill(self) -> None:
         self.is_dead = True
         for pipe in self.pipes:
             pipe.close()
-
-    @property
-    def runs(self) -> bool:
-        return not (self.is_dead or self.is_frozen)
 
 
 class _Dialled:
@@ -147,28 +107,33 @@ class ClusterGateway:
 
     is_frozen = is_dead = False
 
-    def __init__(self, world: ClusterWorld, name: str) -> None:
+    def __init__(
+        self, world: ClusterWorld, name: str, *, memory: LeaderMemory | None = None, has_registry: bool = True
+    ) -> None:
         self.world = world
         self.scheduler = SimulatedScheduler(world.clock, random.Random(name), slow_us=0, pause_chance=0)
         settings = world.settings
-        self.leaders = Leaders(world.registry.open(), self.scheduler, ROOT, "carrier")
+        self.registry = world.registry.open()
+        if not has_registry:
+            self.registry.suspend()
+        self.leaders = Leaders(self.registry, self.scheduler, ROOT, "shard", memory=memory)
         self.room_sessions = 0
-        self.carriers = CarrierLinks(
+        self.shards = ShardLinks(
             name, self.leaders, self._dial, world.clock, self.scheduler, settings.gateway,
             alone=RoomSessions(1, self._new_session_id),
         )  # fmt: skip
         self.gateway = Gateway(
-            self.carriers, self._authenticate, world.clock, self.scheduler, settings.gateway, names=self.carriers.names
+            self.shards, self._authenticate, world.clock, self.scheduler, settings.gateway, names=self.shards.names
         )
-        ClusterLive(self.gateway, self.carriers)
+        WatchedPresence(self.gateway, self.shards.act)
         self.gone: list[int] = []
         self.rooms = RoomListening(
-            self.gateway, settings.rooms, world.clock, act=GroupTalk(self.carriers).act, session_gone=self.gone.append
+            self.gateway, settings.rooms, world.clock, act=self.shards.act, session_gone=self.gone.append
         )
-        self.carriers.receive_room = self.rooms.receive
+        self.shards.receive_room = self.rooms.receive
         self.gateway.start()
-        self.carriers.start(self.gateway)
-        self.carriers.open()
+        self.shards.start(self.gateway)
+        self.shards.open()
 
     def _new_session_id(self) -> int:
         self.room_sessions += 1
@@ -179,16 +144,16 @@ class ClusterGateway:
         user, _, device = token.partition(".")
         done(Identity(user, "web", device or user))
 
-    def _dial(self, partition: int, leader: Leader, link: NodeLink) -> _Dialled | _Nobody:
-        carrier = self.world.carriers.get(partition)
-        if carrier is None or carrier.is_dead or (carrier.name, carrier.epoch) != (leader.name, leader.epoch):
-            self.scheduler.soon(lambda: link.lost("nobody listens"))
+    def _dial(self, shard: int, leader: Leader, link: NodeLink) -> _Dialled | _Nobody:
+        replica = self.world.leaders.get(shard)
+        if replica is None or replica.is_dead or (replica.name, replica.epoch) != (leader.name, leader.epoch):
+            self.scheduler.soon(lambda: link.lost("connection refused"))
             return _Nobody()
-        end = carrier.hub.accept()
-        up = Pipe(carrier.scheduler, end, link)
+        end = replica.hub.accept()
+        up = Pipe(replica.scheduler, end, link)
         down = Pipe(self.scheduler, link, end)
         up.other, down.other = down, up
-        carrier.pipes.append(down)
+        replica.pipes.append(down)
         end.opened(down)
         link.opened(up)
         return _Dialled(up)
@@ -203,7 +168,8 @@ class ClusterGateway:
 class ClusterWorld:
     """Everything."""
 
-    def __init__(self, partitions: int = 2, gateways: int = 2, *, creates_users: bool = True, **gateway: Any) -> None:
+    def __init__(self, shards: int = 1, gateways: int = 2, *, creates_users: bool = True, **gateway: Any) -> None:
+        """Every shard has a leader. All users are at shard 0; more shards have links."""
         self.settings = Settings(
             gateway=GatewaySettings(
                 **{"lease_ms": 1_000, "presence_delay_ms": 10, "resync_percent": 0, **gateway}
@@ -216,43 +182,44 @@ class ClusterWorld:
         self.registry = MemoryRegistry(self.scheduler)
         self.session = self.registry.open()
         self.log = MemoryLog(self.clock, self.scheduler)
-        self.readers: list[Carrier] = []
+        self.replicas: list[Replica] = []
         self.log._receive = self._committed
-        self.carriers: dict[int, Carrier] = {}
+        self.leaders: dict[int, Replica] = {}
         self.clients: list[tuple[ClusterGateway, Client]] = []
         self.gateways: list[ClusterGateway] = []
         self.creates_users = creates_users
-        self.count = partitions
-        self.write("carrier/partition_num", {"count": partitions}) if partitions else None
-        for partition in range(partitions):
-            self.serve(partition, epoch=1)
+        if shards:
+            self.write("shard/partition_num", {"count": shards})
+        for shard in range(shards):
+            self.lead(shard, epoch=1)
         self.gateways += [ClusterGateway(self, f"gateway-{number}") for number in range(1, gateways + 1)]
         self.run(100)
 
     def _committed(self) -> None:
-        for reader in self.readers:
-            if not reader.is_dead:
-                reader.scheduler.soon(reader.log.receive)
+        for replica in self.replicas:
+            if not replica.is_dead:
+                replica.scheduler.soon(replica.log.receive)
 
     def write(self, path: str, data: dict[str, object]) -> None:
         self.session.write(Write(f"{ROOT}/{path}", data), lambda _version: None)
 
-    def serve(self, partition: int, *, epoch: int) -> Carrier:
-        """A replica begins to serve a partition."""
-        carrier = self.carriers[partition] = Carrier(self, partition, epoch, creates_users=self.creates_users)
-        carrier.scheduler.run_ready()
-        self.write(
-            f"carrier/partition{partition}/leader", {"epoch": epoch, "name": carrier.name, "address": "127.0.0.1:1"}
-        )
-        return carrier
+    def write_leader(self, shard: int, epoch: int, name: str) -> None:
+        self.write(f"shard/partition{shard}/leader", {"epoch": epoch, "name": name, "hub": ADDRESS})
+
+    def lead(self, shard: int = 0, *, epoch: int) -> Replica:
+        """A new replica leads a shard."""
+        replica = self.leaders[shard] = Replica(self, shard, epoch, creates_users=self.creates_users)
+        replica.scheduler.run_ready()
+        self.write_leader(shard, epoch, replica.name)
+        return replica
 
     def run(self, milliseconds: int) -> None:
-        """Let time pass, for those who do not stand still."""
+        """Let time pass, for those who are not frozen."""
         for _ in range(milliseconds):
             self.clock.now_us += 1000
             for _ in range(3):  # there and back
                 self.scheduler.run_for(0)
-                processes: list[Carrier | ClusterGateway] = [*self.readers, *self.gateways]
+                processes: list[Replica | ClusterGateway] = [*self.replicas, *self.gateways]
                 for process in processes:
                     if not (process.is_frozen or process.is_dead):
                         process.scheduler.run_for(0)
