@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(300)]
 
-FOLDER = "/pubsub/queue/partition0"
+FOLDER = "/pubsub/shard/partition0"
 KEY = "the secret of this cluster"
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pixiu.queue.engine import Engine
 
-FOLDER = "/pubsub/queue/partition0"
+FOLDER = "/pubsub/shard/partition0"
 WANTED = Control(5, "a", frozenset({"a"}))
 
 
@@ -75,7 +75,7 @@ def test_a_directory_that_has_joined_is_not_led_alone(tmp_path: Path) -> None:
     check_alone(tmp_path)
     note_joined(tmp_path, Joined("zk://h:1/p", is_founding=True))
     assert joined_of(tmp_path) == Joined("zk://h:1/p", is_founding=True)
-    with pytest.raises(ConfigError, match="pixiu role queue --registry zk://h:1/p --data"):
+    with pytest.raises(ConfigError, match="pixiu role shard --registry zk://h:1/p --data"):
         check_alone(tmp_path)
     forget_joined(tmp_path)
     check_alone(tmp_path)
