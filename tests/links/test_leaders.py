@@ -156,7 +156,7 @@ def test_without_registry_and_without_memory_nothing_is_known() -> None:
 def test_registry_that_does_not_answer_has_one_request_at_most() -> None:
     world = World()
     waiting: list[Callable[[Folder | PixiuError], object]] = []
-    world.session.read = lambda _path, done: waiting.append(done)  # type: ignore[method-assign]
+    world.session.read = lambda path, done: waiting.append(done)  # type: ignore[method-assign]
     world.start()
     world.scheduler.run_for(60_000)
     world.leaders.refresh()

@@ -20,6 +20,7 @@ from pixiu.node.embedded import EmbeddedNode
 from pixiu.node.gateways.listener import HubListener
 from pixiu.node.processes.gateway.administration import ClusterAdministration
 from pixiu.node.shard import Surface
+from pixiu.ports.authentication import Identity
 from pixiu.ports.registry import Write
 from pixiu.roles.gateway import Gateway, RoomSessions, ShardLinks
 from pixiu.runtime import hub_streams
@@ -61,8 +62,6 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    from pixiu.ports.authentication import Identity
-
     loop, clock, settings = asyncio.get_running_loop(), SystemClock(), Settings()
     scheduler = LoopScheduler(loop)
     registry = MemoryRegistry(scheduler)
@@ -191,10 +190,7 @@ async def test_what_is_not_available_names_the_command_instead(world: World) -> 
 
 
 async def test_shard_that_cannot_be_reached_is_named(world: World) -> None:
-    world.shards.shards[0].link.stop()
-    world.surface.hub.stop()
-    await until(lambda: not world.surface.hub.links)
-    world.shards.shards[0].link.lost("gone")
+    world.shards.stop()
     with pytest.raises(Unavailable, match="shard 0: ") as refused:
         await world.remote.stats()
     assert refused.value.retry_after_ms
