@@ -95,7 +95,7 @@ async def test_who_asks_while_a_node_joins_is_told_where_it_goes(
     told: list[bytes] = []
     joining = Joining(
         cast("Any", None), replication, root=tmp_path, name="a", address="127.0.0.1:1", bind="127.0.0.1",
-        joined=print, overtaken=print,
+        listen=cast("Any", None), joined=print, overtaken=print,
     )  # fmt: skip
     joining.asked("zk://127.0.0.1:1/wrong", "", told.append)
     joining.asked("zk://127.0.0.1:2181/right", "", told.append)
