@@ -28,7 +28,7 @@ __all__ = ["QUEUE_ROLE_DEFAULTS", "run_queue_role"]
 QUEUE_ROLE_DEFAULTS: dict[str, object] = {
     "replication.acknowledge": "in-sync",
     "replication.heartbeat_ms": 250,
-    "replication.in_sync_timeout_ms": 1_500,
+    "replication.in_sync_timeout_ms": 1_250,
     "replication.reconnect_ms": 200,
 }
 """What a queue among others has in place of the defaults: it waits for its followers, and soon notices that one is
