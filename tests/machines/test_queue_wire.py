@@ -358,6 +358,8 @@ class TestFollowerStreams:
                 follow.encode_truncate(7, 2),
                 follow.encode_too_far(100),
                 follow.encode_state(3, 9, in_sync=True, leader="a:1"),
+                follow.encode_frames(9, b"frames", 700),
+                follow.encode_state(3, 9, in_sync=False, leader="a:1", stamp_ms=0),
                 responses.encode_refused("fenced, epoch 4"),
             )
         )
@@ -368,6 +370,8 @@ class TestFollowerStreams:
             follow.TruncateTold(7, 2),
             follow.TooFarBehind(100),
             follow.StateTold(3, 9, True, "a:1"),
+            follow.FramesSent(9, b"frames", 700),
+            follow.StateTold(3, 9, False, "a:1", 0),
             streams.Refused("fenced, epoch 4"),
         ]
 

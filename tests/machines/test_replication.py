@@ -93,12 +93,14 @@ def test_a_record_is_committed_when_every_in_sync_member_has_flushed_it() -> Non
     replica = leader()
     follow(replica, 7, "b", 9, 1)
     assert not has(replica.receive(11, r.Flushed(15)), r.Committed)
-    assert only(replica.receive(12, r.FollowerDurable(7, 12, 2)), r.Committed).through == 12
+    assert only(replica.receive(12, r.FollowerDurable(7, 12, 2, 10)), r.Committed).through == 12
     assert only(replica.receive(13, r.FollowerDurable(7, 20, 2)), r.Committed).through == 15
 
 
 def test_local_acknowledgement_needs_only_the_own_disk() -> None:
     replica = leader(replace(REGISTRY, acknowledge=r.Acknowledge.LOCAL))
+    follow(replica, 7, "b", 9, 1)
+    replica.receive(10, r.FollowerDurable(7, 9, 2, 10))
     assert only(replica.receive(11, r.Flushed(15)), r.Committed).through == 15
 
 
@@ -124,7 +126,7 @@ def test_a_silent_member_is_let_go_before_anything_is_acknowledged_without_it() 
 def test_a_newcomer_must_have_a_record_from_the_moment_it_is_proposed() -> None:
     replica = leader(in_sync=ALONE)
     follow(replica, 7, "b", 9, 1)
-    change = only(replica.receive(11, r.FollowerDurable(7, 10, 2)), r.ChangeControl)
+    change = only(replica.receive(11, r.FollowerDurable(7, 10, 2, 10)), r.ChangeControl)
     assert change.control.in_sync == BOTH
     assert not has(replica.receive(12, r.Flushed(15)), r.Committed)
     assert only(replica.receive(13, r.FollowerDurable(7, 15, 2)), r.Committed).through == 15
@@ -134,7 +136,7 @@ def test_a_follower_that_lacks_committed_records_is_not_proposed() -> None:
     replica = leader(in_sync=ALONE)
     replica.receive(5, r.Flushed(15))
     follow(replica, 7, "b", 9, 1)
-    assert not has(replica.receive(11, r.FollowerDurable(7, 12, 2)), r.ChangeControl)
+    assert not has(replica.receive(11, r.FollowerDurable(7, 12, 2, 10)), r.ChangeControl)
 
 
 def test_below_min_isr_writes_are_refused_and_nothing_is_committed() -> None:
@@ -142,7 +144,7 @@ def test_below_min_isr_writes_are_refused_and_nothing_is_committed() -> None:
     assert not replica.accepts_writes
     assert not has(replica.receive(1, r.Flushed(11)), r.Committed)
     follow(replica, 7, "b", 9, 1)
-    replica.receive(12, r.FollowerDurable(7, 11, 2))
+    replica.receive(12, r.FollowerDurable(7, 11, 2, 10))
     commands = replica.receive(13, seen(3, 2, "a", BOTH, asked=12))
     assert has(commands, r.AcceptWrites)
     assert only(commands, r.Committed).through == 11
@@ -162,8 +164,8 @@ def test_a_follower_with_a_higher_epoch_fences_the_leader() -> None:
 
 @pytest.mark.parametrize(
     "event",
-    [seen(3, 3, "b", BOTH), r.SessionLost(), r.FollowerDurable(7, 9, 3)],
-    ids=["the record names another", "the session is lost", "a follower reports a higher epoch"],
+    [seen(3, 3, "b", BOTH), r.FollowerDurable(7, 9, 3)],
+    ids=["the record names another", "a follower reports a higher epoch and the lease is over"],
 )
 def test_a_leader_stops_when(event: r.Event) -> None:
     replica = leader()
@@ -191,7 +193,7 @@ def test_a_refused_change_alone_does_not_depose_a_leader() -> None:
 
 def test_a_follower_whose_journal_is_a_prefix_gets_what_follows() -> None:
     commands = follow(leader(), 7, "b", 6, 1)
-    assert commands == [r.SendState(7, 2, 0, in_sync=True), r.StreamAfter(7, 6)]
+    assert commands == [r.SendState(7, 2, 0, in_sync=True, stamp_ms=10), r.StreamAfter(7, 6)]
 
 
 def test_a_diverging_follower_is_told_where_to_cut() -> None:

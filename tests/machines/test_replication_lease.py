@@ -1,4 +1,4 @@
-"""Who may lead, and for how long: the lease from both sides, one step at a time."""
+"""Who may lead, and for how long: the rules of ``machines.replication.lease``, one step at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,19 @@ from dataclasses import replace
 import pytest
 
 from pixiu.machines import replication as r
-from tests.machines.replica_steps import ALONE, BOTH, JOURNAL, REGISTRY, follower, granted, has, leader, only, seen
+from tests.machines.replica_steps import (
+    ALONE,
+    BOTH,
+    JOURNAL,
+    REGISTRY,
+    follow,
+    follower,
+    granted,
+    has,
+    leader,
+    only,
+    seen,
+)
 
 
 def wait(
@@ -20,29 +32,237 @@ def wait(
     return commands
 
 
-def test_an_in_sync_follower_takes_over_when_the_lease_was_not_renewed() -> None:
-    replica = follower()
+def test_in_sync_follower_claims_after_hearing_nothing_for_takeover_ms() -> None:
+    replica = follower()  # heard at 1 ms
     assert not has(wait(replica, 1, BOTH, until=REGISTRY.takeover_ms - 500), r.ChangeControl)
     late = REGISTRY.takeover_ms + 1
-    claim = only(replica.receive(late, r.Ticked()), r.ChangeControl)
-    assert claim == r.ChangeControl(1, r.Control(3, "b", frozenset("b")), late)
+    commands = replica.receive(late, r.Ticked())
+    assert only(commands, r.ChangeControl) == r.ChangeControl(1, r.Control(3, "b", frozenset("b")), late, is_claim=True)
+    assert has(commands, r.Unfollow), "a replica follows nobody while it claims"
     commands = replica.receive(late + 10, granted(2, 3, "b", frozenset("b"), asked=late))
     assert commands == [r.AppendEpoch(3, 1)]
 
 
-def test_a_renewal_starts_the_wait_anew() -> None:
+def test_change_of_the_record_begins_the_silence_again() -> None:
     replica = follower()
     wait(replica, 1, BOTH, until=REGISTRY.takeover_ms - 500)
-    renewed = REGISTRY.takeover_ms - 200
-    replica.receive(renewed, seen(2, 2, "a", BOTH, asked=renewed - 5))
+    changed = REGISTRY.takeover_ms - 200
+    replica.receive(changed, seen(2, 2, "a", BOTH, asked=changed - 5))
     assert not has(replica.receive(REGISTRY.takeover_ms + 100, r.Ticked()), r.ChangeControl)
 
 
-def test_a_gap_in_the_registrys_answers_starts_the_wait_anew() -> None:
+def test_nothing_is_claimed_while_the_registry_does_not_answer() -> None:
     replica = follower()
     late = 2 * REGISTRY.takeover_ms
-    assert not has(replica.receive(late, seen(1, 2, "a", BOTH, asked=late - 5)), r.ChangeControl)
-    assert not has(replica.receive(late + 500, r.Ticked()), r.ChangeControl)
+    assert not has(replica.receive(late, r.Ticked()), r.ChangeControl)
+    assert has(replica.receive(late + 10, seen(1, 2, "a", BOTH, asked=late)), r.ChangeControl)
+
+
+# --- Promises --------------------------------------------------------------------------------------------------
+
+
+def test_follower_echoes_a_stamp_at_once_and_again_with_what_is_flushed() -> None:
+    replica = follower()
+    assert only(replica.receive(5, r.StateHeard(1, 2, 9, True, "a", 700)), r.SendDurable).stamp_ms == 700
+    frames = r.FramesArrived(1, 10, 12, (r.EpochStart(2, 10),), 9, 710)
+    assert replica.receive(6, frames) == [r.Append(10, 12)], "an echo of a moment ago is enough"
+    assert only(replica.receive(7, r.Flushed(12)), r.SendDurable) == r.SendDurable(1, 12, 2, 710)
+    late = 710 + REGISTRY.heartbeat_ms
+    commands = replica.receive(8, r.FramesArrived(1, 13, 14, (), 9, late))
+    assert commands == [r.SendDurable(1, 12, 2, late), r.Append(13, 14)], "an echo does not wait for a flush"
+
+
+def test_echo_is_a_promise_not_to_claim_for_takeover_ms() -> None:
+    for stamp, is_claimed in ((-1, True), (700, False)):
+        replica = follower()
+        replica.receive(1_000, r.StateHeard(1, 2, 9, True, "a", stamp))
+        replica._heard_ms = 0  # as if only the promise counted
+        at = REGISTRY.takeover_ms + 500
+        assert has(replica.receive(at, seen(1, 2, "a", BOTH, asked=at)), r.ChangeControl) is is_claimed
+
+
+def test_own_reports_without_a_new_stamp_renew_no_promise() -> None:
+    replica = follower()
+    replica.receive(10, r.StateHeard(1, 2, 9, True, "a", 700))
+    made = replica._promise.made_ms
+    assert has(replica.receive(10 + REGISTRY.heartbeat_ms, r.Ticked()), r.SendDurable)
+    assert replica._promise.made_ms == made == 10
+
+
+def test_restarted_replica_takes_over_from_nobody_for_takeover_ms() -> None:
+    replica = r.Replica("b", REGISTRY, JOURNAL)
+    replica.receive(1_000, r.Started())
+    replica._seen_ms = 0
+    at = 999 + REGISTRY.takeover_ms
+    assert not has(replica.receive(at, replace(seen(1, 2, "a", BOTH, asked=at))), r.ChangeControl)
+    replica._seen_ms = 0
+    assert has(replica.receive(at + 1, seen(1, 2, "a", BOTH, asked=at + 1)), r.ChangeControl)
+
+
+def test_replica_promises_nothing_until_its_claim_is_decided() -> None:
+    replica = follower()
+    late = REGISTRY.takeover_ms + 1
+    assert has(replica.receive(late, seen(1, 2, "a", BOTH, asked=late)), r.ChangeControl)
+    for event in (
+        r.Ticked(),
+        r.StateHeard(1, 2, 9, True, "a", 700),
+        r.SessionLost(),
+        seen(1, 2, "a", BOTH, asked=late),
+    ):
+        commands = replica.receive(late + 1, event)
+        assert not has(commands, r.Follow) and not has(commands, r.SendDurable)
+    refused = replica.receive(late + 2, r.ControlRefused(1))
+    assert not has(refused, r.Follow), "an earlier attempt of the same claim may have been granted"
+    assert only(replica.receive(late + 3, seen(2, 2, "a", ALONE, asked=late + 2)), r.Follow).leader == "a"
+
+
+def test_undecided_claim_is_asked_again_as_it_was() -> None:
+    replica = follower()
+    late = REGISTRY.takeover_ms + 1
+    replica.receive(late, seen(1, 2, "a", BOTH, asked=late))
+    again = late + REGISTRY.control_retry_ms
+    claim = only(replica.receive(again, r.Ticked()), r.ChangeControl)
+    assert (claim.expected_version, claim.control) == (1, r.Control(3, "b", frozenset("b")))
+
+
+def test_claim_from_before_a_restart_keeps_the_replica_from_promising() -> None:
+    replica = r.Replica("b", REGISTRY, JOURNAL)
+    replica.receive(0, r.Started(last_leader="a", known_epoch=2, claimed_version=1))
+    assert not has(replica.receive(5, r.Ticked()), r.Follow)
+    assert not has(replica.receive(6, seen(1, 2, "a", BOTH)), r.Follow)
+    assert has(replica.receive(7, seen(2, 2, "a", frozenset("ac"))), r.Follow), "the claim cannot be granted any more"
+
+
+def test_leader_that_the_registry_replaced_before_a_restart_is_not_followed_after_it() -> None:
+    """The first reading after a restart may be of an old record."""
+    replica = r.Replica("b", REGISTRY, JOURNAL)
+    replica.receive(0, r.Started(known_epoch=3))
+    assert not has(replica.receive(5, seen(1, 2, "a", BOTH)), r.SendDurable)
+    assert not has(replica.receive(6, r.StateHeard(1, 2, 9, True, "a", 700)), r.SendDurable)
+
+
+def test_restarted_leader_waits_for_its_own_promise_before_it_leads_again() -> None:
+    replica = follower()
+    replica.receive(10, r.StateHeard(1, 2, 9, True, "a", 700))
+    late_grant = seen(2, 3, "b", BOTH, asked=20)  # of a claim that an earlier process of this replica made
+    assert not has(replica.receive(20, late_grant), r.ChangeControl)
+    over = 10 + REGISTRY.takeover_ms
+    assert has(replica.receive(over, r.Ticked()), r.ChangeControl)
+
+
+# --- Grants ----------------------------------------------------------------------------------------------------
+
+
+def granted_by(replica: r.Replica, session: int, stamp: int, *, at: int) -> list[r.Command]:
+    return replica.receive(at, r.FollowerDurable(session, 20, 2, stamp))
+
+
+def test_leader_acknowledges_only_with_a_grant_of_every_in_sync_member() -> None:
+    replica = leader(in_sync=frozenset("abc"))
+    follow(replica, 7, "b", 9, 1)
+    follow(replica, 8, "c", 9, 1)
+    replica.receive(11, r.Flushed(20))
+    assert not replica.acknowledges(12)
+    assert not has(granted_by(replica, 7, 10, at=12), r.AcceptWrites)
+    assert has(granted_by(replica, 8, 10, at=13), r.Committed)
+    assert replica.acknowledges(13)
+
+
+def test_lease_counts_from_when_the_stamp_was_sent_by_the_slowest() -> None:
+    replica = leader(in_sync=frozenset("abc"))
+    follow(replica, 7, "b", 9, 1)
+    follow(replica, 8, "c", 9, 1)
+    granted_by(replica, 7, 500, at=1_000)
+    granted_by(replica, 8, 900, at=1_000)
+    assert replica.acknowledges(499 + REGISTRY.lease_ms)
+    assert not replica.acknowledges(500 + REGISTRY.lease_ms)
+
+
+def test_stamp_from_the_future_or_of_another_session_grants_nothing() -> None:
+    replica = leader()
+    follow(replica, 7, "b", 9, 1)
+    granted_by(replica, 7, 5_000, at=1_000)
+    granted_by(replica, 9, 900, at=1_000)
+    assert not replica.acknowledges(1_000)
+
+
+def test_follower_that_grants_nothing_is_not_taken_into_the_in_sync_set() -> None:
+    replica = leader(in_sync=ALONE)
+    follow(replica, 7, "b", 9, 1)
+    assert not has(replica.receive(11, r.FollowerDurable(7, 10, 2)), r.ChangeControl)
+    assert has(replica.receive(12, r.FollowerDurable(7, 10, 2, 10)), r.ChangeControl)
+
+
+def test_member_that_is_let_go_must_grant_until_the_registry_has_let_it_go() -> None:
+    replica = leader(in_sync=frozenset("abc"))
+    follow(replica, 7, "b", 9, 1)
+    late = REGISTRY.in_sync_timeout_ms + 1
+    granted_by(replica, 7, late - 1, at=late)
+    change = only(replica.receive(late, r.Ticked()), r.ChangeControl)
+    assert change.control.in_sync == BOTH
+    assert not replica.acknowledges(late)
+    replica.receive(late + 1, granted(3, 2, "a", BOTH, asked=late))
+    assert replica.acknowledges(late + 1)
+
+
+def test_leader_with_followers_does_not_write_the_record_and_needs_no_answer_of_the_registry() -> None:
+    replica = leader()
+    follow(replica, 7, "b", 9, 1)
+    for now in range(100, 20 * REGISTRY.lease_ms, 500):
+        assert not has(replica.receive(now, r.Ticked()), r.ChangeControl)
+        granted_by(replica, 7, now - 50, at=now)
+        replica.receive(now, r.SessionLost())
+        assert replica.acknowledges(now)
+
+
+def test_replica_configured_alone_needs_no_lease() -> None:
+    for replicas, is_acknowledged in ((0, False), (3, False), (1, True)):
+        replica = leader(replace(REGISTRY, replicas=replicas), in_sync=ALONE)
+        assert replica.acknowledges(2 * REGISTRY.lease_ms) is is_acknowledged
+        assert has(replica.receive(REGISTRY.control_poll_ms, r.Ticked()), r.ChangeControl) is not is_acknowledged
+
+
+def test_follower_with_a_higher_epoch_does_not_stop_a_leader_that_holds_the_lease() -> None:
+    """It may be a replica of another cluster. Only the control record replaces a leader."""
+    replica = leader()
+    follow(replica, 7, "b", 9, 1)
+    granted_by(replica, 7, 10, at=11)
+    commands = follow(replica, 8, "stranger", 9, 1, highest=5)
+    assert has(commands, r.RefuseFollower) and has(commands, r.ReadControl)
+    assert not has(replica.receive(12, r.FollowerDurable(7, 9, 5)), r.StopLeading)
+    assert replica.acknowledges(13)
+
+
+def test_forced_promotion_waits_for_the_end_of_the_promise() -> None:
+    replica = follower()
+    replica.receive(10, r.StateHeard(1, 2, 9, True, "a", 700))
+    assert has(replica.receive(11, r.PromoteAsked(force=True)), r.Unfollow)
+    assert not has(replica.receive(9 + REGISTRY.takeover_ms, r.Ticked()), r.ChangeControl)
+    claim = only(replica.receive(10 + REGISTRY.takeover_ms, r.Ticked()), r.ChangeControl)
+    assert claim.control == r.Control(3, "b", frozenset("b"))
+
+
+# --- Without the registry --------------------------------------------------------------------------------------
+
+
+def test_replica_follows_its_last_leader_until_the_registry_answers() -> None:
+    replica = r.Replica("b", REGISTRY, JOURNAL)
+    replica.receive(0, r.Started(last_leader="a"))
+    assert only(replica.receive(5, r.Ticked()), r.Follow).leader == "a"
+    assert only(replica.receive(6, r.StateHeard(1, 2, 9, True, "a", 700)), r.SendDurable).stamp_ms == 700
+    assert not has(replica.receive(7, seen(1, 2, "a", BOTH)), r.Follow), "the stream goes on"
+    assert replica.state is r.State.IN_SYNC
+
+
+def test_address_that_belongs_to_another_replica_now_gets_no_promise() -> None:
+    replica = r.Replica("b", REGISTRY, JOURNAL)
+    replica.receive(0, r.Started(last_leader="a"))
+    replica.receive(5, r.Ticked())
+    commands = replica.receive(6, r.StateHeard(1, 2, 9, True, "c", 700))
+    assert not has(commands, r.SendDurable) and has(commands, r.Unfollow)
+
+
+# --- Leaving, and the lease of the registry --------------------------------------------------------------------
 
 
 def test_a_leader_that_is_gone_from_the_registry_but_whose_lease_may_run_is_not_replaced() -> None:
@@ -75,11 +295,11 @@ def test_a_follower_that_leaves_has_nothing_to_hand_over() -> None:
     assert has(follower().receive(5, r.LeaveAsked()), r.Left)
 
 
-def test_a_leader_renews_its_lease_by_writing_the_record_again() -> None:
-    replica = leader()
+def test_leader_alone_renews_its_lease_by_writing_the_record_again() -> None:
+    replica = leader(in_sync=ALONE)
     poll = REGISTRY.control_poll_ms
     renewal = only(replica.receive(poll, r.Ticked()), r.ChangeControl)
-    assert renewal == r.ChangeControl(2, r.Control(2, "a", BOTH), poll)
+    assert renewal == r.ChangeControl(2, r.Control(2, "a", ALONE), poll)
     assert not has(replica.receive(poll + 100, r.Ticked()), r.ChangeControl)
 
 

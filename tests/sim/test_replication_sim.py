@@ -17,7 +17,7 @@ from pixiu.testing.shrink import shrink
 
 pytestmark = pytest.mark.sim
 
-SEEDS_PER_MUTANT = 200
+SEEDS_PER_MUTANT = 300
 
 
 def check(seeds: range) -> None:

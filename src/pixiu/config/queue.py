@@ -173,7 +173,11 @@ class ReplicationSettings(Section):
     """With acknowledge = "in-sync": fewer nodes in sync than this (the leader counts) refuse publishes."""
 
     in_sync_timeout_ms: Milliseconds = 10_000
-    """A follower that has not caught up for this long leaves the in-sync set."""
+    """A follower that has not caught up for this long leaves the in-sync set. With a registry: together with renew_ms
+    at most 1.25 x lease_ms."""
+
+    replicas: Annotated[int, Bounds(0, 100)] = 0
+    """With a registry: how many replicas there are; 0 is unknown. With 1 the leader needs no lease."""
 
     heartbeat_ms: Annotated[int, Bounds(1, 30_000)] = 1_000
     """How often leader and follower tell each other how far they are."""
@@ -182,11 +186,12 @@ class ReplicationSettings(Section):
     """How long a follower waits before it connects again."""
 
     lease_ms: Annotated[int, Bounds(200, 600_000)] = 1_200
-    """With a registry: how long a leader may go on without renewing its lease. Others take over a quarter later,
-    so clocks may differ by a quarter in speed."""
+    """With a registry: how long a leader may acknowledge after the last message that every in-sync follower answered.
+    Others take over a quarter later, so clocks may differ by a quarter in speed."""
 
     renew_ms: Annotated[int, Bounds(20, 60_000)] = 250
-    """With a registry: how often a leader renews its lease and a follower looks; at most half of lease_ms."""
+    """With a registry: how often a leader without followers renews its lease there, and a follower without a leader
+    looks there; at most half of lease_ms."""
 
     secret_file: str = ""
     """A file with the cluster's secret, at least 16 characters on its first line. A follower shows it to its leader;

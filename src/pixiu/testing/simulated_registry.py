@@ -66,6 +66,7 @@ class SimulatedRegistry:
         self._sessions: dict[int, tuple[str, int, float]] = {}
         self._changed = changed
         self._watch_planned = False
+        self._held: list[RegistryRequest] | None = None  # what came while the registry is paused
         self._past: list[tuple[float, ControlSeen]] = [(0.0, ControlSeen(0, None))]
         self._read_version: dict[int, int] = {}  # a session's reads never go back
 
@@ -74,8 +75,29 @@ class SimulatedRegistry:
         """Names with a session."""
         return frozenset(name for name, _, _ in self._sessions.values())
 
+    def pause(self) -> None:
+        """Stop answering. What comes is kept, as in the sockets of a process that is stopped."""
+        if self._held is None:
+            self._held = []
+
+    def resume(self, *, expire: bool = False) -> None:
+        """Go on, with everything that has come. ``expire``: all sessions are over by then."""
+        held, self._held = self._held, None
+        if held is None:
+            return
+        for session, (name, incarnation, _) in list(self._sessions.items()):
+            if expire:
+                del self._sessions[session]
+            else:
+                self._touch(session, name, incarnation)
+        for request in held:
+            self.receive(request)
+
     def receive(self, request: RegistryRequest) -> None:
         """Take one request, in the order of arrival."""
+        if self._held is not None:
+            self._held.append(request)
+            return
         session, name, incarnation = request.registry_session, request.name, request.incarnation
         if session == 0:
             self._last_session += 1
@@ -125,7 +147,7 @@ class SimulatedRegistry:
 
     def _expire(self, session: int) -> None:
         found = self._sessions.get(session)
-        if found is not None and found[2] <= self._simulation.now_ms:
+        if self._held is None and found is not None and found[2] <= self._simulation.now_ms:
             del self._sessions[session]
             self._simulation.note("registry", "expired", found[0])
             self._plan_watch()
@@ -143,6 +165,8 @@ class SimulatedRegistry:
 
     def _watch(self) -> None:
         self._watch_planned = False
+        if self._held is not None:
+            return
         for session, (name, incarnation, _) in list(self._sessions.items()):
             if self._simulation.rng.random() >= self.watch_loss:
                 self._answer(name, RegistryAnswer(incarnation, session, self._seen()))

@@ -85,6 +85,11 @@ FOLLOW_FRAMES: Final = 1
 FOLLOW_TRUNCATE: Final = 2
 FOLLOW_TOO_FAR: Final = 3
 FOLLOW_STATE: Final = 4
+FOLLOW_STAMPED: Final = 16
+"""Added to the kind of a frame that begins with the leader's clock, for followers that asked for it."""
+
+FOLLOW_FLAG_STAMPS: Final = 1
+"""Follow: send stamps; they are echoed in the progress reports."""
 
 SNAPSHOT_OPEN: Final = 1
 SNAPSHOT_PIECE: Final = 2

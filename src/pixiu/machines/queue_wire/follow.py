@@ -10,6 +10,12 @@ refused here.
     truncate  2 := i64 event id | u32 epoch
     too far   3 := i64 oldest event id
     state     4 := u32 epoch | i64 commit event id | u8 in sync | string leader name
+    stamped  17 := i64 stamp | the body of kind 1
+             20 := i64 stamp | the body of kind 4
+
+A stamp is the leader's clock in ms when it sent the frame. Only followers that asked for stamps get these two kinds.
+
+::
 
     open      1 := i64 size | string path
     piece     2 := bytes
@@ -24,6 +30,7 @@ from dataclasses import dataclass
 from pixiu.machines.queue_wire.commands import (
     CODE_DONE,
     FOLLOW_FRAMES,
+    FOLLOW_STAMPED,
     FOLLOW_STATE,
     FOLLOW_TOO_FAR,
     FOLLOW_TRUNCATE,
@@ -63,6 +70,8 @@ _u32 = struct.Struct("<I")
 _truncate = struct.Struct("<qI")
 _state = struct.Struct("<IqB")
 _string_length = struct.Struct("<H")
+_stamped_frames = struct.Struct("<qq")
+_STAMPED = (FOLLOW_STAMPED + FOLLOW_FRAMES, FOLLOW_STAMPED + FOLLOW_STATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +80,7 @@ class FramesSent:
 
     commit_event_id: int
     frames: bytes
+    stamp_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +106,7 @@ class StateTold:
     commit_event_id: int
     in_sync: bool
     leader: str
+    stamp_ms: int = -1
 
 
 FollowEvent = FramesSent | TruncateTold | TooFarBehind | StateTold
@@ -105,10 +116,13 @@ class FollowReader(StreamReader[FollowEvent]):
     """Reads the answer to Follow."""
 
     def _event(self, buffer: bytes, start: int, body: int, stop: int) -> FollowEvent:
-        kind = buffer[start + 2]
+        kind, stamp_ms = buffer[start + 2], -1
         size = stop - body
+        if kind in _STAMPED and size >= _i64.size:
+            (stamp_ms,) = _i64.unpack_from(buffer, body)
+            kind, body, size = kind - FOLLOW_STAMPED, body + _i64.size, size - _i64.size
         if kind == FOLLOW_FRAMES and size >= _i64.size:
-            return FramesSent(_i64.unpack_from(buffer, body)[0], buffer[body + _i64.size : stop])
+            return FramesSent(_i64.unpack_from(buffer, body)[0], buffer[body + _i64.size : stop], stamp_ms)
         if kind == FOLLOW_TRUNCATE and size == _truncate.size:
             return TruncateTold(*_truncate.unpack_from(buffer, body))
         if kind == FOLLOW_TOO_FAR and size == _i64.size:
@@ -116,7 +130,7 @@ class FollowReader(StreamReader[FollowEvent]):
         if kind == FOLLOW_STATE and size >= _state.size:
             epoch, commit_event_id, in_sync = _state.unpack_from(buffer, body)
             leader = _read_string(buffer, body + _state.size, stop)
-            return StateTold(epoch, commit_event_id, bool(in_sync), leader)
+            return StateTold(epoch, commit_event_id, bool(in_sync), leader, stamp_ms)
         raise RemoteProtocolError(f"a follow frame of kind {kind} with {size} bytes")
 
 
@@ -209,8 +223,11 @@ def _frame(kind: int, body: bytes) -> bytes:
     return _head.pack(CODE_DONE, kind, len(body)) + body
 
 
-def encode_frames(commit_event_id: int, frames: bytes) -> bytes:
-    """Kind 1 of Follow."""
+def encode_frames(commit_event_id: int, frames: bytes, stamp_ms: int = -1) -> bytes:
+    """Kind 1 of Follow, or 17 with a stamp."""
+    if stamp_ms >= 0:
+        head = _head.pack(CODE_DONE, FOLLOW_STAMPED + FOLLOW_FRAMES, 16 + len(frames))
+        return b"".join((head, _stamped_frames.pack(stamp_ms, commit_event_id), frames))
     return b"".join((_head.pack(CODE_DONE, FOLLOW_FRAMES, 8 + len(frames)), _i64.pack(commit_event_id), frames))
 
 
@@ -224,9 +241,12 @@ def encode_too_far(oldest_event_id: int) -> bytes:
     return _frame(FOLLOW_TOO_FAR, _i64.pack(oldest_event_id))
 
 
-def encode_state(epoch: int, commit_event_id: int, *, in_sync: bool, leader: str) -> bytes:
-    """Kind 4 of Follow."""
-    return _frame(FOLLOW_STATE, _state.pack(epoch, commit_event_id, in_sync) + encode_string(leader.encode()))
+def encode_state(epoch: int, commit_event_id: int, *, in_sync: bool, leader: str, stamp_ms: int = -1) -> bytes:
+    """Kind 4 of Follow, or 20 with a stamp."""
+    body = _state.pack(epoch, commit_event_id, in_sync) + encode_string(leader.encode())
+    if stamp_ms >= 0:
+        return _frame(FOLLOW_STAMPED + FOLLOW_STATE, _i64.pack(stamp_ms) + body)
+    return _frame(FOLLOW_STATE, body)
 
 
 def encode_open(size: int, path: str) -> bytes:

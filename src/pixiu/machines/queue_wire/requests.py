@@ -104,6 +104,7 @@ _subscribe_part = struct.Struct("<BqBq")
 _follow_tail = struct.Struct("<qIIB")
 _delays_part = struct.Struct("<qI")
 _progress = struct.Struct("<qI")
+_stamped_progress = struct.Struct("<qIq")
 
 
 def _start(command: int, topic: bytes, trace_id: bytes, *, size: int = 0, flags: int = 0) -> bytes:
@@ -286,8 +287,13 @@ def encode_follow(follower: bytes, *, last_event_id: int, last_epoch: int, highe
     return encode_extension(FOLLOW, encode_string(follower) + tail)
 
 
-def encode_follow_progress(*, durable_event_id: int, epoch: int) -> bytes:
-    """What a follower sends back inside its stream: through here everything is on its disk."""
+def encode_follow_progress(*, durable_event_id: int, epoch: int, stamp_ms: int = -1) -> bytes:
+    """What a follower sends back inside its stream: through here everything is on its disk.
+
+    In a stream with stamps it echoes the newest one, which is not negative.
+    """
+    if stamp_ms >= 0:
+        return _stamped_progress.pack(durable_event_id, epoch, stamp_ms)
     return _progress.pack(durable_event_id, epoch)
 
 

@@ -10,9 +10,10 @@ The rules, in one paragraph. The control record {epoch, leader, in-sync set} cha
 opens its epoch with a record of its own in the journal, and every record carries the epoch of its leader, so two
 journals find where they part by comparing epochs (``history``). A record is committed when it is flushed on every
 in-sync member (or, acknowledging ``local``, on the leader). Only an in-sync member may take over, so the new leader
-has all that was committed; whoever has more cuts it. A leader stops when it hears of a higher epoch, when the record
-names another, when its registry session ends, and it acknowledges nothing once its lease is over; it renews the lease
-by writing the record again, and nobody claims a record that was renewed within the lease's time (``lease``).
+has all that was committed; a follower that has more cuts it. A leader stops when the record names another. It
+acknowledges nothing once its lease is over: the in-sync followers grant the lease by echoing the leader's stamps, and
+each of them claims nothing for a longer time than the lease lasts (``lease``). Without a registry a leader also stops
+when a follower names a higher epoch.
 
 States, and what moves between them (table 2.5, corrected)::
 
@@ -20,9 +21,9 @@ States, and what moves between them (table 2.5, corrected)::
       JOINING ---------------------------------> (claim) -------> PROMOTING --------------> LEADING
         |  ^                                        ^                 |                        |
         |  | LeadingStopped                         |                 +--- higher epoch, ------+
-        |  +------------------------- FENCED <------+---- record names another, session lost --+
+        |  +------------------------- FENCED <------+---- record names another ----------------+
         | record names another                      |
-        v             leader takes me in            | record not renewed, or given up, and it is my turn
+        v             leader takes me in            | leader silent, or record given up, and it is my turn
      FOLLOWING <--------------------------> IN_SYNC +  among the in-sync members; or PromoteAsked
         |    ^        leader lets me go
         |    | SnapshotInstalled / SnapshotFailed
@@ -56,13 +57,16 @@ How a driver uses it
       (answer: ``Committed``, which releases every waiting writer at once); on a follower ``FramesArrived`` per chunk
       and ``Flushed`` (answer: ``Append``, ``SendDurable``, ``Committed``). Between them look at ``accepts_writes``.
     * Appended records are stamped with ``epoch`` of ``Lead``. They may be sent before they are flushed.
+    * ``stamp_ms`` of ``SendState`` is the leader's clock now; frames carry it as well. A follower's ``SendDurable``
+      echoes the newest. Before a ``ChangeControl`` with ``is_claim`` keep its version on disk, and the highest epoch of
+      each ``ControlSeen`` before feeding it: ``Started`` gets both after a restart.
     * After ``Committed`` tell it to the followers with the next frames (docs/protocol-queue.md, 4.1, kind 1; an empty
       one will do). ``SendState`` is kind 4, ``SendTruncate`` 2, ``SendTooFar`` 3; the follower's answers are
       ``SendDurable``. ``session`` is the connection; when it ends, feed ``StreamEnded`` or ``FollowerGone``.
     * Show readers only what ``Committed`` has named, and keep that event_id where a restart finds it
       (``LogState.shown_event_id``; a little old is fine). A snapshot is taken at the commit, never beyond it.
     * Registry: ``live`` is read after the record; the name's ephemeral node belongs to the session of this process.
-      Who is live only says who may claim; whether the leader is gone is told by the lease alone. Manual: the
+      Who is live only orders the claims; whether the leader is gone is known from its silence alone. Manual: the
       control record is a small file of the node's own with a version, flushed before ``ControlSeen``.
     * The name must survive a restart. Retention removes only what is committed and not after ``needed_after``.
 """

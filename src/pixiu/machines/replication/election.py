@@ -2,13 +2,13 @@
 
 Pure: the same view gives the same answer on every node. A claim is only a wish; the compare-and-set decides.
 
-With the registry, a leader is replaced only when it has given the record up or not renewed it for ``takeover_ms``
-(``lease``), and only by an in-sync member: any of them holds everything committed. The one whose name is smallest
-claims first and each further one ``stagger_ms`` later, so that they do not race and none waits for one that is gone
-too. One that knows of a damaged record in its journal comes behind the sound ones, and gives them another
-``takeover_ms``: it has all that was committed last, but could not give that record to whoever asks for it. A leader
-that comes back, or lost its session, also claims a **new** epoch: what it wrote last may have reached a follower and
-not its own disk, so the old epoch's numbers must not be written a second time.
+With the registry, a leader is replaced only when it has given the record up, or when an in-sync member has heard
+nothing from it for ``takeover_ms`` and is bound by no promise (``lease``). Every in-sync member holds everything
+committed. The one whose name is smallest claims first and each further one ``stagger_ms`` later, so that they do not
+race and none waits for one that is gone too. A replica that knows of a damaged record in its journal claims behind the
+sound ones, and gives them another ``takeover_ms``: it has all that was committed last, but could not serve that record.
+A leader that was restarted also claims a **new** epoch: what it wrote last may have reached a follower and not its own
+disk, so the old epoch's numbers must not be written a second time.
 
 Without a registry the operator decides. A promotion opens the next thousand of epochs and a leader's restart
 only adds one, so that a leader which died, was replaced and is started again by mistake has the smaller epoch
@@ -39,7 +39,10 @@ class View:
     highest_epoch: int
     control: Control | None
     live: frozenset[str]
-    unchanged_ms: int  # registry: how long the record was seen without a renewal
+    unchanged_ms: int  # registry: for how long the record was seen with the same version
+    silent_ms: int  # registry: for how long nothing kept this node from taking over (``Replica._silent_ms``)
+    is_bound: bool  # registry: a promise to a leader still holds
+    is_answering: bool  # registry: it answered a moment ago
     follow: str | None  # manual: whom the operator told this node to follow
     is_in_sync: bool  # manual: what the leader last said
     led_epoch: int = 0  # registry: the epoch in which this node led a log of its own; 0: it has none, or it was a copy
@@ -100,7 +103,7 @@ def _by_registry(view: View) -> Decision:
         if not _may_take_over(view, control):
             is_in_sync = view.name in control.in_sync
             return FollowLeader(control.leader, is_in_sync) if control.leader else Wait()
-    elif view.name not in view.live:
+    elif view.name not in view.live or view.is_bound:
         return Wait()
     elif view.unchanged_ms < _patience_ms(view, control):
         return Wait("this journal has a damaged record: another in-sync member is to lead")
@@ -117,8 +120,11 @@ def _may_take_over(view: View, control: Control) -> bool:
     candidates = sorted((control.in_sync & view.live) - {control.leader}, key=lambda name: (name in view.damaged, name))
     if view.name not in candidates:
         return False
-    wait_ms = (view.settings.takeover_ms if control.leader else 0) + _patience_ms(view, control)
-    return view.unchanged_ms >= wait_ms + candidates.index(view.name) * view.settings.stagger_ms
+    wait_ms = _patience_ms(view, control) + candidates.index(view.name) * view.settings.stagger_ms
+    if not control.leader:
+        return not view.is_bound and view.unchanged_ms >= wait_ms
+    # A claim that the registry does not decide soon would keep this node from following the leader (rule 6 of leases).
+    return view.is_answering and view.silent_ms >= view.settings.takeover_ms + wait_ms
 
 
 def _patience_ms(view: View, control: Control) -> int:

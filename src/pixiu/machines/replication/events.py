@@ -51,13 +51,15 @@ class ReplicaSettings:
     acknowledge: Acknowledge = Acknowledge.LOCAL
     min_isr: int = 1
     heartbeat_ms: int = 1_000  # leader to follower and back
-    in_sync_timeout_ms: int = 10_000  # a member not caught up for so long is taken out of the in-sync set
+    in_sync_timeout_ms: int = 5_000  # a member not caught up for so long is taken out of the in-sync set
     silence_ms: int = 5_000  # a leader not heard for so long: the follower connects anew
     reconnect_ms: int = 2_000
-    control_poll_ms: int = 1_000  # registry: a follower rereads the control record, the leader renews its lease
+    control_poll_ms: int = 1_000  # registry: how often a leader alone renews, and a follower without its leader reads
+    watch_polls: int = 4  # registry: with a leader that is there, the record is read this many times less often
     control_retry_ms: int = 2_000  # an unanswered change of the control record is tried again
-    lease_ms: int = 6_000  # registry: without a renewal for so long the leader acknowledges nothing
-    takeover_ms: int = 7_500  # registry: a record that was not renewed for so long may be taken over
+    lease_ms: int = 6_000  # registry: how long a follower's echo of a stamp lets the leader acknowledge (``lease``)
+    takeover_ms: int = 7_500  # registry: for so long after its echo a follower claims nothing
+    replicas: int = 0  # registry: how many the shard is configured with; 0: unknown; 1: alone, it needs no lease
     stagger_ms: int = 500  # registry: each further candidate waits so much longer
     epoch_event_ids: int = 1_000  # event_ids that the record opening an epoch takes up, so that none is given twice
     reign_epochs: int = 1_000  # manual: a promotion opens the next multiple, a restart of the leader adds one
@@ -70,6 +72,10 @@ class ReplicaSettings:
         assert self.in_sync_timeout_ms >= 5 * self.heartbeat_ms, "a member must be able to miss a heartbeat"
         assert self.control_poll_ms < self.lease_ms, "a lease must outlive the pause between two renewals"
         assert 4 * self.takeover_ms >= 5 * self.lease_ms, "clocks may differ by a quarter in speed"
+        if self.election is Election.REGISTRY:
+            # Otherwise a follower that the leader cannot reach replaces it before the leader can let the follower go.
+            needed_ms = self.in_sync_timeout_ms + self.control_poll_ms
+            assert needed_ms <= self.takeover_ms, "in_sync_timeout_ms and one change of the record exceed takeover_ms"
 
 
 class FenceOutcome(Enum):
@@ -98,6 +104,11 @@ class Started:
     """The journal is open (the machine was given its state) and the world can be asked."""
 
     follow: str | None = None  # manual: the leader the operator named; None: lead, if this node is the leader
+    last_leader: str = ""  # registry: whom this node followed last; it is followed until the registry answers
+    known_epoch: int = 0  # registry: the highest epoch of the control record that this node saw before it was restarted
+    claimed_version: int = (
+        -1
+    )  # registry: the version that an undecided claim of this node named before it was restarted
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +153,7 @@ class ControlRefused:
 
 @dataclass(frozen=True, slots=True)
 class SessionLost:
-    """The registry has declared this node's session dead; the driver opens another."""
+    """The registry has declared this node's session dead; the driver opens another. This ends no lease of replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,11 +263,15 @@ class FollowAsked:
 
 @dataclass(frozen=True, slots=True)
 class FollowerDurable:
-    """A follower reports what it has on disk; ``epoch`` is that of the leader it follows."""
+    """A follower reports what it has on disk; ``epoch`` is that of the leader it follows.
+
+    ``stamp_ms`` is the newest stamp that it echoes; -1: none.
+    """
 
     session: int
     event_id: int
     epoch: int
+    stamp_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +285,8 @@ class FollowerGone:
 class FramesArrived:
     """Frames came from the leader. ``epochs`` are the changes of epoch inside them, against the record before.
 
-    A message without frames, which only tells the commit, has ``through`` = ``first_event_id`` - 1.
+    A message without frames, which only tells the commit, has ``through`` = ``first_event_id`` - 1. ``stamp_ms`` is
+    the leader's clock when it sent them; -1: unknown.
     """
 
     session: int
@@ -278,17 +294,22 @@ class FramesArrived:
     through: int
     epochs: tuple[EpochStart, ...]
     commit_event_id: int
+    stamp_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class StateHeard:
-    """The leader's heartbeat; the first one of a session says that the journals match."""
+    """The leader's heartbeat; the first one of a session says that the journals match.
+
+    ``stamp_ms`` is the leader's clock when it sent it; -1: unknown.
+    """
 
     session: int
     epoch: int
     commit_event_id: int
     in_sync: bool
     leader: str
+    stamp_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,12 +358,14 @@ class ReadControl:
 class ChangeControl:
     """Set the control record if it still has this version (0: there is none), then feed ``ControlSeen``.
 
-    Another version: ``ControlRefused``. No answer at all is allowed.
+    Another version: ``ControlRefused``. No answer at all is allowed. ``is_claim``: this node asks to lead; keep
+    ``expected_version`` on disk first, and give it to ``Started`` after a restart (``claimed_version``).
     """
 
     expected_version: int
     control: Control
     asked_ms: int
+    is_claim: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,12 +419,13 @@ class StreamAfter:
 
 @dataclass(frozen=True, slots=True)
 class SendState:
-    """Heartbeat to a follower."""
+    """Heartbeat to a follower. ``stamp_ms``: this node's clock now, which a follower echoes."""
 
     session: int
     epoch: int
     commit_event_id: int
     in_sync: bool
+    stamp_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,11 +488,12 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class SendDurable:
-    """Tell the leader what is on disk here."""
+    """Tell the leader what is on disk here, and echo its newest stamp (-1: none)."""
 
     session: int
     event_id: int
     epoch: int
+    stamp_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 from pixiu.machines.replication import events as e
 from pixiu.machines.replication.events import Command, Control, Election, State
 from pixiu.machines.replication.history import EpochStart, LogState, Point, common_point
+from pixiu.machines.replication.lease import Promise
 
 __all__ = ["NEVER_MS", "Following", "Stream"]
 
 NEVER_MS = -(1 << 62)
+NO_STAMP = -1
 
 
 @dataclass(slots=True)
@@ -30,6 +32,8 @@ class Stream:
     sent_ms: int = NEVER_MS
     epoch: int = 0
     commit_event_id: int = 0
+    stamp_ms: int = NO_STAMP  # the newest that came, by the leader's clock
+    echoed_ms: int = NO_STAMP  # the newest that was echoed
 
 
 class Following(ABC):
@@ -52,6 +56,8 @@ class Following(ABC):
         self._is_cutting = False
         self._is_abandoning = False
         self._alarm = ""
+        self._promise = Promise()
+        self._heard_ms = NEVER_MS  # of the leader that is followed, in any session
 
     @abstractmethod
     def _settle(self, now_ms: int) -> list[Command]:
@@ -62,7 +68,7 @@ class Following(ABC):
         """Ask for the control record."""
 
     @abstractmethod
-    def _change_control(self, now_ms: int, control: Control) -> list[Command]:
+    def _change_control(self, now_ms: int, control: Control, *, is_claim: bool = False) -> list[Command]:
         """Ask for this control record in place of the one last seen."""
 
     def _is_current(self, session: int) -> bool:
@@ -105,9 +111,12 @@ class Following(ABC):
         stream = self._stream
         if stream is None or stream.session != event.session or self.state is State.FULL_SYNC:
             return []
-        stream.heard_ms = now_ms
+        stream.heard_ms = self._heard_ms = now_ms
         commands: list[Command] = []
         if stream.epoch == 0:
+            if self.settings.election is Election.REGISTRY and event.leader != stream.leader:
+                pause_ms = self.settings.reconnect_ms  # an address that belongs to another replica now
+                return [*self._restart_stream(now_ms, pause_ms=pause_ms), *self._read_control(now_ms)]
             if event.epoch < self.highest_epoch:
                 # Our Follow carried the higher epoch, so that leader has stopped; ask again who leads.
                 pause_ms = self.settings.reconnect_ms
@@ -119,11 +128,16 @@ class Following(ABC):
                 text = f"{event.leader} leads in epoch {event.epoch}, which another leader opened: promote it again"
                 return [*self._sound(text), *self._restart_stream(now_ms, pause_ms=self.settings.silence_ms)]
             self.highest_epoch = stream.epoch = event.epoch
+            stream.stamp_ms = event.stamp_ms
             commands += self._send_durable(now_ms, stream)
         elif event.epoch != stream.epoch:
             return self._restart_stream(now_ms, pause_ms=0)
+        elif event.stamp_ms > stream.stamp_ms:
+            stream.stamp_ms = event.stamp_ms
+            commands += self._send_durable(now_ms, stream)
         stream.commit_event_id = max(stream.commit_event_id, event.commit_event_id)
         commands += self._show(stream.commit_event_id)
+        self._is_told_in_sync = event.in_sync
         if self.settings.election is Election.MANUAL:
             commands += self._note_leader(now_ms, event)
         return commands
@@ -145,7 +159,6 @@ class Following(ABC):
 
     def _note_leader(self, now_ms: int, event: e.StateHeard) -> list[Command]:
         """Manual: keep who leads, and whether we are in sync, where a restart finds it."""
-        self._is_told_in_sync = event.in_sync
         self.state = State.IN_SYNC if event.in_sync else State.FOLLOWING
         wanted = Control(
             event.epoch, event.leader, frozenset({event.leader, self.name} if event.in_sync else {event.leader})
@@ -155,19 +168,26 @@ class Following(ABC):
         return self._change_control(now_ms, wanted)
 
     def _send_durable(self, now_ms: int, stream: Stream) -> list[Command]:
+        """Report what is on disk, and echo the newest stamp. The first echo of a stamp is a promise not to claim."""
         stream.sent_ms = now_ms
-        return [e.SendDurable(stream.session, self.log.durable_event_id, stream.epoch)]
+        if stream.stamp_ms > stream.echoed_ms:
+            stream.echoed_ms = stream.stamp_ms
+            self._promise.make(now_ms, stream.epoch)
+        return [e.SendDurable(stream.session, self.log.durable_event_id, stream.epoch, stream.stamp_ms)]
 
     def _frames_arrived(self, now_ms: int, event: e.FramesArrived) -> list[Command]:
         stream = self._stream
         if stream is None or stream.session != event.session or not stream.epoch:
             return []
-        stream.heard_ms = now_ms
+        stream.heard_ms = self._heard_ms = now_ms
         commands: list[Command] = []
+        stream.stamp_ms = max(stream.stamp_ms, event.stamp_ms)
+        if stream.stamp_ms - stream.echoed_ms > self.settings.heartbeat_ms // 2:
+            commands += self._send_durable(now_ms, stream)  # a newer one is echoed with what the flush brings
         log = self.log
         if event.through > log.tail_event_id and event.through >= event.first_event_id:
             if event.first_event_id != log.tail_event_id + 1 or not self._fits(event.epochs, stream):
-                return self._restart_stream(now_ms, pause_ms=0)
+                return commands + self._restart_stream(now_ms, pause_ms=0)
             self.log = replace(log, tail_event_id=event.through, epochs=log.epochs + event.epochs)
             commands.append(e.Append(event.first_event_id, event.through))
         stream.commit_event_id = max(stream.commit_event_id, event.commit_event_id)
@@ -186,6 +206,7 @@ class Following(ABC):
         stream = self._stream
         if stream is None or stream.session != session or stream.epoch or self.state is State.FULL_SYNC:
             return []
+        self._heard_ms = now_ms
         point = common_point(self.log, limit)
         if point.event_id < self.commit_event_id:
             text = f"the leader's journal ends at {point.event_id} where ours was shown through {self.commit_event_id}"

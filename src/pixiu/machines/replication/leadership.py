@@ -9,8 +9,10 @@ may take over: it holds all that was ever committed, whichever set it was electe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from pixiu.machines.replication.events import Acknowledge, Control, ReplicaSettings
+from pixiu.machines.replication.events import Acknowledge, Control, Election, ReplicaSettings
+from pixiu.machines.replication.lease import Grants
 
 __all__ = ["Leadership", "Progress"]
 
@@ -33,6 +35,8 @@ class Progress:
 class Leadership:
     """One node's leading, from the record that opens its epoch to its end."""
 
+    grants_type: ClassVar[type[Grants]] = Grants
+
     def __init__(
         self, name: str, settings: ReplicaSettings, *, epoch: int, control: Control, now_ms: int, durable: int
     ) -> None:
@@ -40,6 +44,7 @@ class Leadership:
         self.epoch = epoch
         self.settings = settings
         self.control = control
+        self.grants = self.grants_type(settings.lease_ms)
         self.proposed_ms: int | None = None
         self._proposed: frozenset[str] = frozenset()
         self._admitting: frozenset[str] = frozenset()
@@ -64,6 +69,21 @@ class Leadership:
     def has_enough_members(self) -> bool:
         """Whether the in-sync set is as large as writes demand."""
         return self.settings.acknowledge is Acknowledge.LOCAL or len(self.control.in_sync) >= self.settings.min_isr
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the control record, as last seen, has nobody else in sync."""
+        return self.control.in_sync == {self.name}
+
+    def is_granted(self, now_ms: int) -> bool:
+        """Whether everyone who may be able to claim has promised not to."""
+        return self.grants.is_held(now_ms, self.required - {self.name})
+
+    def granted(self, session: int, stamp_ms: int, *, now_ms: int) -> None:
+        """A follower echoed a stamp."""
+        name = self._sessions.get(session)
+        if name is not None:
+            self.grants.note(name, stamp_ms, now_ms=now_ms)
 
     def committable(self, durable: int) -> int:
         """Through which event_id records are committed, given what is durable here; UNKNOWN if none are."""
@@ -174,6 +194,8 @@ class Leadership:
 
     def _is_ready(self, name: str, now_ms: int) -> bool:
         progress = self.followers[name]
+        if self.settings.election is Election.REGISTRY and not self.grants.is_granted_by(name, now_ms):
+            return False  # as a member it would end the lease; it may also be of a release that grants none
         return (
             progress.caught_up_ms is not None
             and progress.durable >= 0

@@ -33,6 +33,15 @@ class Fencing:
     force: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A change of the record by which this node asked to lead. It is undecided until a later version is seen."""
+
+    control: Control
+    version: int
+    asked_ms: int
+
+
 class Replica(Following):
     """Decides for one node whom to follow, what to show, when to lead and when to stop."""
 
@@ -52,7 +61,13 @@ class Replica(Following):
         self.lease = self.lease_type(settings)
         self._read_at_ms = NEVER_MS
         self._beat_at_ms = NEVER_MS
-        self._claim: tuple[int, int] | None = None  # the epoch we asked for, and when
+        self._claim: Claimed | None = None
+        self._orphan_version = -1  # of a claim that was asked before a restart, and may still be granted
+        self._started_ms: int | None = None
+        self._seen_ms = NEVER_MS  # when the record's version was seen first
+        self._answered_ms = NEVER_MS  # when the newest reading that was answered was asked for
+        self._last_leader = ""
+        self._is_forced = False
         self._follow: str | None = None  # manual: whom the operator named
         self._is_promotion_asked = False
         self._fencing: Fencing | None = None
@@ -72,7 +87,7 @@ class Replica(Following):
             return self._follow
         if self.control is not None and self.control.leader != self.name:
             return self.control.leader
-        return ""
+        return self._last_leader if self._version < 0 else ""
 
     @property
     def has_claim(self) -> bool:
@@ -85,8 +100,9 @@ class Replica(Following):
 
     def holds_lease(self, now_ms: int) -> bool:
         """Whether this node leads at this time of its clock, so that no other does."""
-        is_manual = self.settings.election is not Election.REGISTRY
-        return self.leadership is not None and (is_manual or self.lease.is_held(now_ms))
+        if self.settings.election is Election.MANUAL:
+            return self.leadership is not None
+        return self._is_lease_held(now_ms)
 
     @property
     def needed_after(self) -> int:
@@ -101,24 +117,22 @@ class Replica(Following):
                 return self._tick(now_ms)
             case e.Flushed(through):
                 return self._flushed(now_ms, through)
-            case e.FollowerDurable(session, event_id, epoch):
-                return self._follower_durable(now_ms, session, event_id, epoch)
+            case e.FollowerDurable():
+                return self._follower_durable(now_ms, event)
             case e.FramesArrived():
                 return self._frames_arrived(now_ms, event)
             case e.StateHeard():
                 return self._state_heard(now_ms, event)
-            case e.Started(follow):
-                self._follow = follow
-                return self._read_control(now_ms)
+            case e.Started():
+                return self._start(now_ms, event)
             case e.ControlSeen():
                 return self._control_seen(now_ms, event)
             case e.Joined():
                 return self._joined(now_ms, event)
             case e.ControlRefused() if self._is_leaving and self.state is State.JOINING:
                 return [e.Left()]
-            case e.ControlRefused():
-                self._claim = None
-                return [*self._refuse_promotion("the control record changed: try again"), *self._read_control(now_ms)]
+            case e.ControlRefused(expected_version):
+                return self._control_refused(now_ms, expected_version)
             case e.SessionLost():
                 return self._session_lost(now_ms)
             case e.PromoteAsked(force):
@@ -165,6 +179,14 @@ class Replica(Following):
             case _:
                 assert_never(event)
 
+    def _start(self, now_ms: int, event: e.Started) -> list[Command]:
+        self._follow, self._started_ms = event.follow, now_ms
+        self._last_leader = "" if event.last_leader == self.name else event.last_leader
+        self._orphan_version = event.claimed_version
+        # A first reading may be old: a leader that was replaced before the restart must not get a promise after it.
+        self.highest_epoch = max(self.highest_epoch, event.known_epoch)
+        return self._read_control(now_ms)
+
     # --- Time and the disk ---------------------------------------------------------------------------------
 
     def _tick(self, now_ms: int) -> list[Command]:
@@ -172,9 +194,9 @@ class Replica(Following):
         may_change = self._version < 0 or self.settings.election is Election.REGISTRY
         if self.leadership is not None:
             commands += self._lead_on(now_ms, self.leadership)
-        if may_change and self.state in (State.LEADING, State.PROMOTING):
+        if may_change and self._must_renew:
             commands += self._renew(now_ms)
-        elif may_change and now_ms - self._read_at_ms >= self.settings.control_poll_ms:
+        elif may_change and now_ms - self._read_at_ms >= self._read_every_ms(now_ms):
             commands += self._read_control(now_ms)
         return commands if self.leadership is not None else commands + self._follow_on(now_ms)
 
@@ -191,11 +213,34 @@ class Replica(Following):
         self._read_at_ms = now_ms
         return [e.ReadControl(now_ms)]
 
+    def _read_every_ms(self, now_ms: int) -> int:
+        """A replica looks often as long as it misses its leader, and seldom while all is well."""
+        settings, stream = self.settings, self._stream
+        is_well = self.state is State.LEADING or (
+            stream is not None
+            and stream.epoch > 0
+            and now_ms - stream.heard_ms <= 2 * settings.heartbeat_ms
+            and self._is_told_in_sync == (self.state is State.IN_SYNC)
+        )
+        return settings.control_poll_ms * (settings.watch_polls if is_well else 1)
+
+    def _control_refused(self, now_ms: int, expected_version: int) -> list[Command]:
+        """The record has another version. Which one decides a claim: an earlier attempt of it may have been granted."""
+        if self.settings.election is Election.MANUAL:
+            self._claim = None
+        elif self._claim is not None and self._claim.version != expected_version:
+            return self._read_control(now_ms)
+        return [*self._refuse_promotion("the control record changed: try again"), *self._read_control(now_ms)]
+
     def _control_seen(self, now_ms: int, event: e.ControlSeen) -> list[Command]:
         self._note_lease(now_ms, event)
         if event.version < self._version:
             return []
         is_new = event.version > self._version
+        if is_new:
+            self._seen_ms = now_ms
+            if event.version > self._orphan_version:
+                self._orphan_version = -1
         if self._version < 0 and event.control is not None and event.control.leader == self._follow:
             self._is_told_in_sync = self.name in event.control.in_sync
         self._version, self.control, self._live = event.version, event.control, event.live
@@ -222,19 +267,23 @@ class Replica(Following):
         return self._control_seen(now_ms, event.seen)
 
     def _note_lease(self, now_ms: int, event: e.ControlSeen) -> None:
-        """Only a change that was made renews the lease: what is read may be old."""
-        if event.is_granted and event.asked_ms is not None and event.control and event.control.leader == self.name:
+        """Only a change that was made renews the registry's lease: what is read may be old."""
+        if event.asked_ms is None:
+            return
+        self._answered_ms = max(self._answered_ms, event.asked_ms)
+        if event.is_granted and event.control and event.control.leader == self.name:
             self.lease.granted(event.asked_ms)
-        if event.version >= self._version:
-            self.lease.seen(now_ms, event.version, is_answer=event.asked_ms is not None)
+
+    @property
+    def _must_renew(self) -> bool:
+        """Whether this leader needs the lease of the registry: nobody else can grant it one."""
+        leadership = self.leadership
+        is_elected = self.settings.election is Election.REGISTRY
+        return is_elected and leadership is not None and leadership.is_alone and self.settings.replicas != 1
 
     def _renew(self, now_ms: int) -> list[Command]:
         """Write the record again as it is. A proposal that is under way renews the lease as well."""
-        if (
-            self.settings.election is Election.MANUAL
-            or self.control is None
-            or now_ms - self._changed_at_ms < self.settings.control_poll_ms
-        ):
+        if self.control is None or now_ms - self._changed_at_ms < self.settings.control_poll_ms:
             return []
         return self._change_control(now_ms, self.control)
 
@@ -248,29 +297,46 @@ class Replica(Following):
             self.leadership.control_seen(control)
         return self._advance(now_ms, self.leadership)
 
-    def _change_control(self, now_ms: int, control: Control) -> list[Command]:
+    def _change_control(self, now_ms: int, control: Control, *, is_claim: bool = False) -> list[Command]:
         self._changed_at_ms = now_ms
-        return [e.ChangeControl(max(self._version, 0), control, now_ms)]
+        return [e.ChangeControl(max(self._version, 0), control, now_ms, is_claim)]
 
     def _session_lost(self, now_ms: int) -> list[Command]:
-        self.lease.give_up()
-        self._claim = None
+        """Who leads and who follows is not the session's matter; a claim may still have been made in it."""
         self._live -= {self.name}
-        if self.state in (State.LEADING, State.PROMOTING):
-            return self._fence("the registry session was lost")
         return self._read_control(now_ms)
 
     # --- Whom to follow, or to lead ------------------------------------------------------------------------
 
-    def _unchanged_ms(self, now_ms: int) -> int:
-        """How long the control record was seen without a renewal."""
-        return self.lease.unchanged_ms(now_ms)
+    def _silent_ms(self, now_ms: int) -> int:
+        """For how long nothing has kept this node from taking over from another leader.
+
+        That is: no promise, no sign of life of the leader, no change of the record, and no restart, before which it may
+        have promised.
+        """
+        started_ms = now_ms if self._started_ms is None else self._started_ms
+        return now_ms - max(self._promise.made_ms, self._heard_ms, self._seen_ms, started_ms)
+
+    def _is_bound(self, now_ms: int) -> bool:
+        """Whether this node promised, less than ``takeover_ms`` ago, not to claim."""
+        if now_ms - self._promise.made_ms >= self.settings.takeover_ms:
+            return False
+        return self.control is None or not self._promise.is_void(self.control.leader, self.control.epoch)
+
+    @property
+    def _is_claiming(self) -> bool:
+        """Whether a claim of this node may still be granted: it follows nobody and promises nothing."""
+        if self._orphan_version >= 0:
+            return True
+        return self._claim is not None and self._version <= self._claim.version
 
     def _decide(self, now_ms: int) -> Claim | FollowLeader | Wait:
         return decide(
             View(
                 name=self.name, settings=self.settings, log=self.log, highest_epoch=self.highest_epoch,
-                control=self.control, live=self._live, unchanged_ms=self._unchanged_ms(now_ms),
+                control=self.control, live=self._live, unchanged_ms=now_ms - self._seen_ms,
+                silent_ms=self._silent_ms(now_ms), is_bound=self._is_bound(now_ms),
+                is_answering=now_ms - self._answered_ms <= self.settings.control_retry_ms,
                 follow=self._follow, is_in_sync=self._is_told_in_sync, led_epoch=self._led_epoch,
                 founders=self._founders, damaged=self._damaged,
             )
@@ -280,10 +346,18 @@ class Replica(Following):
         """Do what the control record asks of a node that does not lead."""
         if self._is_leaving:
             return self._end_stream() if self.state is not State.FULL_SYNC else []
-        if self._version < 0 or self._is_cutting or self.state in (State.FENCED, State.PROMOTING, State.LEADING):
+        if self._is_cutting or self.state in (State.FENCED, State.PROMOTING, State.LEADING):
             return []
+        if self._version < 0:
+            return self._follow_last(now_ms)
         if self.state is not State.FULL_SYNC and self._is_claim_granted():
             return self._promote()
+        if self.settings.election is Election.REGISTRY:
+            if self._is_claiming:
+                return self._claim_again(now_ms)
+            self._claim = None
+        if self._is_forced and self.state is not State.FULL_SYNC:
+            return self._force(now_ms)
         decision = self._decide(now_ms)
         match decision:
             case FollowLeader(leader, is_in_sync):
@@ -298,15 +372,53 @@ class Replica(Following):
             case _:
                 assert_never(decision)
 
-    def _claim_control(self, now_ms: int, wanted: Control) -> list[Command]:
-        if self._claim is not None and now_ms - self._claim[1] < self.settings.control_retry_ms:
+    def _follow_last(self, now_ms: int) -> list[Command]:
+        """The registry has not answered yet: follow the last known leader, which may need this node's grant."""
+        is_elected = self.settings.election is Election.REGISTRY
+        if not is_elected or not self._last_leader or self._is_claiming or self._led_epoch:
             return []
-        self._claim = (wanted.epoch, now_ms)
-        return self._change_control(now_ms, wanted)
+        return self._follow_leader(now_ms, self._last_leader, is_in_sync=False)
+
+    def _claim_control(self, now_ms: int, wanted: Control) -> list[Command]:
+        """Ask for the record. Whatever this node told a leader or a follower before is over until that is decided."""
+        if self._claim is not None and now_ms - self._claim.asked_ms < self.settings.control_retry_ms:
+            return []
+        self._claim = Claimed(wanted, max(self._version, 0), now_ms)
+        commands = self._end_stream()
+        if self.settings.election is Election.REGISTRY:
+            self.state = State.JOINING
+        return [*commands, *self._change_control(now_ms, wanted, is_claim=True)]
+
+    def _claim_again(self, now_ms: int) -> list[Command]:
+        """Ask again until some claim or change on that version is seen to be made.
+
+        A leader that is there makes one: it has no grant of this node, and takes it out of the in-sync set.
+        """
+        if self.state is State.FULL_SYNC:
+            return []
+        if self._claim is not None:
+            return self._claim_control(now_ms, self._claim.control)
+        decision = self._decide(now_ms)  # the claim was asked before a restart
+        if isinstance(decision, Claim):
+            return self._claim_control(now_ms, decision.control)
+        self.state = State.JOINING
+        return self._end_stream()
+
+    def _force(self, now_ms: int) -> list[Command]:
+        """The operator wants this node to lead. Only a promise that it made, or may have made, is waited for."""
+        control = self.control
+        started_ms = now_ms if self._started_ms is None else self._started_ms
+        is_led = control is not None and control.leader not in ("", self.name)
+        if self._is_bound(now_ms) or (is_led and now_ms - started_ms < self.settings.takeover_ms):
+            return self._end_stream()
+        known = max(self.highest_epoch, control.epoch if control else 0)
+        return self._claim_control(now_ms, Control(known + 1, self.name, frozenset({self.name})))
 
     def _is_claim_granted(self) -> bool:
         control, claim = self.control, self._claim
-        return claim is not None and control is not None and (control.leader, control.epoch) == (self.name, claim[0])
+        if claim is None or control is None:
+            return False
+        return (control.leader, control.epoch) == (self.name, claim.control.epoch)
 
     def _promote(self) -> list[Command]:
         assert self.control is not None
@@ -315,6 +427,7 @@ class Replica(Following):
         self._led_epoch = 0  # from now on its log is the cluster's
         self.epoch = self.control.epoch
         self._claim = None
+        self._is_forced = False
         self._follow = None
         return [*commands, e.AppendEpoch(self.epoch, self.settings.epoch_event_ids)]
 
@@ -355,8 +468,11 @@ class Replica(Following):
         if epoch > EPOCH_MAX:
             return [e.PromoteRefused(f"epoch {epoch} is above {EPOCH_MAX}, the largest that records can carry")]
         self._is_promotion_asked = True
+        if not is_manual:
+            self._is_forced = True
+            return self._settle(now_ms)
         self._claim = None
-        former = self.leader if is_manual else ""
+        former = self.leader
         if not former:
             return self._claim_control(now_ms, Control(epoch, self.name, frozenset({self.name})))
         if self._fencing is not None:
@@ -411,7 +527,7 @@ class Replica(Following):
     def _refuse_promotion(self, reason: str) -> list[Command]:
         if not self._is_promotion_asked:
             return []
-        self._is_promotion_asked = False
+        self._is_promotion_asked = self._is_forced = False
         self._fencing = None
         return [e.PromoteRefused(reason)]
 
@@ -460,7 +576,10 @@ class Replica(Following):
         if self.state in (State.LEADING, State.PROMOTING) and event.highest_epoch > self.epoch:
             if not self._is_epoch_credible(event.highest_epoch):
                 return [e.RefuseFollower(session, self._incredible(event.highest_epoch))]
-            self.highest_epoch = max(self.highest_epoch, event.highest_epoch)
+            if self._is_lease_held(now_ms):
+                reason = f"this leader holds the lease of epoch {self.epoch}, and epoch {event.highest_epoch} is later"
+                return [e.RefuseFollower(session, reason), *self._read_control(now_ms)]
+            self._note_epoch(event.highest_epoch)
             refusal = e.RefuseFollower(session, f"fenced, epoch {event.highest_epoch}")
             return [refusal, *self._fence(f"{event.name} has seen epoch {event.highest_epoch}")]
         leadership = self.leadership
@@ -479,21 +598,39 @@ class Replica(Following):
             return [e.SendTruncate(session, point.event_id, point.epoch)]
         replaced = leadership.welcome(session, event.name, now_ms=now_ms, durable=self.log.durable_event_id)
         commands: list[Command] = [] if replaced in (None, session) else [e.CloseFollower(replaced)]
-        return [*commands, self._state_for(session, leadership), e.StreamAfter(session, last.event_id)]
+        return [*commands, self._state_for(now_ms, session, leadership), e.StreamAfter(session, last.event_id)]
 
     def _meeting_point(self, last: Point) -> Point:
         """How far a follower's journal that ends at ``last`` can be the same as ours."""
         return common_point(self.log, last)
 
-    def _follower_durable(self, now_ms: int, session: int, event_id: int, epoch: int) -> list[Command]:
-        leadership = self.leadership
+    def _is_lease_held(self, now_ms: int) -> bool:
+        """Registry: while this is so, the registry names no later leader, whatever a follower says."""
+        is_elected, leadership = self.settings.election is Election.REGISTRY, self.leadership
+        if not is_elected or leadership is None:
+            return False
+        if self._must_renew and not self.lease.is_held(now_ms):
+            return False
+        return leadership.is_granted(now_ms)
+
+    def _note_epoch(self, epoch: int) -> None:
+        """A follower names a later epoch. With a registry only the control record says whether there is one."""
+        if self.settings.election is Election.MANUAL:
+            self.highest_epoch = max(self.highest_epoch, epoch)
+
+    def _follower_durable(self, now_ms: int, event: e.FollowerDurable) -> list[Command]:
+        leadership, session, event_id, epoch = self.leadership, event.session, event.event_id, event.epoch
         if leadership is None or epoch < self.epoch:
             return []
         if epoch > self.epoch:
             if not self._is_epoch_credible(epoch):
                 return [e.RefuseFollower(session, self._incredible(epoch))]
-            self.highest_epoch = max(self.highest_epoch, epoch)
+            if self._is_lease_held(now_ms):
+                return [e.CloseFollower(session), *self._read_control(now_ms)]
+            self._note_epoch(epoch)
             return self._fence(f"a follower is in epoch {epoch}")
+        if event.stamp_ms >= 0:
+            leadership.granted(session, event.stamp_ms, now_ms=now_ms)
         if not leadership.note_durable(session, event_id, now_ms=now_ms, durable=self.log.durable_event_id):
             return []
         commands = self._advance(now_ms, leadership)
@@ -511,7 +648,7 @@ class Replica(Following):
         commands += self._advance(now_ms, leadership)
         if now_ms - self._beat_at_ms >= self.settings.heartbeat_ms:
             self._beat_at_ms = now_ms
-            commands += [self._state_for(session, leadership) for session in leadership.sessions]
+            commands += [self._state_for(now_ms, session, leadership) for session in leadership.sessions]
         return commands
 
     def _propose(self, now_ms: int, leadership: Leadership) -> list[Command]:
@@ -537,15 +674,15 @@ class Replica(Following):
 
     def _why_not(self, now_ms: int, leadership: Leadership) -> str:
         """Why nothing may be acknowledged now, or the empty string."""
-        if self.settings.election is Election.REGISTRY and not self.lease.is_held(now_ms):
+        if self.settings.election is Election.REGISTRY and not self._is_lease_held(now_ms):
             return LEASE_OVER
         if not leadership.has_enough_members:
             return f"{len(leadership.control.in_sync)} in-sync members, min_isr is {self.settings.min_isr}"
         return ""
 
-    def _state_for(self, session: int, leadership: Leadership) -> Command:
-        name = leadership.sessions[session]
-        return e.SendState(session, self.epoch, self.commit_event_id, name in leadership.control.in_sync)
+    def _state_for(self, now_ms: int, session: int, leadership: Leadership) -> Command:
+        is_in_sync = leadership.sessions[session] in leadership.control.in_sync
+        return e.SendState(session, self.epoch, self.commit_event_id, is_in_sync, now_ms)
 
     def _fence(self, reason: str) -> list[Command]:
         """Stop at once. What was appended and not committed may or may not survive: its writers get Unknown."""
@@ -553,6 +690,7 @@ class Replica(Following):
         self.leadership = None
         self.accepts_writes = False
         self._claim = self._fencing = None
+        self.lease.give_up()
         return [e.StopLeading(reason)]
 
     def _leading_stopped(self, now_ms: int, log: LogState) -> list[Command]:

@@ -31,7 +31,7 @@ __all__ = ["SHARD_DEFAULTS", "run_shard"]
 SHARD_DEFAULTS: dict[str, object] = {
     "replication.acknowledge": "in-sync",
     "replication.heartbeat_ms": 250,
-    "replication.in_sync_timeout_ms": 1_500,
+    "replication.in_sync_timeout_ms": 1_250,
     "replication.reconnect_ms": 200,
 }
 """Defaults of a replica among others: it waits for its followers, and soon notices that one is gone. Settings of the

@@ -7,14 +7,16 @@ share the record ``ctl`` in the folder of their partition::
     /pubsub/shard/partition0/leader         {"epoch": 7, "name": "q1", "address": "10.0.0.1:12301"}   for clients
     /pubsub/shard/partition0/0000000003     {"name": "q1", "address": "10.0.0.1:12301", "state": "Running"}
 
-The numbered nodes live as long as their sessions. Only a change of ``ctl`` says who leads; it is written again and
-again, since that is how a lease is renewed, so clients watch ``leader``, which changes with the leader alone.
+The numbered nodes live as long as their sessions. Only a change of ``ctl`` says who leads; it also changes with the
+in-sync set, and a leader alone in that set writes it again and again, so clients watch ``leader``, which changes with
+the leader alone.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from pixiu.machines.replication import Control, ControlRefused, ControlSeen, SessionLost
@@ -23,7 +25,7 @@ from pixiu.model.sealed_text import choose, seal
 from pixiu.ports.registry import Entry, SessionState, Write, sequence_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from pixiu.machines.replication import Event
     from pixiu.ports.files import Files
@@ -53,6 +55,9 @@ REGISTER_AGAIN_MS = 500
 CHANGES_MAX = 4
 GLANCES_MAX = 3
 """Readings of the record alone between two of everything."""
+GRACE_MS = 3_000
+"""A replica whose place has vanished counts as live for this long: after an outage of the registry, places vanish with
+their sessions and come back."""
 
 
 def partition_folder(root: str, partition: int) -> str:
@@ -226,6 +231,8 @@ class RegistryControl:
         self._is_stopped = False
         self._addresses: dict[str, str] = {}
         self._live: frozenset[str] = frozenset()
+        self._vanished: dict[str, object] = {}
+        """Names without a place that still have their grace period, each with a token of its timer."""
         self._founders: frozenset[str] = frozenset()
         self._damaged: frozenset[str] = frozenset()
         self._tell: Callable[[Event], object] = _nobody
@@ -241,8 +248,8 @@ class RegistryControl:
     def read(self, asked_ms: int) -> None:
         """Read the record and who is there. One that the registry cannot answer is not answered.
 
-        While it does not answer, one request waits and no further one is made. As long as the same leader renews the
-        record, most readings are a glance at it alone: a look at everyone takes a dozen requests.
+        While it does not answer, one request waits and no further one is made. As long as the record names the same
+        leader, most readings are a glance at it alone: a look at everyone takes a dozen requests.
         """
         if self._is_reading:
             return
@@ -263,7 +270,7 @@ class RegistryControl:
             self._note_peers(folder, is_since_registered=bool(path) and path == self._path)
             found = _control_in(folder)
             if found is not None:
-                self._glances_left = GLANCES_MAX if _is_renewed(self._seen, found) else 0
+                self._glances_left = GLANCES_MAX if _is_same_reign(self._seen, found) else 0
                 self._seen = found
                 self._tell_of(found, asked_ms)
 
@@ -276,7 +283,7 @@ class RegistryControl:
             found = None if isinstance(record, PixiuError) or "" not in record else _control_in({CONTROL: record[""]})
             if self._is_stopped:
                 return
-            if found is None or not _is_renewed(self._seen, found):
+            if found is None or not _is_same_reign(self._seen, found):
                 self._glances_left = 0
                 self._look_at_all(asked_ms)
                 return
@@ -452,7 +459,9 @@ class RegistryControl:
         A reading that was asked for before we registered may not have us, and says nothing about that.
         """
         places = sorted((sequence_of(name), entry) for name, entry in folder.items() if name.isdecimal())
-        self._addresses = {str(e.data.get("name")): str(e.data.get("address")) for _, e in places}
+        addresses = {str(e.data.get("name")): str(e.data.get("address")) for _, e in places}
+        self._note_vanished(frozenset(self._addresses) - addresses.keys() - self._vanished.keys(), addresses.keys())
+        self._addresses = {name: self._addresses[name] for name in self._vanished} | addresses
         self._live = frozenset(self._addresses)
         self._founders = frozenset(str(e.data.get("name")) for _, e in places if e.data.get("led"))
         newest = {str(e.data.get("name")): e for _, e in places}
@@ -470,6 +479,20 @@ class RegistryControl:
             if entry.data.get("name") == self._name and number < own:
                 self._registry.remove(f"{self._folder}/{number:010d}", _nobody)
 
+    def _note_vanished(self, vanished: frozenset[str], present: Collection[str]) -> None:
+        """Start the grace period of these names, and end that of those that are back."""
+        for name in present:
+            self._vanished.pop(name, None)
+        for name in vanished:
+            token = self._vanished[name] = object()
+            self._scheduler.after(GRACE_MS, partial(self._forget, name, token))
+
+    def _forget(self, name: str, token: object) -> None:
+        if self._vanished.get(name) is token:
+            del self._vanished[name]
+            self._addresses.pop(name, None)
+            self._live -= {name}
+
     def _session_changed(self, state: SessionState) -> None:
         if self._is_stopped:
             return
@@ -481,7 +504,7 @@ class RegistryControl:
             self._register()
 
     def _lost(self) -> None:
-        """Whatever we had there is gone: stop leading at once, and take a new place."""
+        """Whatever this node had there is gone: take a new place. It leads on, if its followers let it."""
         self._path = ""
         self._glances_left = 0
         self._live -= {self._name}
@@ -508,10 +531,10 @@ def _control_in(folder: Folder) -> tuple[int, Control | None] | None:
     return entry.version + 1, Control(_whole(epoch), leader, frozenset(map(str, in_sync)))
 
 
-def _is_renewed(before: tuple[int, Control | None], now: tuple[int, Control | None]) -> bool:
-    """Is it the record of the same leader in the same epoch, which it has written again?"""
+def _is_same_reign(before: tuple[int, Control | None], now: tuple[int, Control | None]) -> bool:
+    """Is it the record of the same leader in the same epoch, and none that is older?"""
     was, control = before[1], now[1]
-    if was is None or control is None or not control.leader or now[0] <= before[0]:
+    if was is None or control is None or not control.leader or now[0] < before[0]:
         return False
     return (was.epoch, was.leader) == (control.epoch, control.leader)
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pixiu.machines import replication as machine
-from pixiu.machines.queue_wire.commands import FATE_UNKNOWN, LEASE_OVER, NOT_IN_SYNC
+from pixiu.machines.queue_wire.commands import FATE_UNKNOWN, FOLLOW_FLAG_STAMPS, LEASE_OVER, NOT_IN_SYNC
 from pixiu.machines.queue_wire.follow import FramesSent, StateTold, TooFarBehind, TruncateTold
 from pixiu.machines.queue_wire.requests import encode_follow, encode_follow_progress
 from pixiu.machines.queue_wire.responses import encode_done, encode_refused
@@ -26,6 +26,7 @@ from pixiu.queue.replication.copies import Copy, Showing, read_copies
 from pixiu.queue.replication.fencing import FenceRequest
 from pixiu.queue.replication.follow_stream import FollowStream, FollowStreams
 from pixiu.queue.replication.joining import Join, among_others, machine_settings, own_record, tick_ms_of, why_not_join
+from pixiu.queue.replication.known_leader import KNOWN_LEADER_PATH, KnownLeader
 from pixiu.queue.replication.leader_link import CONNECT_TIMEOUT_MS, LeaderLink, Losses, arrival, new_prover
 from pixiu.queue.replication.status import log_state_of, problems_of, status_of
 from pixiu.queue.storage.snapshot import SnapshotFetch
@@ -77,9 +78,10 @@ class Replication:
         self.when_promoted: Callable[[], object] = lambda: None
         """Told when this node begins to follow another."""
         self.when_leading: Callable[[int], object] = lambda _epoch: None
-        """Called with the epoch in which this node leads."""
+        """Called with the epoch, after the engine leads."""
         self.when_leading_ended: Callable[[str], object] = lambda _reason: None
-        """Called with the reason when this node stops leading."""
+        """Called with the reason, after the engine leads no longer."""
+        self._known = KnownLeader(engine.files) if self._is_elected else None
         self._join: Join | None = None
         self._replica = Replica(
             name, machine_settings(settings, is_elected=self._is_elected), log_state_of(engine), led_epoch=led_epoch
@@ -108,8 +110,12 @@ class Replication:
 
     def start(self) -> None:
         """Find out what this node is."""
-        self._control.start(self._feed)
-        self._feed(machine.Started(self._follow))
+        self._control.start(self._control_told)
+        known = self._known
+        started = machine.Started(self._follow)
+        if known is not None:
+            started = machine.Started(None, known.name, known.epoch, known.claimed)
+        self._feed(started)
         self._tick()
 
     def why_not_join(self) -> str:
@@ -134,7 +140,8 @@ class Replication:
         self._control.stop()
         self._control, self._is_elected = control, True
         self._tick_ms = tick_ms_of(engine.all_settings.replication, is_elected=True)
-        control.start(self._feed)
+        self._known = KnownLeader(engine.files)
+        control.start(self._control_told)
         self._feed(machine.Joined(machine_settings(engine.all_settings.replication, is_elected=True), seen))
         control.leads(self._replica.epoch)
         control.shows_damage(is_damaged=self._is_damaged)
@@ -197,7 +204,7 @@ class Replication:
     def leader_address(self) -> str:
         """Where the leader is whom this node follows; empty if it leads, or knows none."""
         leader = self._replica.leader
-        return "" if leader in ("", self.name) else self._control.address_of(leader) or ""
+        return "" if leader in ("", self.name) else self._address_of(leader) or ""
 
     def problems(self) -> list[str]:
         """Why this node is not ready, as replication sees it."""
@@ -208,12 +215,20 @@ class Replication:
         return status_of(self._replica, self._engine, self._streams.values(), self.problems())
 
     def follow_asked(
-        self, connection: Connection, name: str, last_event_id: int, last_epoch: int, highest_epoch: int
+        self,
+        connection: Connection,
+        name: str,
+        last_event_id: int,
+        last_epoch: int,
+        highest_epoch: int,
+        *,
+        has_stamps: bool = False,
     ) -> None:
-        """A follower has connected."""
+        """A follower has connected. ``has_stamps``: it echoes stamps, and so can grant a lease."""
         session = self._next_session
         self._next_session += 1
-        stream = FollowStream(self._engine, connection, name, self._stream_heard(session), self._stream_gone(session))
+        heard, gone = self._stream_heard(session), self._stream_gone(session)
+        stream = FollowStream(self._engine, connection, name, heard, gone, has_stamps=has_stamps)
         self._streams[session] = stream
         connection.begin_stream(stream)
         self._engine.counters.followers += 1
@@ -235,6 +250,32 @@ class Replication:
             if self._left is None:
                 self._control.stands("Running" if self._replica.state in SERVING else "Init")
             self._engine.scheduler.after(self._tick_ms, self._tick)
+
+    def _control_told(self, event: machine.Event) -> None:
+        """The registry, or the file in its place, says something."""
+        if isinstance(event, machine.ControlSeen) and self._known is not None:
+            leader = event.control.leader if event.control is not None else ""
+            try:
+                self._known.seen(event, self._control.address_of(leader))
+            except OSError as error:
+                log.warning("file_not_written", extra={"path": KNOWN_LEADER_PATH, "reason": str(error)})
+                return  # nothing is done about an answer that a restart would forget; it is asked for again
+        self._feed(event)
+
+    def _may_claim(self, version: int) -> bool:
+        """Whether a restart will remember the claim; without that it is not made."""
+        try:
+            if self._known is not None:
+                self._known.claims(version)
+        except OSError as error:
+            log.warning("file_not_written", extra={"path": KNOWN_LEADER_PATH, "reason": str(error)})
+            return False
+        return True
+
+    def _address_of(self, name: str) -> str | None:
+        """Where this node listens, as the registry says, or as it said when it was last reached."""
+        address = self._control.address_of(name)
+        return address if address is not None or self._known is None else self._known.address_of(name)
 
     def _feed(self, event: machine.Event) -> None:
         """Give the machine an event and do what it says; events that this causes come after."""
@@ -266,8 +307,9 @@ class Replication:
                 self._committed(through)
             case machine.Append():
                 self._append()
-            case machine.SendDurable(session, event_id, epoch):
-                self._to_leader(session, encode_follow_progress(durable_event_id=event_id, epoch=epoch))
+            case machine.SendDurable(session, event_id, epoch, stamp_ms):
+                report = encode_follow_progress(durable_event_id=event_id, epoch=epoch, stamp_ms=stamp_ms)
+                self._to_leader(session, report)
             case machine.SendState() | machine.SendTruncate() | machine.SendTooFar() | machine.StreamAfter():
                 self._to_follower(command)
             case machine.RefuseFollower(session, reason):
@@ -277,8 +319,9 @@ class Replication:
                     stream.cut()
             case machine.ReadControl(asked_ms):
                 self._control.read(asked_ms)
-            case machine.ChangeControl(expected_version, control, asked_ms):
-                self._control.change(expected_version, control, asked_ms)
+            case machine.ChangeControl(expected_version, control, asked_ms, is_claim):
+                if not is_claim or self._may_claim(expected_version):
+                    self._control.change(expected_version, control, asked_ms)
             case machine.Follow():
                 self._connect(command)
             case machine.Unfollow(session):
@@ -302,11 +345,11 @@ class Replication:
                 self._lead_from = engine.writer.next_event_id
                 engine.lead(epoch)
                 engine.is_leader = True
-                engine.refuse_writes = f"{NOT_IN_SYNC}: min_isr is {engine.all_settings.replication.min_isr}"
+                engine.refuse_writes = LEASE_OVER if self._is_elected else NOT_IN_SYNC
                 self._control.leads(epoch)
                 self._when_placed()
-                self.when_leading(epoch)
                 log.info("leading", extra={"epoch": epoch, "from_event_id": self._lead_from})
+                self.when_leading(epoch)
             case machine.AcceptWrites():
                 engine.refuse_writes = None
             case machine.RefuseWrites(reason):
@@ -317,8 +360,8 @@ class Replication:
                 log.warning("leading no more", extra={"reason": reason})
                 engine.refuse_writes = None
                 engine.stop_leading(f"this node leads no more ({reason}); {FATE_UNKNOWN}")
-                self._events.append(machine.LeadingStopped(log_state_of(self._engine)))
                 self.when_leading_ended(reason)
+                self._events.append(machine.LeadingStopped(log_state_of(self._engine)))
             case machine.Promoted(epoch):
                 self._answer_promotion(encode_done(epoch))
                 self.when_promoted()
@@ -379,8 +422,8 @@ class Replication:
         if (stream := self._streams.get(command.session)) is None:
             return
         match command:
-            case machine.SendState(_, epoch, commit_event_id, in_sync):
-                stream.tell_state(epoch, commit_event_id, in_sync=in_sync, leader=self.name)
+            case machine.SendState(_, epoch, commit_event_id, in_sync, stamp_ms):
+                stream.tell_state(epoch, commit_event_id, in_sync=in_sync, leader=self.name, stamp_ms=stamp_ms)
             case machine.SendTruncate(session, event_id, epoch):
                 self._end_stream(session, stream.truncate_message(event_id, epoch))
             case machine.SendTooFar(session, oldest):
@@ -393,8 +436,8 @@ class Replication:
         if stream is not None:
             stream.end(last_words)
 
-    def _stream_heard(self, session: int) -> Callable[[int, int], None]:
-        return lambda event_id, epoch: self._feed(machine.FollowerDurable(session, event_id, epoch))
+    def _stream_heard(self, session: int) -> Callable[[int, int, int], None]:
+        return lambda event_id, epoch, stamp: self._feed(machine.FollowerDurable(session, event_id, epoch, stamp))
 
     def _stream_gone(self, session: int) -> Callable[[], None]:
         def gone() -> None:
@@ -414,8 +457,9 @@ class Replication:
             last_event_id=command.last_event_id,
             last_epoch=command.last_epoch,
             highest_epoch=command.highest_epoch,
+            flags=FOLLOW_FLAG_STAMPS if self._is_elected else 0,
         )
-        address = self._control.address_of(command.leader)
+        address = self._address_of(command.leader)
         if address is None:  # it is not registered, or we have not read it yet: asked again after reconnect_ms
             self._events.append(machine.StreamEnded(command.session))
             return
@@ -438,10 +482,10 @@ class Replication:
     def leader_said(self, session: int, event: object) -> None:
         """One message of the leader's stream."""
         match event:
-            case FramesSent(commit_event_id, frames):
-                self._frames_came(session, frames, commit_event_id)
-            case StateTold(epoch, commit_event_id, in_sync, leader):
-                self._feed(machine.StateHeard(session, epoch, commit_event_id, in_sync, leader))
+            case FramesSent():
+                self._frames_came(session, event)
+            case StateTold(epoch, commit_event_id, in_sync, leader, stamp_ms):
+                self._feed(machine.StateHeard(session, epoch, commit_event_id, in_sync, leader, stamp_ms))
             case TruncateTold(event_id, epoch):
                 self._feed(machine.TruncateTold(session, event_id, epoch))
             case TooFarBehind(oldest_event_id):
@@ -452,17 +496,17 @@ class Replication:
             case _:
                 pass  # a keep-alive
 
-    def _frames_came(self, session: int, frames: bytes, commit_event_id: int) -> None:
+    def _frames_came(self, session: int, sent: FramesSent) -> None:
         try:
-            copies = read_copies(frames)
-            event = arrival(session, copies, commit_event_id, self._engine.state.epoch)
+            copies = read_copies(sent.frames)
+            event = arrival(session, copies, sent.commit_event_id, self._engine.state.epoch, sent.stamp_ms)
         except (ValueError, CorruptData) as error:
             # Spoilt on the way: ask again from where this journal really ends.
             if self._link is not None:
                 self._link.close()
             self.leader_lost(session, f"damaged frames: {error}")
             return
-        self._arrived = frames, copies
+        self._arrived = sent.frames, copies
         self._feed(event)
         self._arrived = b"", []
 
@@ -511,7 +555,7 @@ class Replication:
             log.error("snapshot failed", extra={"reason": error})
             self._feed(machine.SnapshotFailed(session))
 
-        address = self._control.address_of(leader)
+        address = self._address_of(leader)
         if address is None:
             self._events.append(machine.SnapshotFailed(session))
             return

@@ -23,6 +23,8 @@ TELL_MS = 50
 """What is committed is told after so long, whatever is under way."""
 
 _PROGRESS = Struct("<qI")
+_STAMPED_PROGRESS = Struct("<qIq")
+NO_STAMP = -1
 
 
 class FollowStream:
@@ -33,9 +35,13 @@ class FollowStream:
         engine: Engine,
         connection: Connection,
         name: str,
-        heard: Callable[[int, int], None],
+        heard: Callable[[int, int, int], None],
         gone: Callable[[], None],
+        *,
+        has_stamps: bool = False,
     ) -> None:
+        """``has_stamps``: the follower asked for stamps, and echoes them."""
+        self._has_stamps = has_stamps
         self._engine = engine
         self._connection = connection
         self.name = name
@@ -75,8 +81,7 @@ class FollowStream:
         except (PixiuError, OSError):
             is_next, data = False, b""
         if data:
-            self._told_commit = self._engine.commit_event_id
-            connection.write(encode_frames(self._told_commit, data))
+            self._write_frames(data)
         if not is_next:
             self._engine.scheduler.soon(self.send)  # there may be more, or an error to tell
 
@@ -93,15 +98,21 @@ class FollowStream:
             self.cut()
             return
         if data or self._told_commit < self._engine.commit_event_id:
-            self._told_commit = self._engine.commit_event_id
-            connection.write(encode_frames(self._told_commit, data))
+            self._write_frames(data)
         if data:
             self._engine.scheduler.soon(self.send)
 
-    def tell_state(self, epoch: int, commit_event_id: int, *, in_sync: bool, leader: str) -> None:
+    def _write_frames(self, data: bytes) -> None:
+        engine = self._engine
+        self._told_commit = engine.commit_event_id
+        stamp_ms = engine.clock.monotonic_us() // 1000 if self._has_stamps else NO_STAMP
+        self._connection.write(encode_frames(self._told_commit, data, stamp_ms))
+
+    def tell_state(self, epoch: int, commit_event_id: int, *, in_sync: bool, leader: str, stamp_ms: int) -> None:
         """A heartbeat."""
         self._is_in_sync = in_sync
-        self._connection.write(encode_state(epoch, commit_event_id, in_sync=in_sync, leader=leader))
+        stamp_ms = stamp_ms if self._has_stamps else NO_STAMP
+        self._connection.write(encode_state(epoch, commit_event_id, in_sync=in_sync, leader=leader, stamp_ms=stamp_ms))
 
     def truncate_message(self, event_id: int, epoch: int) -> bytes:
         """Where the follower must cut."""
@@ -112,14 +123,15 @@ class FollowStream:
         return encode_too_far(oldest_event_id)
 
     def receive(self, data: bytes) -> None:
-        """What the follower has on disk."""
+        """What the follower has on disk, and the newest stamp that came to it."""
+        report = _STAMPED_PROGRESS if self._has_stamps else _PROGRESS
         self._unread += data
-        whole = len(self._unread) // _PROGRESS.size * _PROGRESS.size
+        whole = len(self._unread) // report.size * report.size
         if whole:
-            event_id, epoch = _PROGRESS.unpack_from(self._unread, whole - _PROGRESS.size)
+            event_id, epoch, *stamps = report.unpack_from(self._unread, whole - report.size)
             self._unread = self._unread[whole:]
             self._durable = event_id
-            self._heard(event_id, epoch)
+            self._heard(event_id, epoch, stamps[0] if stamps else NO_STAMP)
 
     def end(self, last_words: bytes) -> None:
         """The stream is over; the connection takes commands again."""

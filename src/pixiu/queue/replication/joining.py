@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pixiu.machines import replication as machine
 from pixiu.machines.replication import Control, ControlRefused, ControlSeen, State
+from pixiu.model.errors import ConfigError
 from pixiu.queue.replication.control import read_control
 
 if TYPE_CHECKING:
@@ -23,7 +24,16 @@ if TYPE_CHECKING:
     from pixiu.queue.engine import Engine
     from pixiu.queue.replication.control import ControlSource
 
-__all__ = ["Join", "among_others", "led_alone", "machine_settings", "own_record", "tick_ms_of", "why_not_join"]
+__all__ = [
+    "Join",
+    "among_others",
+    "led_alone",
+    "machine_settings",
+    "own_record",
+    "takeover_ms_of",
+    "tick_ms_of",
+    "why_not_join",
+]
 
 TICKS_PER_HEARTBEAT = 4
 TICKS_PER_RENEWAL = 3
@@ -127,13 +137,19 @@ def led_alone(engine: Engine, names: frozenset[str]) -> int:
 
 def among_others(settings: ReplicationSettings) -> ReplicationSettings:
     """What holds for a leader of its own log once it has joined: it waits for its followers, and soon misses one."""
+    longest_ms = takeover_ms_of(settings) - settings.renew_ms
     return replace(
         settings,
         acknowledge="in-sync",
-        heartbeat_ms=min(settings.heartbeat_ms, 250),
-        in_sync_timeout_ms=min(settings.in_sync_timeout_ms, 1_500),
+        heartbeat_ms=min(settings.heartbeat_ms, 250, longest_ms // 5),
+        in_sync_timeout_ms=min(settings.in_sync_timeout_ms, 1_250, longest_ms),
         reconnect_ms=min(settings.reconnect_ms, 200),
     )
+
+
+def takeover_ms_of(settings: ReplicationSettings) -> int:
+    """How long a promise of a follower holds. A quarter longer than the lease: so much clocks may differ in speed."""
+    return -(-settings.lease_ms * 5 // 4)
 
 
 def tick_ms_of(settings: ReplicationSettings, *, is_elected: bool) -> float:
@@ -143,7 +159,14 @@ def tick_ms_of(settings: ReplicationSettings, *, is_elected: bool) -> float:
 
 
 def machine_settings(settings: ReplicationSettings, *, is_elected: bool) -> machine.ReplicaSettings:
-    """The machine's settings. A candidate waits a quarter longer than the lease: so much clocks may differ in speed."""
+    """The machine's settings. Raises ``ConfigError`` for times that contradict each other under a registry."""
+    takeover_ms = takeover_ms_of(settings)
+    if is_elected and settings.in_sync_timeout_ms + settings.renew_ms > takeover_ms:
+        raise ConfigError(
+            f"replication.in_sync_timeout_ms ({settings.in_sync_timeout_ms}) and renew_ms ({settings.renew_ms}) are "
+            f"together longer than 1.25 x lease_ms ({takeover_ms}): a follower that its leader cannot reach would "
+            "replace it before the leader can let it go. Shorten in_sync_timeout_ms, or lengthen lease_ms"
+        )
     return machine.ReplicaSettings(
         election=machine.Election.REGISTRY if is_elected else machine.Election.MANUAL,
         acknowledge=machine.Acknowledge(settings.acknowledge),
@@ -155,6 +178,7 @@ def machine_settings(settings: ReplicationSettings, *, is_elected: bool) -> mach
         control_poll_ms=settings.renew_ms,
         control_retry_ms=max(2 * settings.renew_ms, 500) if is_elected else 2_000,
         lease_ms=settings.lease_ms,
-        takeover_ms=-(-settings.lease_ms * 5 // 4),
+        takeover_ms=takeover_ms,
         stagger_ms=settings.renew_ms,
+        replicas=settings.replicas,
     )

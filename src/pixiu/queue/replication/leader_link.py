@@ -121,7 +121,9 @@ def new_prover(key: bytes) -> Prover | None:
     return Prover(key, secrets.token_bytes(NONCE_BYTES)) if key else None
 
 
-def arrival(session: int, copies: list[Copy], commit_event_id: int, epoch: int) -> machine.FramesArrived:
+def arrival(
+    session: int, copies: list[Copy], commit_event_id: int, epoch: int, stamp_ms: int = -1
+) -> machine.FramesArrived:
     """What the machine has to know of records that came. Raises ``ValueError`` if one does not follow the other."""
     first = through = 0
     epochs: list[EpochStart] = []
@@ -135,4 +137,4 @@ def arrival(session: int, copies: list[Copy], commit_event_id: int, epoch: int) 
             epoch = frame.epoch
             epochs.append(EpochStart(epoch, event_id))
         through = event_id + frame.count - 1
-    return machine.FramesArrived(session, first, through, tuple(epochs), commit_event_id)
+    return machine.FramesArrived(session, first, through, tuple(epochs), commit_event_id, stamp_ms)

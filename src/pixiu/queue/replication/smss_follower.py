@@ -123,7 +123,7 @@ class SmssFollower:
             "problem": self._alarm,
         }
 
-    def follow_asked(self, connection: Connection, *_asked: object) -> None:
+    def follow_asked(self, connection: Connection, *_asked: object, has_stamps: bool = False) -> None:
         """A follower of smss has no followers."""
         connection.answer(encode_refused(NOT_A_LEADER))
 

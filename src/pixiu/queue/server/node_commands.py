@@ -84,10 +84,11 @@ def follow(engine: Engine, connection: Connection, request: Request) -> None:
     if engine.replication is None or len(part) != 2 + size + _FOLLOW.size:
         raise RequestError(wire.BAD_EXTENSION_PART)
     name = part[2 : 2 + size].decode(errors="replace")
-    last_event_id, last_epoch, highest_epoch, _ = _FOLLOW.unpack_from(part, 2 + size)
+    last_event_id, last_epoch, highest_epoch, flags = _FOLLOW.unpack_from(part, 2 + size)
     if not 0 <= last_event_id < 2**62:
         raise RequestError(wire.BAD_EXTENSION_PART)
-    engine.replication.follow_asked(connection, name, last_event_id, last_epoch, highest_epoch)
+    has_stamps = bool(flags & wire.FOLLOW_FLAG_STAMPS)
+    engine.replication.follow_asked(connection, name, last_event_id, last_epoch, highest_epoch, has_stamps=has_stamps)
 
 
 def promote(engine: Engine, connection: Connection, request: Request) -> None:

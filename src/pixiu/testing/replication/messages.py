@@ -30,6 +30,7 @@ class Frames:
 
     records: tuple[Record, ...]
     commit_event_id: int
+    stamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Heartbeat:
     commit_event_id: int
     in_sync: bool
     leader: str
+    stamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +61,11 @@ class TooFar:
 
 @dataclass(frozen=True, slots=True)
 class DurableReport:
-    """Follower: this much is on my disk."""
+    """Follower: this much is on my disk, and this is your newest stamp."""
 
     event_id: int
     epoch: int
+    stamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)

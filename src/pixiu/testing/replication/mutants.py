@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from pixiu.machines import replication as r
 from pixiu.machines.replication.election import Claim, FollowLeader, Wait
 from pixiu.machines.replication.leadership import Leadership
-from pixiu.machines.replication.lease import Lease
 from pixiu.testing.replication.node import Faults
 
 if TYPE_CHECKING:
@@ -104,14 +103,14 @@ class _CutsWhatWasSent(r.Replica):
 
 class _AnyoneMayLead(r.Replica):
     def _decide(self, now_ms: int) -> Claim | FollowLeader | Wait:
-        if self.control is not None and self._unchanged_ms(now_ms) > self.settings.takeover_ms:
+        if self.control is not None and self._silent_ms(now_ms) > self.settings.takeover_ms:
             self.control = replace(self.control, in_sync=self.control.in_sync | self._live)
         return super()._decide(now_ms)
 
 
 class _TakesOverOnSilence(r.Replica):
-    def _unchanged_ms(self, now_ms: int) -> int:
-        return super()._unchanged_ms(now_ms) if self._stream is not None else 1 << 40
+    def _silent_ms(self, now_ms: int) -> int:
+        return super()._silent_ms(now_ms) if self._stream is not None else 1 << 40
 
 
 class _NeverFenced(r.Replica):
@@ -121,49 +120,74 @@ class _NeverFenced(r.Replica):
             return []
         return super()._still_leading(now_ms, is_new=is_new)
 
-    def _why_not(self, now_ms: int, leadership: Leadership) -> str:
-        self.lease.granted(now_ms)
-        return super()._why_not(now_ms, leadership)
-
-    def _session_lost(self, now_ms: int) -> list[r.Command]:
-        return []
+    def _is_lease_held(self, now_ms: int) -> bool:
+        return True
 
     def _follow_asked(self, now_ms: int, event: r.FollowAsked) -> list[r.Command]:
         return super()._follow_asked(now_ms, replace(event, highest_epoch=0))
 
 
 class _NoLease(r.Replica):
-    def _why_not(self, now_ms: int, leadership: Leadership) -> str:
-        self.lease.granted(now_ms)
-        return super()._why_not(now_ms, leadership)
+    def _is_lease_held(self, now_ms: int) -> bool:
+        return True
 
 
-class _ReadingRenews(r.Replica):
-    def _note_lease(self, now_ms: int, event: r.ControlSeen) -> None:
-        super()._note_lease(now_ms, replace(event, is_granted=True))
-
-    def _renew(self, now_ms: int) -> list[r.Command]:
-        is_due = now_ms - self._read_at_ms >= self.settings.control_poll_ms
-        return self._read_control(now_ms) if is_due else []
+class _AllButOneGrant(Leadership):
+    def is_granted(self, now_ms: int) -> bool:
+        others = self.required - {self.name}
+        return sum(self.grants.is_granted_by(member, now_ms) for member in others) >= len(others) - 1
 
 
-class _CountsFromTheAnswer(r.Replica):
-    def _note_lease(self, now_ms: int, event: r.ControlSeen) -> None:
-        super()._note_lease(now_ms, event if event.asked_ms is None else replace(event, asked_ms=now_ms))
+class _CountsFromTheReceipt(Leadership):
+    def granted(self, session: int, stamp_ms: int, *, now_ms: int) -> None:
+        super().granted(session, now_ms, now_ms=now_ms)
 
 
-class _WaitsForTheLeaderAlone(Lease):
-    def seen(self, now_ms: int, version: int, *, is_answer: bool) -> None:
-        super().seen(now_ms, 0, is_answer=is_answer)
+class _ShrinksAlone(Leadership):
+    def propose(self, *, now_ms: int, commit_event_id: int) -> frozenset[str] | None:
+        wanted = super().propose(now_ms=now_ms, commit_event_id=commit_event_id)
+        if wanted is not None and wanted < self.control.in_sync:
+            self.control = replace(self.control, in_sync=wanted)
+            self._proposed = wanted
+        return wanted
 
 
-class _ClaimsWhatWasRenewed(r.Replica):
-    lease_type = _WaitsForTheLeaderAlone
+class _ForgetsItsPromise(r.Replica):
+    def receive(self, now_ms: int, event: r.Event) -> list[r.Command]:
+        commands = super().receive(now_ms, event)
+        self._started_ms = self._seen_ms = -(1 << 40)  # as if it had run, and seen the record, for ever
+        return commands
+
+
+class _ForgetsItsClaim(r.Replica):
+    @property
+    def _is_claiming(self) -> bool:
+        self._orphan_version = -1
+        return super()._is_claiming
+
+
+class _ClaimsAnOldRecord(r.Replica):
+    """What it decided on one version it asks for on the next one, too."""
+
+    def _control_refused(self, now_ms: int, expected_version: int) -> list[r.Command]:
+        if self._claim is None:
+            return super()._control_refused(now_ms, expected_version)
+        self._version = expected_version + 1
+        return self._change_control(now_ms, self._claim.control, is_claim=True)
+
+
+class _PromisesWhileClaiming(r.Replica):
+    @property
+    def _is_claiming(self) -> bool:
+        return False
+
+    def _end_stream(self) -> list[r.Command]:
+        return super()._end_stream() if self._claim is None else []
 
 
 class _WaitsTooShort(r.Replica):
-    def _unchanged_ms(self, now_ms: int) -> int:
-        return super()._unchanged_ms(now_ms) + self.settings.takeover_ms - self.settings.lease_ms
+    def _silent_ms(self, now_ms: int) -> int:
+        return super()._silent_ms(now_ms) + self.settings.takeover_ms - self.settings.lease_ms
 
 
 class _LeavesBeforeItStops(r.Replica):
@@ -243,12 +267,27 @@ MUTANTS: dict[str, Mutant] = {
     "anyone-leads": Mutant("a follower that is not in sync may take over", _AnyoneMayLead),
     "take-over-on-silence": Mutant("takes over from a leader that is only silent (E27)", _TakesOverOnSilence),
     "no-fencing": Mutant("an old leader goes on after a higher epoch is known (E27)", _NeverFenced),
-    "no-lease": Mutant("a leader cut off from the registry goes on acknowledging (E58)", _NoLease),
-    "reading-renews": Mutant("a leader takes a reading, which may be old, as a renewal of its lease", _ReadingRenews),
-    "lease-from-answer": Mutant(
-        "a leader counts its lease from the answer, not from when it asked", _CountsFromTheAnswer
+    "no-lease": Mutant("a leader cut off from its followers goes on acknowledging (E58)", _NoLease),
+    "lease-without-one": Mutant(
+        "holds a lease that one in-sync replica has not granted", _with_leadership(_AllButOneGrant)
     ),
-    "claim-renewed": Mutant("claims a record that was renewed while it waited", _ClaimsWhatWasRenewed),
+    "lease-from-receipt": Mutant(
+        "counts a grant from when the echo came, not from when the stamp was sent",
+        _with_leadership(_CountsFromTheReceipt),
+    ),
+    "shrink-alone": Mutant(
+        "takes a late replica out of the in-sync set before the registry has", _with_leadership(_ShrinksAlone)
+    ),
+    "forgotten-promise": Mutant("claims right after a restart, though it may have promised not to", _ForgetsItsPromise),
+    "forgotten-claim": Mutant("promises after a restart, though a claim of its may still be granted", _ForgetsItsClaim),
+    "claim-old-version": Mutant("claims a later version of the record than it decided on", _ClaimsAnOldRecord),
+    "promise-while-claiming": Mutant(
+        "follows, reports and promises between asking for the record and the answer", _PromisesWhileClaiming
+    ),
+    "clock-stops-in-suspend": Mutant(
+        "measures the lease by a clock that stands still while the machine is suspended",
+        faults=Faults(clock_stops_in_suspend=True),
+    ),
     "no-clock-bound": Mutant("waits for the lease's length by its own clock, and no longer", _WaitsTooShort),
     "leave-then-stop": Mutant("gives the record up and serves on until it ends", _LeavesBeforeItStops),
     "keep-epoch": Mutant("a leader that comes back leads on in its old epoch", _KeepsItsEpoch),

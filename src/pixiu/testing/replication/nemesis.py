@@ -71,10 +71,19 @@ class Nemesis:
                 self._world.simulation.after(890 + blow.for_ms, self._trim_all)
             case "failover":
                 self._world.operator.fail_over(blow.for_ms)
+            case "pause":
+                # The registry answers nobody, and then everybody; some sessions may be over by then.
+                self._pause_registry(blow.for_ms)
+            case "bereft":
+                # A follower dies while the registry is away, so that nobody can take it out of the in-sync set.
+                self._pause_registry(blow.for_ms)
+                self._world.simulation.after(blow.for_ms * 0.2, self._crash_if_up, node, blow.for_ms * 0.5)
+            case "skew":
+                node.set_clock_rate(self._world.rng.uniform(0.9, 1.1))
             case _:
-                self._strike_leaders(blow)
+                self._strike_leaders(blow, hit)
 
-    def _strike_leaders(self, blow: Blow) -> None:
+    def _strike_leaders(self, blow: Blow, hit: list[str]) -> None:
         """Blows against whoever leads at that moment."""
         after, leaders = self._world.simulation.after, self._leaders()
         match blow.kind:
@@ -98,6 +107,44 @@ class Nemesis:
                     after(blow.for_ms, self._set, each, "flush_factor", 1.0)
                 for moment in range(20, blow.for_ms, 60):
                     after(moment, self._reset_streams)
+            case "suspend":
+                # The leader's machine sleeps; its clock counts the time.
+                for each in leaders:
+                    if not each.is_frozen:
+                        each.freeze()
+                        after(TAKEOVER_MS + blow.for_ms, each.wake, TAKEOVER_MS + blow.for_ms)
+            case "unheard":
+                # Followers that hear nothing from their leader, and everybody else as ever.
+                for each in leaders:
+                    self._split([each.name], self._followers(), blow.for_ms, both_ways=self._world.rng.random() < 0.5)
+            case "relapse":
+                # A follower is cut from its leader, and restarted while its promise holds.
+                for each in leaders:
+                    names = [name for name in hit if name != each.name]
+                    self._split([each.name], names, TAKEOVER_MS + blow.for_ms, both_ways=True)
+                    for name in names:
+                        self._world.simulation.after(20, self._crash_if_up, self._world.nodes[name], 5)
+            case "late-claim":
+                # A claim is under way while the leader is there again.
+                rng = self._world.rng
+                for each in leaders:
+                    if not each.is_frozen:
+                        each.freeze()
+                        after(TAKEOVER_MS * rng.uniform(0.9, 1.4), each.thaw)
+                pause_ms = TAKEOVER_MS * rng.uniform(0.8, 1.1)
+                after(pause_ms, self._pause_registry, 400 + blow.for_ms)
+                if rng.random() < 0.5:
+                    for moment in (60, 180, 300):
+                        after(pause_ms + moment, self._crash_claiming)
+            case "stranger":
+                # A replica of another cluster, with a higher epoch.
+                for each in leaders:
+                    self._world.stranger(each, "stranger", each.replica.epoch + self._world.rng.choice((1, 1_000)))
+            case "ghost":
+                # An older incarnation of a follower, with an empty disk.
+                for each in leaders:
+                    for name in self._followers():
+                        self._world.stranger(each, name, each.replica.epoch)
             case "leave":
                 # The leader hands over in order, and comes back later.
                 for each in leaders:
@@ -108,6 +155,27 @@ class Nemesis:
 
     def _leaders(self) -> list[SimulatedNode]:
         return [node for node in self._world.nodes.values() if node.is_up and node.replica.state is State.LEADING]
+
+    def _followers(self) -> list[str]:
+        leaders = self._leaders()
+        return [name for name, node in self._world.nodes.items() if node not in leaders]
+
+    def _pause_registry(self, for_ms: float) -> None:
+        if not self._is_healing:
+            self._world.registry.pause()
+            self._world.simulation.after(for_ms, self._resume_registry, self._world.rng.random() < 0.5)
+
+    def _resume_registry(self, expire: bool) -> None:
+        self._world.registry.resume(expire=expire)
+
+    def _crash_if_up(self, node: SimulatedNode, for_ms: float) -> None:
+        if not self._is_healing:
+            self.crash(node, for_ms)
+
+    def _crash_claiming(self) -> None:
+        for node in self._world.nodes.values():
+            if node.is_up and not node.is_frozen and node.replica.has_claim:
+                self._crash_if_up(node, 5)
 
     def _crash_leaders(self, for_ms: int) -> None:
         if not self._is_healing:
@@ -156,6 +224,7 @@ class Nemesis:
         self._world.note("heal")
         self._is_healing = True
         self._world.weather.calm()
+        self._world.registry.resume()
         self._world.registry.watch_loss = self._world.registry.stale_ms = 0.0
         self._world.network.cuts.clear()
         for node in self._world.nodes.values():

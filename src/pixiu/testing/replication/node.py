@@ -47,6 +47,7 @@ class Faults:
     append_error_advances: bool = False  # QE2
     snapshot_without_epochs: bool = False
     snapshot_beyond_commit: bool = False
+    clock_stops_in_suspend: bool = False
 
 
 class SimulatedNode:
@@ -59,6 +60,9 @@ class SimulatedNode:
         self.log = SimulatedLog()
         self.kept_control: r.Control | None = None  # manual: this node's own control record, on disk
         self.kept_version = 0
+        self.kept_leader = ""  # registry: whom this node followed last, on disk
+        self.kept_epoch = 0  # registry: the highest of the control record, on disk
+        self.kept_claim = -1  # registry: the version of a claim that may be undecided, on disk
         self.incarnation = 0
         self.is_up = False
         self.is_frozen = False
@@ -96,7 +100,8 @@ class SimulatedNode:
         self._is_stopping = False
         self.replica = self.world.make_replica(self.name, self.log.state())
         self.world.note(self.name, "start", self.log.tail_event_id, self.log.tail_epoch)
-        self.feed(r.Started(self.world.leader_to_follow(self.name)))
+        follow = self.world.leader_to_follow(self.name)
+        self.feed(r.Started(follow, self.kept_leader, self.kept_epoch, self.kept_claim))
         self._plan_tick()
 
     def crash(self) -> None:
@@ -118,6 +123,12 @@ class SimulatedNode:
         while self._mailbox and self.is_up and not self.is_frozen:
             action, arguments = self._mailbox.popleft()
             action(*arguments)
+
+    def wake(self, slept_ms: float) -> None:
+        """The machine was suspended for so long."""
+        if self.world.faults.clock_stops_in_suspend and self.is_frozen:
+            self.clock_offset_ms -= slept_ms * self.clock_rate
+        self.thaw()
 
     def leave(self) -> None:
         """End in order."""
@@ -158,6 +169,11 @@ class SimulatedNode:
     def local_ms(self) -> int:
         """This node's own clock."""
         return int(self.world.simulation.now_ms * self.clock_rate + self.clock_offset_ms)
+
+    def set_clock_rate(self, rate: float) -> None:
+        """Run faster or slower from now on."""
+        self.clock_offset_ms += self.world.simulation.now_ms * (self.clock_rate - rate)
+        self.clock_rate = rate
 
     def feed(self, event: r.Event) -> None:
         """One step of the machine, and all that follows from it."""
@@ -202,13 +218,13 @@ class SimulatedNode:
                 self._committed(through)
             case r.Append(first_event_id, through):
                 self._append(first_event_id, through)
-            case r.SendDurable(session, event_id, epoch):
-                self._report(session, event_id, epoch)
+            case r.SendDurable():
+                self._report(command)
             case r.StreamAfter(session, event_id):
                 self._cursors[session] = event_id
                 self._pump(session)
-            case r.SendState(session, epoch, commit_event_id, in_sync):
-                self._send_to(session, Heartbeat(epoch, commit_event_id, in_sync, self.name))
+            case r.SendState(session, epoch, commit_event_id, in_sync, stamp_ms):
+                self._send_to(session, Heartbeat(epoch, commit_event_id, in_sync, self.name, stamp_ms))
             case r.SendTruncate(session, event_id, epoch):
                 self._send_to(session, CutThere(event_id, epoch))
             case r.SendTooFar(session, oldest_event_id):
@@ -217,6 +233,7 @@ class SimulatedNode:
                 self._close(session)
             case r.Follow(session, leader, last_event_id, last_epoch, highest_epoch):
                 self.follow_count += 1
+                self.kept_leader = leader
                 wire = self._wire(session)
                 self._peers[wire] = leader
                 self._send(leader, wire, FollowRequest(self.name, last_event_id, last_epoch, highest_epoch))
@@ -267,7 +284,7 @@ class SimulatedNode:
             self.world.oracle.acknowledged(self, self._waiting.pop(0)[1])
         for session in list(self._cursors):
             if self.world.rng.random() < 0.5:  # else the next frames or heartbeat tell it
-                self._send_to(session, Frames((), through))
+                self._send_to(session, Frames((), through, self.local_ms))
 
     def _stop_leading(self) -> None:
         self._waiting.clear()  # answered with Unknown
@@ -393,10 +410,9 @@ class SimulatedNode:
         if self._fetching == session:
             self._give_up(session)
 
-    def _report(self, session: int, event_id: int, epoch: int) -> None:
-        if self.world.faults.durable_before_flush:
-            event_id = self.log.tail_event_id
-        self._send_to(self._wire(session), DurableReport(event_id, epoch))
+    def _report(self, command: r.SendDurable) -> None:
+        event_id = self.log.tail_event_id if self.world.faults.durable_before_flush else command.event_id
+        self._send_to(self._wire(command.session), DurableReport(event_id, command.epoch, command.stamp_ms))
 
     def _pump_all(self) -> None:
         for session in list(self._cursors):
@@ -420,7 +436,7 @@ class SimulatedNode:
             if not records:
                 return
             self._cursors[session] = records[-1].through
-            self._send_to(session, Frames(records, self.replica.commit_event_id))
+            self._send_to(session, Frames(records, self.replica.commit_event_id, self.local_ms))
 
     def deliver(self, source: str, wire: int, message: object) -> None:
         """A message arrives from another node, or from the registry."""
@@ -444,8 +460,8 @@ class SimulatedNode:
                 self._peers[wire] = source
                 tail = self.log.tail_event_id
                 self.feed(r.FollowAsked(wire, name, last_event_id, last_epoch, highest_epoch, tail))
-            case DurableReport(event_id, epoch):
-                self.feed(r.FollowerDurable(wire, event_id, epoch))
+            case DurableReport(event_id, epoch, stamp_ms):
+                self.feed(r.FollowerDurable(wire, event_id, epoch, stamp_ms))
             case HangUp():
                 self._cursors.pop(wire, None)
                 self._peers.pop(wire, None)
@@ -460,10 +476,10 @@ class SimulatedNode:
                 return
             case _ if own >= FENCE_SESSION:
                 self._fence_answered(source, wire, message)
-            case Frames(records, commit_event_id):
-                self._frames(own, records, commit_event_id)
-            case Heartbeat(epoch, commit_event_id, in_sync, leader):
-                self.feed(r.StateHeard(own, epoch, commit_event_id, in_sync, leader))
+            case Frames():
+                self._frames(own, message)
+            case Heartbeat(epoch, commit_event_id, in_sync, leader, stamp_ms):
+                self.feed(r.StateHeard(own, epoch, commit_event_id, in_sync, leader, stamp_ms))
             case CutThere(event_id, epoch):
                 self.feed(r.TruncateTold(own, event_id, epoch))
             case TooFar(oldest_event_id):
@@ -475,7 +491,8 @@ class SimulatedNode:
             case _:
                 raise AssertionError(message)
 
-    def _frames(self, session: int, records: tuple[Record, ...], commit_event_id: int) -> None:
+    def _frames(self, session: int, frames: Frames) -> None:
+        records = frames.records
         first = records[0].first_event_id if records else self.log.tail_event_id + 1
         through = records[-1].through if records else first - 1
         starts: list[r.EpochStart] = []
@@ -485,12 +502,14 @@ class SimulatedNode:
                 before = record.epoch
                 starts.append(r.EpochStart(before, record.first_event_id))
         self._held = records
-        self.feed(r.FramesArrived(session, first, through, tuple(starts), commit_event_id))
+        self.feed(r.FramesArrived(session, first, through, tuple(starts), frames.commit_event_id, frames.stamp_ms))
 
     # --- The control record --------------------------------------------------------------------------------
 
     def _ask_control(self, command: r.ReadControl | r.ChangeControl) -> None:
         if not self.world.is_manual:
+            if isinstance(command, r.ChangeControl) and command.is_claim:
+                self.kept_claim = command.expected_version
             request = RegistryRequest(self.name, self.incarnation, self._registry_session, command)
             self.world.ask_registry(request)
         else:
@@ -515,4 +534,9 @@ class SimulatedNode:
                 self.feed(r.SessionLost())
             return
         self._registry_session = answer.registry_session
+        if isinstance(answer.event, r.ControlSeen):
+            control = answer.event.control
+            self.kept_epoch = max(self.kept_epoch, control.epoch if control else 0)
+            if answer.event.version > self.kept_claim:
+                self.kept_claim = -1
         self.feed(answer.event)

@@ -20,7 +20,7 @@ __all__ = ["Blow", "Weather", "draw_script", "draw_weather"]
 HEARTBEAT_MS = 100
 SESSION_TIMEOUT_MS = 900.0
 LEASE_MS = 500
-TAKEOVER_MS = 640  # clocks differ by up to 1.1 / 0.9 in speed: 612 would do
+TAKEOVER_MS = 640  # clocks differ by up to 1.1 / 0.9 = 1.22 in speed: 612 would do
 NEMESIS_MS = 4_000.0
 
 
@@ -74,7 +74,7 @@ def draw_weather(rng: random.Random) -> Weather:
     acknowledge = rng.choice((Acknowledge.IN_SYNC, Acknowledge.IN_SYNC, Acknowledge.IN_SYNC, Acknowledge.LOCAL))
     settings = ReplicaSettings(
         election=election, acknowledge=acknowledge, min_isr=rng.randint(1, min(2, node_count)),
-        heartbeat_ms=HEARTBEAT_MS, in_sync_timeout_ms=rng.choice((500, 700, 1_000)), silence_ms=rng.choice((350, 500)),
+        heartbeat_ms=HEARTBEAT_MS, in_sync_timeout_ms=rng.choice((500, 540)), silence_ms=rng.choice((350, 500)),
         reconnect_ms=rng.choice((20, 150)), control_poll_ms=100, control_retry_ms=rng.choice((150, 300)),
         lease_ms=LEASE_MS, takeover_ms=TAKEOVER_MS, stagger_ms=80, epoch_event_ids=rng.choice((1, 3)),
     )  # fmt: skip
@@ -111,7 +111,8 @@ def _draw_kinds(rng: random.Random, election: Election) -> tuple[str, ...]:
     """A mix of blows, different for each seed: some kinds often, some never."""
     kinds = ["crash", "freeze", "split", "split", "deafen", "slow", "disk", "trim", "crash-all", "bounce", "orphan"]
     kinds += ["reset", "stumble", "stumble", "strand"]
-    elected = ["outage", "exile", "dethrone", "doze", "doze", "leave"]
+    elected = ["outage", "exile", "dethrone", "doze", "doze", "leave", "pause", "pause", "bereft", "unheard", "relapse"]
+    elected += ["late-claim", "late-claim", "skew", "suspend", "stranger", "ghost"]
     kinds += ["failover", "failover"] if election is Election.MANUAL else elected
     return tuple(kind for kind in kinds for _ in range(rng.choice((0, 1, 1, 4))))
 

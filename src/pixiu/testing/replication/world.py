@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from pixiu.machines.replication import Election
 from pixiu.testing.network import SimulatedNetwork
+from pixiu.testing.replication.messages import DurableReport, FollowRequest, HangUp
 from pixiu.testing.replication.mutants import MUTANTS, Mutant
 from pixiu.testing.replication.nemesis import Nemesis
 from pixiu.testing.replication.node import SimulatedNode
@@ -38,6 +39,8 @@ __all__ = ["Result", "World", "explain", "list_mutants", "main", "run"]
 STEPS_MAX = 150_000
 LAST_WRITES_MS = 3_500.0
 QUIET_MS = 1_000.0
+STRANGERS = 1 << 50
+"""Session numbers of processes that do not belong to this world."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ class World:
         self.registry.watch_delay_ms = self.weather.watch_delay_ms
         self.nemesis = Nemesis(self)
         self.operator = Operator(self)
-        self._writes = 0
+        self._writes = self._strangers = 0
         self._is_writing = True
         self._likely_leader = names[0]
 
@@ -106,7 +109,20 @@ class World:
             self.simulation.after(self.network.delay_ms(), self.registry.receive, request)
 
     def _deliver(self, source: str, target: str, session: int, message: object) -> None:
-        self.nodes[target].deliver(source, session, message)
+        if session < STRANGERS or target == source:
+            self.nodes[target].deliver(source, session, message)
+
+    def stranger(self, leader: SimulatedNode, name: str, epoch: int) -> None:
+        """A process that is none of these nodes asks to follow under some name, and reports what it has."""
+        self._strangers += 1
+        wire = STRANGERS + self._strangers
+        stamp_ms = -1 if name in self.nodes else leader.local_ms - 1
+        for message in (
+            FollowRequest(name, 0, 0, epoch),
+            DurableReport(1, epoch, stamp_ms),
+            HangUp(),
+        ):
+            self.simulation.after(self.network.delay_ms(), leader.deliver, leader.name, wire, message)
 
     # --- The run -------------------------------------------------------------------------------------------
 
