@@ -107,7 +107,7 @@ bench-gateway: $(DEV) ## rooms, latency, idle connections, a storm: beside NATS 
 bench-pipeline: $(DEV) $(PIPELINE) ## the pipeline on five million records, beside Spark's own Parquet and DuckDB (ARGS=--quick)
 	@$(BIN)/python -m benchmarks.pipeline $(ARGS)
 
-bench-cluster: $(DEV) $(PIPELINE) ## roles as processes, three replicas beside JetStream R3, failovers, scaling (ARGS=--quick)
+bench-cluster: $(DEV) $(PIPELINE) ## roles as processes, durable messages, replicas beside JetStream R3, failovers, scaling (ARGS=--quick)
 	@$(BIN)/python -m benchmarks.cluster $(ARGS)
 
 bench-engines: $(DEV) ## Redis, Cassandra, Kafka and all three beside the embedded default (ARGS='--only embedded redis')

@@ -23,7 +23,7 @@ CONNECTIONS = 256
 BYTES = 200
 RATE_MIN = 10_000
 P99_MS_MAX = 100
-RATIO_MIN = 2.0
+RATIO_MIN = 2.2
 KINDS = (PixiuThree, JetStreamThree)
 
 

@@ -11,20 +11,17 @@ as much, beside the clients or on a core of its own: the system decides that, or
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 import time
 from collections import defaultdict
 from contextlib import contextmanager
-from dataclasses import fields
 from statistics import median
 from typing import TYPE_CHECKING
 
-from benchmarks.gateway.crowd import FAULTS, LINE_SECONDS_MAX, SOURCE, Talk
+from benchmarks.gateway.crowd import FAULTS, SOURCE, Talk, run
 from benchmarks.gateway.servers import PixiuServe, pinning
 from benchmarks.queue.bench import faults_of, load_average
-from benchmarks.queue.generator import GeneratorError, compiled
+from benchmarks.queue.generator import compiled
 from benchmarks.queue.section import Section, at_least, below, milliseconds, whole
 from benchmarks.queue.servers import memory_mb
 from pixiu.config.security import SecuritySettings
@@ -192,14 +189,7 @@ def _talk(bench: Bench, words: list[str], **options: float) -> Talk:
     command += ["--seconds", str(bench.seconds), "--warmup", str(bench.warmup)]
     for name, value in options.items():
         command += [f"--{name}", str(value)]
-    try:
-        outcome = subprocess.run(command, capture_output=True, text=True, timeout=LINE_SECONDS_MAX, check=False)
-    except subprocess.TimeoutExpired:
-        raise GeneratorError("the crowd did not end") from None
-    if outcome.returncode != 0:
-        raise GeneratorError(f"the crowd: {outcome.stderr.strip() or outcome.returncode}")
-    known = {field.name for field in fields(Talk)}
-    return Talk(**{name: value for name, value in json.loads(outcome.stdout).items() if name in known})
+    return run(command, "the room")
 
 
 def tokens_file(data: Path, users: range) -> Path:

@@ -1,15 +1,12 @@
-"""Three replicas on one machine: Pixiu's queue with its ZooKeeper, and NATS JetStream."""
+"""Three replicas on one machine: Pixiu's log with its ZooKeeper, and NATS JetStream."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
+from benchmarks.cluster.whole import LOG_ROLE, PixiuCluster, cluster_file
 from benchmarks.queue.servers import HOST, JetStream, ServerError, connected, free_port, packaged_binary
-from pixiu.node.cluster.door import ask_supervisor
 from pixiu.queue.client import BlockingClient
 
 if TYPE_CHECKING:
@@ -21,77 +18,27 @@ READY_SECONDS = 120.0
 MEET_SECONDS = 8.0
 """How long three nats-servers take to find each other; a request before that is never answered."""
 
-FILE = """
-name = "bench"
-zookeeper = { nodes = 3 }
 
-[roles.queue]
-replicas = 3
-settings = { "replication.min_isr" = 2 }
-"""
-
-
-class PixiuThree:
-    """``pixiu cluster`` with three queue replicas; a write is answered when every in-sync one has it on disk."""
+class PixiuThree(PixiuCluster):
+    """``pixiu cluster`` with three replicas of the log; a write is answered when every in-sync one has it on disk."""
 
     product = "Pixiu, 3 replicas"
     protocol = "smss"
     topic = "bench-"
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        super().__init__(folder, cluster_file((LOG_ROLE,)))
         self.port = 0
         self.pids: list[int] = []
-        self.registry = ""
 
     def __enter__(self) -> Self:
-        self._folder.mkdir(parents=True)
-        file = self._folder / "cluster.toml"
-        file.write_text(FILE, encoding="utf-8")
-        self.registry = str(self.ask("up", str(file), "--detach")["registry"])
-        self.wait_in_sync()
-        leader = next(row for row in self.queues() if "leads" in row["detail"])
-        self.port = int(leader["address"].rpartition(":")[2])
-        self.pids = [row["pid"] for row in self.queues()]
+        super().__enter__()
+        replicas = self.nodes(LOG_ROLE)
+        self.port = next(node.port for node in replicas if node.leads)
+        self.pids = [node.pid for node in replicas if node.pid]
         with BlockingClient(self.registry) as client:
             client.create_topic(f"{self.topic}0")
         return self
-
-    def ask(self, *words: str) -> dict[str, Any]:
-        """One command of ``pixiu cluster``."""
-        command = [sys.executable, "-m", "pixiu", "cluster", *words, "--json", "--data", str(self._folder / "data")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-        if done.returncode != 0:
-            raise ServerError(f"pixiu cluster {words[0]}: {done.stderr or done.stdout}")
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
-
-    def tell(self, action: str, name: str = "") -> dict[str, Any]:
-        """As the commands do, without the time that starting one takes."""
-        return ask_supervisor(self._folder / "data", {"action": action, "name": name})
-
-    def queues(self) -> list[dict[str, Any]]:
-        """The replicas."""
-        return [row for row in self.tell("status")["nodes"] if row["role"] == "queue"]
-
-    def leader(self) -> str:
-        """The name of the one that leads."""
-        return str(next(row["name"] for row in self.queues() if "leads" in row["detail"]))
-
-    def wait_in_sync(self) -> None:
-        """Until all three hold everything, and one of them leads."""
-        until = time.monotonic() + READY_SECONDS
-        while True:
-            details = [row["detail"] for row in self.queues()]
-            is_led = any("leads" in detail for detail in details)
-            if is_led and sum("leads" in detail or "in sync" in detail for detail in details) == 3:
-                return
-            if time.monotonic() > until:
-                raise ServerError(f"the replicas are not in sync: {self.queues()}")
-            time.sleep(0.2)
-
-    def __exit__(self, *_: object) -> None:
-        self.ask("down")
 
 
 class _Member(JetStream):

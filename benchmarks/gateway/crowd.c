@@ -3,7 +3,9 @@
  *
  *   --mode room    subscribers of one room and one publisher, who keeps a window of messages on their way (a message
  *                  is there when every subscriber has it) or, with --rate, says so many a second
- *   --mode pair    pairs of clients; one of each pair sends to the other, at a fixed rate over all pairs
+ *   --mode pair    pairs of clients; one of each pair sends to the other, at a fixed rate over all pairs (--rate), or,
+ *                  without a rate, keeps --window messages in flight (a durable message is in flight until it is both
+ *                  answered and delivered)
  *   --mode hold    connect everyone, say so, and keep the connections; "cut" on stdin breaks all of them at once and
  *                  lets them come back, while pairs go on talking; "post" sends a durable message to each one of
  *                  --missed-every and waits until they are there
@@ -11,6 +13,10 @@
  * --address is the first address of 127.0.0.0/8, counted from 127.0.0.2, that connections of "hold" come from: several of
  * these programs together have more ports than one address.
  * --pause is how long everyone is there before anybody talks: in a cluster, until all know who is in which room.
+ * --port may be given several times: each client connects to one of these gateways, chosen by a hash of its number.
+ * A client of durable pairs that gets "resync" asks for what it missed by "sync", as the protocol says.
+ * --stay goes on when a connection is closed: the client reconnects with its cursor, as an SDK does. --say-ready prints a
+ * line when everyone is connected. --settle is how long it waits, at the end, for answers and messages on their way.
  *
  * It speaks to Pixiu (--protocol pixiu: WebSocket, JSON; --class durable or live), NATS core (nats), Valkey's pub/sub
  * (resp) and a WebSocket server that hands what it gets to everyone (plain). With --tcp-port it speaks to Pixiu over TCP:
@@ -47,20 +53,23 @@
 
 enum {
     READ_MAX = 1 << 20,
-    WATCHED_MAX = 32,        /* processes of the server */
+    WATCHED_MAX = 128,       /* processes of the server */
     CARRY_MAX = 1 << 18,     /* the longest frame that is not whole */
     EVENTS_MAX = 128,
     BUCKETS = 128 + 64 * 34, /* microseconds exact to 128, then 64 steps per power of two */
     STAMP_BYTES = 25,        /* ~, 8 digits of the sequence, 16 of the time */
     RING = 1 << 16,
     PER_ADDRESS = 8000,      /* connections from one source address */
+    PORTS_MAX = 16,          /* gateways */
     CUTS = 50,               /* connections cut between two looks at the sockets */
     OPENINGS = 16,           /* connections begun between two looks at the sockets */
     SETTLE_SECONDS = 20,
 };
 
 #define POST_ID 9000000000ull     /* requests from here on are messages for those who are away */
+#define SYNC_ID 8000000000ull     /* the request after a push "resync" */
 #define RETRY_NANOS 1000000000ull /* one that is turned away tries again after this */
+#define REFUSED_NANOS 500000000ull /* after an error, a pair without a rate sends again, and a "sync" is repeated */
 
 enum protocol { PIXIU, NATS, RESP, PLAIN };
 enum mode { ROOM, PAIR, HOLD };
@@ -69,10 +78,10 @@ enum state { NEW, CONNECTING, UPGRADING, GREETED, READY };
 struct connection {
     int fd, index;
     uint8_t state;
-    bool is_sender, wants_write, must_ack, missed, is_cut;
+    bool is_sender, wants_write, must_ack, must_sync, missed, is_cut;
     uint32_t carried, out_from, out_to, out_size;
     char *carry, *out;
-    uint64_t expected, mask, cursor, opened_at, due_at;
+    uint64_t expected, mask, cursor, synced, opened_at, due_at; /* synced: the cursor of the last answer to "sync" */
     const char *user, *token;
 };
 
@@ -80,21 +89,34 @@ struct histogram {
     uint64_t count[BUCKETS], total, max_us;
 };
 
+enum fate { ACCEPTED = 1, REFUSED = 2, DELIVERED = 4 };
+
+/* The durable messages of one pair: the fate of each, by its sequence. */
+struct pair {
+    uint8_t *fates;
+    uint32_t size, sent, done;
+    uint64_t not_before; /* a message was refused: the pair waits */
+    bool is_due; /* it may send again, and is in the list of those that may */
+};
+
 static struct {
     enum protocol protocol;
     enum mode mode;
     const char *host, *tokens, *path;
-    int port, tcp_port, connections, pairs, window, bytes, concurrency, missed_every, spread_ms, address;
-    double seconds, warmup, rate, pause;
-    bool is_live;
+    int port, ports[PORTS_MAX], port_count, tcp_port, connections, pairs, window, bytes, concurrency, missed_every, spread_ms, address;
+    double seconds, warmup, rate, pause, settle;
+    bool is_live, stays, says_ready;
     int watch_pids[WATCHED_MAX], watched;
 } opt = {
     .protocol = PIXIU, .mode = ROOM, .host = "127.0.0.1", .path = "/ws", .connections = 1000, .window = 128,
-    .bytes = 100, .concurrency = 64, .seconds = 3, .warmup = 0.5, .missed_every = 10,
+    .bytes = 100, .concurrency = 64, .seconds = 3, .warmup = 0.5, .missed_every = 10, .settle = SETTLE_SECONDS,
 };
 
 static struct connection *all;
 static int count, epoll_fd, opening, ready, next_to_open, away, pair_base;
+static struct pair *pairs; /* of durable messages; NULL: their fates are not kept */
+static int *due_pairs, due_count;
+static uint64_t pairs_done, refused;
 static struct connection **waiting; /* those that come back, by the time they are due */
 static int waiting_from, waiting_to;
 static struct histogram latency, calm, lateness; /* lateness: by how much this program itself sent too late */
@@ -294,6 +316,45 @@ static uint64_t digits(const char *text, int size) {
     return value;
 }
 
+static struct pair *pair_of(const struct connection *c) {
+    return &pairs[(c->index - pair_base) / 2];
+}
+
+static void let_send(struct pair *pair) {
+    if (opt.rate > 0 || pair->is_due) return;
+    pair->is_due = true;
+    due_pairs[due_count++] = (int)(pair - pairs);
+}
+
+static bool is_done(uint8_t fate) {
+    return fate & REFUSED || (fate & (ACCEPTED | DELIVERED)) == (ACCEPTED | DELIVERED);
+}
+
+static void mark(const struct connection *c, uint64_t sequence, enum fate fate) {
+    if (pairs == NULL) return;
+    struct pair *pair = pair_of(c);
+    if (sequence >= pair->sent) return; /* no message of this run */
+    uint8_t before = pair->fates[sequence];
+    pair->fates[sequence] |= (uint8_t)fate;
+    if (is_done(before) || !is_done(pair->fates[sequence])) return;
+    pair->done++;
+    pairs_done++;
+    if (fate == REFUSED) pair->not_before = nanoseconds() + REFUSED_NANOS;
+    let_send(pair);
+}
+
+/* The sequence of the next message of a pair. */
+static uint64_t next_sequence(struct pair *pair) {
+    if (pair->sent == pair->size) {
+        uint32_t size = pair->size ? pair->size * 2 : 256;
+        pair->fates = realloc(pair->fates, size);
+        if (pair->fates == NULL) die("out of memory");
+        memset(pair->fates + pair->size, 0, size - pair->size);
+        pair->size = size;
+    }
+    return pair->sent++;
+}
+
 /* Room number of a connection: everyone shares one, or each pair has its own. */
 static int room_of(const struct connection *c) {
     return opt.mode == ROOM ? 0 : (c->index - pair_base) / 2;
@@ -345,6 +406,7 @@ static void heard(struct connection *c, const char *stamp, const char *end) {
         return;
     }
     if (opt.mode != ROOM) received_pairs++;
+    mark(c, sequence, DELIVERED);
     if (!counting) return;
     delivered++;
     uint64_t now = nanoseconds();
@@ -391,26 +453,66 @@ static void greet(struct connection *c) {
 
 #define STARTS(text, size, word) ((size) >= sizeof(word) - 1 && memcmp(text, word, sizeof(word) - 1) == 0)
 
+static void ask_sync(struct connection *c) {
+    put_request(c, "{\"id\":%llu,\"action\":\"sync\",\"params\":{\"cursor\":\"%llu\"}}", SYNC_ID,
+                (unsigned long long)c->cursor);
+}
+
+/* The answer to "sync": messages, and the new cursor at its end. */
+static void synced(struct connection *c, const char *text, size_t size) {
+    static const char name[] = "\"cursor\":\"";
+    const char *end = text + size, *cursor = NULL, *at = text;
+    while ((at = memchr(at, '~', (size_t)(end - at))) != NULL) {
+        struct pair *pair = pair_of(c);
+        uint64_t sequence = end - at < STAMP_BYTES ? pair->sent : digits(at + 1, 8);
+        bool is_known = sequence < pair->sent && pair->fates[sequence] & DELIVERED; /* pushed before the answer */
+        if (!is_known) heard(c, at, end);
+        at++;
+    }
+    for (at = text; (at = memmem(at, (size_t)(end - at), name, sizeof name - 1)) != NULL; at++) cursor = at;
+    if (cursor == NULL) return;
+    uint64_t value = strtoull(cursor + sizeof name - 1, NULL, 10);
+    if (value > c->cursor) {
+        c->cursor = value;
+        c->must_ack = true;
+    }
+    c->synced = c->cursor;
+    if (memmem(text, size, "\"has_more\":true", 15) != NULL) ask_sync(c);
+}
+
 static void pixiu_said(struct connection *c, const char *text, size_t size) {
     if (STARTS(text, size, "{\"push\":\"message\"")) {
         const char *stamp = memchr(text, '~', size);
         if (STARTS(text + 17, size - 17, ",\"cursor\":\"")) {
-            c->cursor = strtoull(text + 28, NULL, 10);
+            uint64_t cursor = strtoull(text + 28, NULL, 10);
             c->must_ack = true;
+            if (c->synced && cursor <= c->synced) return; /* the answer to "sync" had it */
+            c->cursor = cursor;
         }
         if (stamp == NULL) return note_error(text, size);
         heard(c, stamp, text + size);
     } else if (STARTS(text, size, "{\"id\":")) {
         answers++;
-        if (memmem(text, size < 60 ? size : 60, "\"error\"", 7) != NULL) note_error(text, size);
+        uint64_t id = strtoull(text + 6, NULL, 10);
+        bool is_error = memmem(text, size < 60 ? size : 60, "\"error\"", 7) != NULL;
+        bool is_sync = pairs != NULL && id == SYNC_ID;
+        if (is_error && is_sync) c->must_sync = true;
+        else if (is_error) note_error(text, size);
         else if (c->state == GREETED) become_ready(c);
-        else if (strtoull(text + 6, NULL, 10) >= POST_ID) posts_taken++;
+        else if (id >= POST_ID) posts_taken++;
+        if (is_sync) {
+            if (!is_error) synced(c, text, size);
+        } else if (pairs != NULL && c->is_sender && id >= 2) {
+            refused += is_error;
+            mark(c, id - 2, is_error ? REFUSED : ACCEPTED);
+        }
     } else if (STARTS(text, size, "{\"push\":\"contacts\"")) {
         if (c->state == UPGRADING) greet(c);
     } else if (STARTS(text, size, "{\"push\":\"kick\"")) {
         note_error(text, size);
     } else if (STARTS(text, size, "{\"push\":\"resync\"")) {
         resyncs++;
+        if (pairs != NULL && !c->is_sender) ask_sync(c);
     }
 }
 
@@ -440,7 +542,10 @@ static size_t websocket_frame(struct connection *c, const char *data, size_t siz
         if (opt.protocol == PIXIU) pixiu_said(c, text, length);
         else heard(c, text, text + length);
         break;
-    case 8: note_error(text + 2, length > 2 ? length - 2 : 0); break;
+    case 8:
+        note_error(text + 2, length > 2 ? length - 2 : 0);
+        if (opt.stays) lose(c); /* as a client that answers and goes */
+        break;
     case 9:
         put_frame(c, text, length, 10);
         break;
@@ -603,11 +708,22 @@ static void lose(struct connection *c) {
         return;
     }
     closed_early++;
+    if (opt.stays) {
+        c->is_cut = true;
+        away++;
+    }
     if (!first_error[0]) snprintf(first_error, sizeof first_error, "the server closed connection %d", c->index);
     if (c->state == READY) ready--;
     else opening--;
     forget(c);
     c->state = NEW;
+    if (opt.stays) wait_until(c, nanoseconds() + RETRY_NANOS);
+}
+
+/* Which gateway a client connects to: a hash, so that the two of a pair are as often at different ones as by chance. */
+static int port_of(const struct connection *c) {
+    if (opt.tcp_port) return opt.tcp_port;
+    return opt.port_count > 1 ? opt.ports[((uint32_t)c->index * 2654435761u >> 16) % (uint32_t)opt.port_count] : opt.port;
 }
 
 static void begin(struct connection *c) {
@@ -619,13 +735,16 @@ static void begin(struct connection *c) {
     struct sockaddr_in from = {.sin_family = AF_INET};
     from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1 + (uint32_t)(opt.address + c->index / PER_ADDRESS));
     if (opt.mode == HOLD && bind(c->fd, (struct sockaddr *)&from, sizeof from) != 0) die("bind: %s", strerror(errno));
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)(opt.tcp_port ? opt.tcp_port : opt.port))};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port_of(c))};
     inet_pton(AF_INET, opt.host, &address.sin_addr);
     c->state = CONNECTING;
     c->opened_at = nanoseconds();
     opening++;
-    if (connect(c->fd, (struct sockaddr *)&address, sizeof address) != 0 && errno != EINPROGRESS)
-        die("connect: %s", strerror(errno));
+    if (connect(c->fd, (struct sockaddr *)&address, sizeof address) != 0 && errno != EINPROGRESS) {
+        if (!c->is_cut) die("connect: %s", strerror(errno));
+        lose(c);
+        return;
+    }
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT, .data.ptr = c};
     if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, c->fd, &event) != 0) die("epoll_ctl: %s", strerror(errno));
     c->wants_write = true;
@@ -649,7 +768,7 @@ static void begin(struct connection *c) {
     int size = snprintf(head, sizeof head,
                         "GET %s%s HTTP/1.1\r\nHost: %s:%d\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                         "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
-                        opt.path, query, opt.host, opt.port);
+                        opt.path, query, opt.host, port_of(c));
     put(c, head, (size_t)size);
 }
 
@@ -720,15 +839,58 @@ static void publish(struct connection *publisher, uint64_t now, uint64_t *due_at
 static void pass_notes(uint64_t now, uint64_t *due_at, double gap) {
     while (*due_at <= now) {
         struct connection *c = &all[pair_base + 2 * (int)(sent_pairs % (uint64_t)opt.pairs)];
+        uint64_t sequence = pairs != NULL ? next_sequence(pair_of(c)) : sent_pairs / (uint64_t)opt.pairs;
         if (c->fd >= 0 && c->state == READY) {
             if (in_storm) count_latency(&lateness, nanoseconds() - *due_at);
-            say(c, sent_pairs / (uint64_t)opt.pairs, *due_at);
+            say(c, sequence, *due_at);
             flush(c);
+        } else {
+            mark(c, sequence, REFUSED); /* it could not even be sent */
         }
         sent_pairs++;
         *due_at += (uint64_t)gap;
     }
     next_event_at = *due_at;
+}
+
+/* Without a rate: as many messages as each pair may have in flight. */
+static void refill(void) {
+    static uint64_t last_at; /* no two messages have the same time, of which the send_id is made */
+    int found = due_count;
+    due_count = 0;
+    next_event_at = 0;
+    for (int i = 0; i < found; i++) {
+        struct pair *pair = &pairs[due_pairs[i]];
+        if (pair->not_before > nanoseconds()) {
+            due_pairs[due_count++] = due_pairs[i];
+            if (!next_event_at || pair->not_before < next_event_at) next_event_at = pair->not_before;
+            continue;
+        }
+        struct connection *c = &all[pair_base + 2 * (int)(pair - pairs)];
+        pair->is_due = false;
+        if (c->fd < 0 || c->state != READY) continue;
+        while (pair->sent - pair->done < (uint32_t)opt.window) {
+            uint64_t now = nanoseconds();
+            last_at = now > last_at ? now : last_at + 1;
+            say(c, next_sequence(pair), last_at);
+            sent_pairs++;
+        }
+        flush(c);
+    }
+}
+
+/* Those whose "sync" was refused ask again. */
+static void sync_again(void) {
+    static uint64_t at;
+    if (pairs == NULL || nanoseconds() < at) return;
+    at = nanoseconds() + REFUSED_NANOS;
+    for (int i = 0; i < count; i++) {
+        struct connection *c = &all[i];
+        if (!c->must_sync || c->fd < 0 || c->state != READY) continue;
+        c->must_sync = false;
+        ask_sync(c);
+        flush(c);
+    }
 }
 
 static void all_ready(void) {
@@ -753,13 +915,34 @@ static void report_faults(void) {
     fflush(stdout);
 }
 
+/* Of all durable messages: failed were not accepted, as far as the sender knows; lost were accepted, and not delivered. */
+static void report_fates(void) {
+    uint64_t accepted = 0, failed = 0, lost = 0;
+    for (int i = 0; pairs != NULL && i < opt.pairs; i++) {
+        for (uint32_t sequence = 0; sequence < pairs[i].sent; sequence++) {
+            uint8_t fate = pairs[i].fates[sequence];
+            accepted += (fate & ACCEPTED) != 0;
+            failed += (fate & ACCEPTED) == 0;
+            lost += (fate & ACCEPTED) && !(fate & DELIVERED);
+        }
+    }
+    printf("\"accepted\":%llu,\"refused\":%llu,\"failed\":%llu,\"lost\":%llu,\"turned_away\":%llu,\"away\":%d,\"resyncs\":%llu,",
+           (unsigned long long)accepted, (unsigned long long)refused, (unsigned long long)failed,
+           (unsigned long long)lost, (unsigned long long)turned_away, away, (unsigned long long)resyncs);
+}
+
 /* ---- the modes ---------------------------------------------------------------------------------------------- */
 
 static void run_talk(void) {
     all_ready();
     double each[WATCHED_MAX] = {0};
     for (uint64_t ends = nanoseconds() + (uint64_t)(opt.pause * 1e9); nanoseconds() < ends;) turn(ends);
-    bool is_room = opt.mode == ROOM;
+    if (opt.says_ready) {
+        printf("{\"connections\":%d}\n", count);
+        fflush(stdout);
+    }
+    bool is_room = opt.mode == ROOM, is_closed_loop = !is_room && opt.rate <= 0;
+    for (int i = 0; is_closed_loop && i < opt.pairs; i++) let_send(&pairs[i]);
     double gap = opt.rate > 0 ? 1e9 / opt.rate : 0;
     uint64_t began = nanoseconds(), due_at = began;
     uint64_t from = began + (uint64_t)(opt.warmup * 1e9), until = from + (uint64_t)(opt.seconds * 1e9);
@@ -775,9 +958,11 @@ static void run_talk(void) {
             for (int i = 0; i < opt.watched; i++) each[i] = cpu_seconds_of(opt.watch_pids[i]);
         }
         if (is_room) publish(&all[0], now, &due_at, gap);
+        else if (is_closed_loop) refill();
         else pass_notes(now, &due_at, gap);
-        turn(until);
-        if (closed_early) break;
+        sync_again();
+        turn(pairs != NULL && until > now + REFUSED_NANOS ? now + REFUSED_NANOS : until);
+        if (closed_early && !opt.stays) break;
     }
     ends = nanoseconds();
     own = own_cpu_seconds() - own;
@@ -786,16 +971,19 @@ static void run_talk(void) {
     uint64_t counted = delivered, issued = (is_room ? published : sent_pairs) - published_from;
     counting = false;
     next_event_at = 0;
-    uint64_t limit = ends + (uint64_t)SETTLE_SECONDS * 1000000000ull;
-    while ((is_room ? completed < published : received_pairs + gaps < sent_pairs) && nanoseconds() < limit &&
-           !closed_early)
+    uint64_t limit = ends + (uint64_t)(opt.settle * 1e9);
+    while ((is_room ? completed < published : pairs ? pairs_done < sent_pairs : received_pairs + gaps < sent_pairs) &&
+           nanoseconds() < limit && (!closed_early || opt.stays)) {
+        sync_again();
         turn(nanoseconds() + 20000000);
+    }
     uint64_t missing = is_room ? published - completed : sent_pairs - received_pairs - gaps;
     double seconds = (double)(ends - counted_from) / 1e9;
     printf("{\"deliveries\":%llu,\"published\":%llu,\"seconds\":%.4f,\"per_second\":%.1f,\"published_per_second\":%.1f,"
            "\"cpu_seconds\":%.4f,\"server_cpu_seconds\":%.4f,\"missing\":%llu,",
            (unsigned long long)counted, (unsigned long long)issued, seconds, (double)counted / seconds,
            (double)issued / seconds, own, theirs, (unsigned long long)missing);
+    report_fates();
     printf("\"watched\":[");
     for (int i = 0; i < opt.watched; i++) printf("%s%.4f", i ? "," : "", each[i]);
     printf("],");
@@ -946,7 +1134,7 @@ static void read_options(int argc, char **argv) {
         {"pairs", 1, 0, 'a'}, {"window", 1, 0, 'w'}, {"bytes", 1, 0, 'b'}, {"concurrency", 1, 0, 'o'},
         {"watch-pid", 1, 0, 'i'}, {"missed-every", 1, 0, 'e'}, {"spread-ms", 1, 0, 'd'}, {"address", 1, 0, 'A'},
         {"seconds", 1, 0, 's'}, {"warmup", 1, 0, 'r'}, {"rate", 1, 0, 'R'}, {"pause", 1, 0, 'S'},
-        {"tcp-port", 1, 0, 'T'},
+        {"tcp-port", 1, 0, 'T'}, {"stay", 0, 0, 'y'}, {"say-ready", 0, 0, 'Y'}, {"settle", 1, 0, 'E'},
         {0, 0, 0, 0},
     };
     static const char *const protocols[] = {"pixiu", "nats", "resp", "plain", NULL};
@@ -958,7 +1146,10 @@ static void read_options(int argc, char **argv) {
         case 'm': opt.mode = (enum mode)choice(optarg, modes, "mode"); break;
         case 'k': opt.is_live = choice(optarg, classes, "class") == 1; break;
         case 'h': opt.host = optarg; break;
-        case 'P': opt.port = atoi(optarg); break;
+        case 'P':
+            opt.port = atoi(optarg);
+            if (opt.port_count < PORTS_MAX) opt.ports[opt.port_count++] = opt.port;
+            break;
         case 't': opt.tokens = optarg; break;
         case 'u': opt.path = optarg; break;
         case 'c': opt.connections = atoi(optarg); break;
@@ -967,7 +1158,8 @@ static void read_options(int argc, char **argv) {
         case 'b': opt.bytes = atoi(optarg); break;
         case 'o': opt.concurrency = atoi(optarg); break;
         case 'i':
-            if (opt.watched < WATCHED_MAX) opt.watch_pids[opt.watched++] = atoi(optarg);
+            if (opt.watched == WATCHED_MAX) die("--watch-pid at most %d times", WATCHED_MAX);
+            opt.watch_pids[opt.watched++] = atoi(optarg);
             break;
         case 'e': opt.missed_every = atoi(optarg); break;
         case 'd': opt.spread_ms = atoi(optarg); break;
@@ -977,12 +1169,17 @@ static void read_options(int argc, char **argv) {
         case 'R': opt.rate = atof(optarg); break;
         case 'S': opt.pause = atof(optarg); break;
         case 'T': opt.tcp_port = atoi(optarg); break;
+        case 'y': opt.stays = true; break;
+        case 'Y': opt.says_ready = true; break;
+        case 'E': opt.settle = atof(optarg); break;
         default: exit(2);
         }
     }
     if (opt.bytes < STAMP_BYTES || opt.bytes > 900) die("--bytes must be from %d to 900", STAMP_BYTES);
     if (opt.window < 1 || opt.window >= RING) die("--window must be from 1 to %d", RING - 1);
-    if (opt.mode == PAIR && (opt.pairs < 1 || opt.rate <= 0)) die("--mode pair needs --pairs and --rate");
+    if (opt.mode == PAIR && opt.pairs < 1) die("--mode pair needs --pairs");
+    if (opt.mode == PAIR && opt.rate <= 0 && (opt.is_live || opt.protocol != PIXIU))
+        die("--mode pair without --rate is for durable messages");
 }
 
 int main(int argc, char **argv) {
@@ -1005,6 +1202,10 @@ int main(int argc, char **argv) {
         all[i].fd = -1;
         all[i].index = i;
         all[i].is_sender = opt.mode == ROOM ? i == 0 : i >= pair_base && (i - pair_base) % 2 == 0;
+    }
+    if (opt.mode == PAIR && opt.protocol == PIXIU && !opt.is_live) {
+        pairs = allocate((size_t)opt.pairs * sizeof *pairs);
+        due_pairs = allocate((size_t)opt.pairs * sizeof *due_pairs);
     }
     read_tokens();
     if (opt.mode == HOLD) run_hold();

@@ -39,6 +39,14 @@ class Talk:
     closed: int
     first_error: str
     watched: list[float]  # CPU seconds of each process of the server, in the order in which they were given
+    # Of durable messages in pairs, the warm-up included:
+    accepted: int = 0
+    refused: int = 0  # answered with an error
+    failed: int = 0  # refused, never answered, or not sent because the client was away
+    lost: int = 0  # accepted, and not delivered long after the end
+    turned_away: int = 0  # attempts to reconnect
+    resyncs: int = 0  # clients that were told to ask for what they missed, and did
+    away: int = 0  # clients that were closed and had not come back by the end
 
     @property
     def cpu_share(self) -> float:
@@ -53,7 +61,8 @@ class Talk:
     @property
     def faults(self) -> int:
         """Everything that must be 0 for the numbers to mean anything."""
-        return self.gaps + self.repeats + self.disorder + self.errors + self.closed + self.missing
+        seen = self.gaps + self.repeats + self.disorder + self.errors + self.closed + self.missing
+        return seen + self.failed + self.lost
 
     def as_json(self) -> dict[str, object]:
         """The generator's line, with what follows from it."""
@@ -79,15 +88,24 @@ def command(server: Pinned, cores: str, users: range, **options: int | float | s
 
 def talk(server: Pinned, cores: str, users: range, **options: int | float | str) -> Talk:
     """Run a crowd to its end."""
-    words = command(server, cores, users, **options)
+    return run(command(server, cores, users, **options), server.label)
+
+
+def run(words: list[str], label: str) -> Talk:
+    """Run a crowd that was put together elsewhere to its end. Raises ``GeneratorError``."""
     try:
         outcome = subprocess.run(words, capture_output=True, text=True, timeout=LINE_SECONDS_MAX, check=False)
     except subprocess.TimeoutExpired:
-        raise GeneratorError(f"the crowd at {server.label} did not end") from None
+        raise GeneratorError(f"the crowd at {label} did not end") from None
     if outcome.returncode != 0:
-        raise GeneratorError(f"{server.label}: {outcome.stderr.strip() or outcome.returncode}")
+        raise GeneratorError(f"{label}: {outcome.stderr.strip() or outcome.returncode}")
+    return read(outcome.stdout)
+
+
+def read(line: str) -> Talk:
+    """The line of a crowd that has ended."""
     known = {field.name for field in fields(Talk)}
-    return Talk(**{name: value for name, value in json.loads(outcome.stdout).items() if name in known})
+    return Talk(**{name: value for name, value in json.loads(line).items() if name in known})
 
 
 class Held:

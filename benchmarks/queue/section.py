@@ -66,6 +66,11 @@ def below(what: str, measured: float, target: float, unit: str) -> Check:
     return Check(what, f"< {_plain(target)}{unit}", f"{_plain(measured)}{unit}", measured < target)
 
 
+def at_most(what: str, measured: float, target: float, unit: str) -> Check:
+    """A check that passes up to the target."""
+    return Check(what, f"≤ {_plain(target)}{unit}", f"{_plain(measured)}{unit}", measured <= target)
+
+
 def ratio_check(what: str, ours: list[float], theirs: list[float], target: float) -> Check:
     """Ours over theirs, by medians; the ratios of the single rounds are shown, they are not what counts."""
     ratio = median(ours) / median(theirs) if median(theirs) > 0 else 0.0
