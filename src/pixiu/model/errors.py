@@ -12,8 +12,7 @@
     ├── Unavailable                later, or elsewhere (retry_after_ms)       retry with backoff
     │   ├── Overloaded             shed load
     │   ├── RateLimited            this caller asks too often                 wait retry_after_ms
-    │   ├── NotLeader              carries the leader's address               go there
-    │   └── NotOwner               wrong partition, carries the map's version refresh, go there
+    │   └── NotLeader              carries the leader's address               go there
     ├── CorruptData                read is not what was written               quarantine, ask a replica
     └── ConfigError                refuse to start                            exit 2 with the key's path
 
@@ -32,7 +31,6 @@ __all__ = [
     "NotAllowed",
     "NotFound",
     "NotLeader",
-    "NotOwner",
     "Overloaded",
     "PixiuError",
     "ProtocolError",
@@ -136,17 +134,6 @@ class NotLeader(Unavailable):
     def __init__(self, message: str, *, leader: str | None = None, retry_after_ms: int = 0) -> None:
         super().__init__(message, retry_after_ms=retry_after_ms)
         self.leader = leader
-
-
-class NotOwner(Unavailable):
-    """Another partition owns this key. Refresh the map up to ``map_version``, and go to ``partition`` if it is told."""
-
-    def __init__(
-        self, message: str, *, map_version: int, partition: int | None = None, retry_after_ms: int = 0
-    ) -> None:
-        super().__init__(message, retry_after_ms=retry_after_ms)
-        self.map_version = map_version
-        self.partition = partition
 
 
 class CorruptData(PixiuError):
