@@ -1,7 +1,7 @@
-"""A cluster whose log is in Kafka, while its owner, its carriers and Kafka itself are hurt.
+"""A shard whose log is in Kafka, while its owner, a standby and Kafka itself are killed and frozen.
 
-People write to each other all the time. Whatever was accepted is delivered once and in order, stands in both histories,
-and the books of all partitions balance.
+People write to each other all the time. Everything accepted is delivered once and in order, is in both histories, and
+the audit balances.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ pytest.importorskip("confluent_kafka")
 
 from tests.cluster.processes import Cluster
 from tests.cluster.talkers import Talkers
-from tests.cluster.test_durable_faults import DURABLE, Extra, audit, doors_of, serves
+from tests.cluster.test_durable_faults import DURABLE, Extra, audit, doors_of
 from tests.kafka import new_prefix, require_kafka
 from tests.servers import wait_for
 
@@ -37,8 +37,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
         yield server
 
 
-def text_of(kafka: KafkaServer, *, queues: int = 2, replicas: int = 2, log: str = "") -> str:
-    plain = DURABLE.format(queues=queues, min_isr=1, partitions=1, replicas=replicas, gateways=2)
+def text_of(kafka: KafkaServer, *, replicas: int = 2, log: str = "") -> str:
+    plain = DURABLE.format(min_isr=1, replicas=replicas, gateways=2)
     return f'{plain}\n[engines]\nlog = "{log or log_of(kafka)}"\n'
 
 
@@ -47,11 +47,25 @@ def log_of(kafka: KafkaServer) -> str:
 
 
 def owner(cluster: Cluster) -> str:
-    """Who owns the log."""
+    """The replica that serves."""
     rows = cluster.nodes()
-    found = [name for name in rows if rows[name]["role"] == "queue" and "serves" in rows[name]["detail"]]
+    found = [name for name in rows if rows[name]["role"] == "shard" and "serves" in rows[name]["detail"]]
     assert len(found) == 1, rows
     return found[0]
+
+
+def state(admin: str) -> dict[str, Any]:
+    """What a replica says of itself."""
+    found: dict[str, Any] = httpx.get(f"{admin}/shard", timeout=10).json()
+    return found
+
+
+async def finish(cluster: Cluster, talkers: Talkers) -> None:
+    """Everything is where it belongs."""
+    await talkers.check(seconds=PATIENCE_S)
+    print(f"accepted {len(talkers.times)}, longest pause {talkers.longest_gap_s():.1f} s")
+    report = await at(audit, cluster)
+    assert report["balanced"] and report["accepted"] >= len(talkers.times), report
 
 
 async def at(call: Any, *arguments: Any, **options: Any) -> Any:
@@ -60,99 +74,55 @@ async def at(call: Any, *arguments: Any, **options: Any) -> Any:
 
 
 @pytest.mark.feature("X48", "X62", "X69", "X73", "X74", "X75")
-async def test_the_owner_of_the_log_is_killed_frozen_and_drained_during_traffic(
-    kafka: KafkaServer, tmp_path: Path
-) -> None:
+async def test_owner_of_the_log_is_killed_frozen_and_drained_during_traffic(kafka: KafkaServer, tmp_path: Path) -> None:
     with Cluster(tmp_path, text_of(kafka)) as cluster:
         doors = await at(doors_of, cluster)
         async with Talkers(doors) as talkers:
             await talkers.more()
-            for blow in ("kill", "freeze", "kill"):
+            for fault in ("kill", "freeze", "kill", "drain"):
                 name = await at(owner, cluster)
-                await at(cluster.ask, blow, name)
-                if blow == "freeze":
-                    await asyncio.sleep(5)  # longer than the lease: another owns it when this one wakes
+                await at(cluster.ask, fault, name)
+                if fault == "freeze":
+                    await asyncio.sleep(5)  # longer than the lease: another replica owns the log when this one resumes
                     assert await at(owner, cluster) != name
                     await at(cluster.ask, "thaw", name)
                 await talkers.more(seconds=PATIENCE_S)
-            print(f"accepted {len(talkers.times)}, longest pause {talkers.longest_gap_s():.1f} s")
-            name = await at(owner, cluster)
-            await at(cluster.ask, "drain", name)
-            await talkers.more(seconds=PATIENCE_S)
-            assert await at(owner, cluster) != name
-            await at(cluster.ask, "kill", await at(serves, cluster, 0))
-            await talkers.more(seconds=PATIENCE_S)
-            await talkers.check(seconds=PATIENCE_S)
-            print(f"accepted {len(talkers.times)}, longest pause {talkers.longest_gap_s():.1f} s")
-        report = await at(audit, cluster)
-        assert report["balanced"] and report["accepted"] >= len(talkers.times), report
+                print(f"{fault} {name}: longest pause so far {talkers.longest_gap_s():.1f} s")
+                if fault == "drain":
+                    assert await at(owner, cluster) != name
+            await finish(cluster, talkers)
 
 
 @pytest.mark.feature("X48", "X62", "X73", "X75")
-async def test_an_owner_that_is_killed_and_stays_dead_is_followed_by_the_one_that_stands_by(
-    kafka: KafkaServer, tmp_path: Path
-) -> None:
-    """One that nobody starts again: it is not the supervisor's."""
+async def test_new_replica_catches_up_from_kafka_and_serves_after_the_owner(kafka: KafkaServer, tmp_path: Path) -> None:
+    """The new replica is not the supervisor's: nobody starts it again after the kill."""
     log = log_of(kafka)
-    with Cluster(tmp_path, text_of(kafka, queues=1, replicas=1, log=log)) as cluster:
-        doors = await at(doors_of, cluster)
-        more = ("--set", f"log={log}", "--set", "replication.name=shard-0-9", "--set", "queue.node_id=9")
-        extra = await at(Extra, cluster, "queue", *more)
-        admin = str(extra.said["admin"])
-
-        def is_owner() -> bool:
-            return "\npixiu_kafka_is_owner 1" in httpx.get(f"{admin}/metrics", timeout=10).text
-
-        try:
-            async with Talkers(doors) as talkers:
-                await talkers.more()
-                assert not await at(is_owner)
-                await at(cluster.ask, "freeze", "shard-0-0")
-                await at(wait_for, is_owner, what="the other one to own the log", timeout_s=30)
-                await at(cluster.ask, "thaw", "shard-0-0")
-                await talkers.more(seconds=PATIENCE_S)
-                extra.process.kill()
-                await talkers.more(seconds=PATIENCE_S)
-                assert await at(owner, cluster) == "shard-0-0"
-                await talkers.check(seconds=PATIENCE_S)
-                print(f"accepted {len(talkers.times)}, longest pause {talkers.longest_gap_s():.1f} s")
-        finally:
-            code = await at(extra.stop)
-        assert code == -9
-        report = await at(audit, cluster)
-        assert report["balanced"] and report["accepted"] >= len(talkers.times), report
-
-
-@pytest.mark.feature("X62", "X73", "X75")
-async def test_a_carrier_that_is_new_or_was_killed_catches_up_from_kafka(kafka: KafkaServer, tmp_path: Path) -> None:
-    with Cluster(tmp_path, text_of(kafka, queues=1, replicas=1)) as cluster:
+    with Cluster(tmp_path, text_of(kafka, replicas=1, log=log)) as cluster:
         doors = await at(doors_of, cluster)
         async with Talkers(doors) as talkers:
             await talkers.more(20)
-            await at(cluster.ask, "kill", "shard-0-0")  # its next life has nothing of this in memory
+            await at(cluster.ask, "kill", "shard-0-0")  # restarted, it has nothing of this in memory
             await talkers.more(seconds=PATIENCE_S)
-            extra = await at(Extra, cluster, "carrier", "--partition", "0", "--set", "replication.name=carrier-0-9")
-
-            def state(key: str) -> Any:
-                return httpx.get(f"{extra.said['admin']}/carrier", timeout=10).json()[key]
-
-            try:
-                said = 20 * len(talkers.users)  # one that has not begun is not behind either
-                is_there = lambda: state("applied") > said and state("behind") == 0  # noqa: E731
-                await at(wait_for, is_there, what="the new replica to catch up", timeout_s=60)
-                await at(cluster.kill_until, "carrier-0-0", lambda: state("serving"), what="the new replica to serve")
-                await talkers.more(seconds=PATIENCE_S)
-                await talkers.check(seconds=PATIENCE_S)
-                rows = await at(cluster.nodes)
-                assert "stands by" in rows["carrier-0-0"]["detail"], "the killed one has come back"
-                report = await at(audit, cluster)
-                assert report["balanced"] and report["accepted"] >= len(talkers.times), report
-            finally:
-                assert await at(extra.stop) == 0
+            more = ("--set", f"log={log}", "--set", "replication.name=shard-0-9", "--set", "queue.node_id=9")
+            extra = await at(Extra, cluster, "shard", "--shard", "0", *more)
+            admin = str(extra.said["admin"])
+            accepted = 20 * len(talkers.users)
+            is_warm = lambda: (found := state(admin))["applied"] > accepted and found["behind"] < 100  # noqa: E731
+            await at(wait_for, is_warm, what="the new replica to catch up", timeout_s=60)
+            assert not state(admin)["serving"]
+            await at(cluster.ask, "freeze", "shard-0-0")
+            await at(wait_for, lambda: state(admin)["serving"], what="the new replica to serve", timeout_s=30)
+            await at(cluster.ask, "thaw", "shard-0-0")
+            await talkers.more(seconds=PATIENCE_S)
+            assert "stands by" in (await at(cluster.nodes))["shard-0-0"]["detail"]
+            await at(extra.kill)
+            await talkers.more(seconds=PATIENCE_S)
+            assert await at(owner, cluster) == "shard-0-0"
+            await finish(cluster, talkers)
 
 
 @pytest.mark.feature("X73", "X75")
-async def test_kafka_is_killed_and_stands_still_during_traffic(kafka: KafkaServer, tmp_path: Path) -> None:
+async def test_kafka_is_killed_and_frozen_during_traffic(kafka: KafkaServer, tmp_path: Path) -> None:
     with Cluster(tmp_path, text_of(kafka)) as cluster:
         doors = await at(doors_of, cluster)
         async with Talkers(doors) as talkers:
@@ -166,11 +136,25 @@ async def test_kafka_is_killed_and_stands_still_during_traffic(kafka: KafkaServe
             kafka.thaw()
             await talkers.more(seconds=PATIENCE_S)
             await at(kafka.kill)
-            await at(cluster.ask, "kill", await at(owner, cluster))  # whoever is next finds no Kafka
+            await at(cluster.ask, "kill", await at(owner, cluster))  # the next owner finds no Kafka
             await asyncio.sleep(5)
             await at(kafka.start)
             await talkers.more(seconds=PATIENCE_S)
-            await talkers.check(seconds=PATIENCE_S)
-            print(f"accepted {len(talkers.times)}, longest pause {talkers.longest_gap_s():.1f} s")
-        report = await at(audit, cluster)
-        assert report["balanced"] and report["accepted"] >= len(talkers.times), report
+            await finish(cluster, talkers)
+
+
+@pytest.mark.feature("X75")
+def test_replica_with_another_log_never_serves(kafka: KafkaServer, tmp_path: Path) -> None:
+    with Cluster(tmp_path, text_of(kafka, replicas=1)) as cluster:
+        wait_for(lambda: owner(cluster) == "shard-0-0", what="the replica to serve")
+        other = ("--set", f"log={log_of(kafka)}", "--set", "replication.name=shard-0-9", "--set", "queue.node_id=9")
+        extra = Extra(cluster, "shard", "--shard", "0", *other)
+        try:
+            ready = f"{extra.said['admin']}/readyz"
+            wait_for(lambda: "is not the log of this shard" in httpx.get(ready, timeout=10).text, what="the refusal")
+            cluster.ask("freeze", "shard-0-0")
+            with pytest.raises(AssertionError):
+                wait_for(lambda: state(extra.said["admin"])["serving"], what="a second owner", timeout_s=6)
+        finally:
+            cluster.ask("thaw", "shard-0-0")
+            assert extra.stop() == 0

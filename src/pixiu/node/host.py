@@ -26,14 +26,15 @@ from pixiu.node.logs import check_log, is_kafka, make_log, note_log
 from pixiu.node.messaging import Messaging, Place
 from pixiu.node.notifications import make_notifications
 from pixiu.node.remembered import node_name, open_redis, remember
-from pixiu.ports.log import MAIN, TASKS
+from pixiu.ports.log import MAIN, TASKS, TASKS_READER
 from pixiu.ports.stores import Lane
-from pixiu.queue.background import position_change
+from pixiu.queue.log import EngineLog
 from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
+    from pixiu.backends.kafka.topics import Identity
     from pixiu.backends.redis.routes import RedisRoutes
     from pixiu.backends.redis.sessions import RedisSessions
     from pixiu.backends.redis.stores import RedisStores
@@ -63,8 +64,6 @@ SETTLE_SECONDS = 0.01
 """Between two looks whether a commit was possible."""
 SESSION_SHIFT = 12
 """Session ids of a replica begin at the milliseconds since the epoch of ids, times 2^12."""
-TASKS_READER = b"shard"
-"""The subscriber of the topic of tasks whose stored position says how far the leader has finished them."""
 NOTE_TASKS_MS = 1_000
 
 log = logging.getLogger(__name__)
@@ -78,6 +77,8 @@ class Replica:
     """Unlike that of any other replica. Stores in shared engines are kept under it."""
     may_serve: Callable[[], bool]
     """Does this replica lead the log, with its lease, at this moment?"""
+    log: Identity | None = None
+    """Which log in Kafka is the shard's; None if the replicas copy the log themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,10 @@ class MessagingHost:
         """The node's queue. Its journal is the log, unless that is in Kafka."""
         self._settings = settings
         self.root = root
-        self.log: NodeLog = make_log(settings, engine, scheduler, root, name=name or root.resolve().name)
+        self.log: NodeLog = make_log(
+            settings, engine, scheduler, root, name=name or root.resolve().name,
+            known=None if replica is None else replica.log,
+        )  # fmt: skip
         self._loop: asyncio.AbstractEventLoop | None = None
         self._looked_at = 0.0
         self._searches = ThreadedSearches(Path(settings.search.data or root), self._on_loop, settings.search)
@@ -290,7 +294,7 @@ class MessagingHost:
         Raises ``Gone`` if its copy begins behind what the stores have applied.
         """
         applied, first = min(self.stores.applied(lane) for lane in Lane if lane is not Lane.TASKS), 0
-        if self.engine.journal.last_event_id:
+        if isinstance(self.log, EngineLog) and self.engine.journal.last_event_id:
             first = self.log.first_event_id
         if applied + 1 < first:
             raise Gone(
@@ -298,6 +302,8 @@ class MessagingHost:
                 "Stores in Redis or Cassandra are not copied from another replica: restore them from a backup of their "
                 "own, or start this replica with embedded stores in an empty data directory"
             )
+        self.log.stand_by(applied)
+        note_log(self.log, self.root, self._settings)
         self._begin()
         self.messaging.follow()
 
@@ -314,7 +320,9 @@ class MessagingHost:
         self._session_base = max(self._session_base, _session_base(self.engine.clock))
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.messaging.proxy.schedules.forget()
-        self.messaging.serve(self._tasks_finished(), lambda: None if ready.done() else ready.set_result(None))
+        self.messaging.serve(
+            self.log.position(TASKS, TASKS_READER), lambda: None if ready.done() else ready.set_result(None)
+        )
         await ready
         self._open_door()
         self._note_tasks()
@@ -353,24 +361,18 @@ class MessagingHost:
         self.messaging.carrier.when_applied(event_id, lambda: None if applied.done() else applied.set_result(None))
         await applied
 
-    def _tasks_finished(self) -> int:
-        """How far the leader before this one had finished tasks, as the log says."""
-        topic = self.engine.topics.get(TASKS.encode())
-        place = None if topic is None else self.engine.state.positions.get(topic, TASKS_READER)
-        return place or 0
-
     def _note_tasks(self) -> None:
         """Every second, put into the log how far tasks are finished. A lost note costs a repeated task."""
-        finished, topic = self.messaging.carrier.applied(Lane.TASKS), self.engine.topics.get(TASKS.encode())
-        if topic is not None and self.messaging.carrier.counters.tasks != self._tasks_noted:
-            self._tasks_noted = self.messaging.carrier.counters.tasks
-            self.engine.writer.submit(position_change(self.engine, topic, [(TASKS_READER, finished)]), 64)
+        carrier = self.messaging.carrier
+        if carrier.counters.tasks != self._tasks_noted:
+            self._tasks_noted = carrier.counters.tasks
+            self.log.set_position(TASKS, TASKS_READER, carrier.applied(Lane.TASKS))
         self._note_timer = self._scheduler.after(NOTE_TASKS_MS, self._note_tasks)
 
     @property
     def behind(self) -> int:
-        """Events of this replica's copy of the log that the stores have not applied."""
-        return self.messaging.carrier.behind
+        """About how many committed events the stores have not applied."""
+        return self.messaging.carrier.behind + self.log.unread
 
     def _check_log(self) -> None:
         """Stores that are ahead of the log would take its next records for known, and skip them."""
@@ -460,9 +462,14 @@ class MessagingHost:
         # From the beginning by ``scan``, which says what retention has removed of it.
         log = self.log
         batches = log.scan_after(after, through, AUDIT_BATCH) if after else log.scan(through, AUDIT_BATCH)
-        for records in batches:
-            yield records
-            await asyncio.sleep(0)
+        if isinstance(log, EngineLog):
+            for records in batches:
+                yield records
+                await asyncio.sleep(0)
+            return
+        loop = asyncio.get_running_loop()  # a broker that is slow must not stop the loop, which renews the lease
+        while (found := await loop.run_in_executor(None, next, batches, None)) is not None:
+            yield found
 
     async def _reach(self) -> int:
         await self.applied()

@@ -41,6 +41,7 @@ __all__ = [
     "is_kafka",
     "kafka_log",
     "look_at_kafka",
+    "make_kafka_log",
     "make_log",
     "note_log",
     "noted_log",
@@ -57,8 +58,30 @@ class NodeLog(Log, Protocol):
         """Make it ready. The stores have applied it through one event, tasks are finished through another."""
         ...
 
+    def stand_by(self, applied: int) -> None:
+        """Follow what its leader writes, from behind an event, until it is opened here."""
+        ...
+
     def connect(self) -> None:
         """Make it ready for reading alone; blocks."""
+        ...
+
+    @property
+    def is_fenced(self) -> bool:
+        """Does another node own the log since this one opened it? Then this one writes no more."""
+        ...
+
+    @property
+    def unread(self) -> int:
+        """About how many committed events have not reached this node, which stands by."""
+        ...
+
+    def position(self, topic: str, name: bytes) -> int:
+        """How far a named reader has come in a topic, as the log says; 0 if it says nothing."""
+        ...
+
+    def set_position(self, topic: str, name: bytes, event_id: int) -> None:
+        """Write that into the log, without waiting."""
         ...
 
     @property
@@ -110,8 +133,16 @@ def is_kafka(settings: Settings) -> bool:
     return True
 
 
-def make_log(settings: Settings, engine: Engine, scheduler: Scheduler, root: Path, *, name: str) -> NodeLog:
-    """The log that the settings name, not open yet."""
+def make_log(
+    settings: Settings,
+    engine: Engine,
+    scheduler: Scheduler,
+    root: Path,
+    *,
+    name: str,
+    known: Identity | None = None,
+) -> NodeLog:
+    """The log that the settings name, not open yet. ``known``: which log in Kafka it must be."""
     noted = read_note(root)
     if not is_kafka(settings):
         if noted is not None:
@@ -120,8 +151,12 @@ def make_log(settings: Settings, engine: Engine, scheduler: Scheduler, root: Pat
                 "another data directory"
             )
         return EngineLog(engine)
-    thread = LoopScheduler(asyncio.get_running_loop())
-    return kafka_log(settings, scheduler, thread, noted, name=name, closed=thread.close)
+    loop = asyncio.get_running_loop()
+    thread = LoopScheduler(loop)
+    return kafka_log(
+        settings, scheduler, thread, noted if known is None else known._asdict(), name=name,
+        closed=lambda: loop.run_in_executor(None, thread.close),
+    )  # fmt: skip
 
 
 def stopped_log(root: Path, engine: Engine, *, takes_any: bool = False) -> NodeLog:
@@ -163,6 +198,16 @@ def look_at_kafka(settings: Settings, noted: dict[str, str] | None, is_stopped: 
         log.close()
 
 
+def make_kafka_log(settings: Settings) -> Identity:
+    """Create the topics of the log that are missing, and return which log it is; blocks."""
+    from pixiu.backends.kafka.address import client_options, parse_address
+    from pixiu.backends.kafka.topics import Topics
+
+    topics = Topics(parse_address(settings.engines.log), client_options(settings.kafka.client))
+    topics.make(copies=settings.kafka.copies, min_insync=settings.kafka.min_insync)
+    return topics.made_identity()
+
+
 def kafka_log(
     settings: Settings,
     scheduler: Scheduler,
@@ -171,21 +216,18 @@ def kafka_log(
     *,
     name: str,
     closed: Callable[[], object],
-    is_followed: bool = True,
 ) -> KafkaLog:
-    """The log in Kafka that the settings name, not open yet. Without a follower of its own it keeps nothing for one."""
+    """The log in Kafka that the settings name, not open yet."""
     from pixiu.backends.kafka.address import client_options, parse_address
 
     address, options = parse_address(settings.engines.log), client_options(settings.kafka.client)
     from pixiu.backends.kafka.log import KafkaLog
-    from pixiu.backends.kafka.memory import RECENT_BYTES_MAX
     from pixiu.backends.kafka.topics import Identity
 
     known = None if noted is None else Identity(noted["cluster_id"], noted["topic_id"])
     return KafkaLog(
         address, options, settings.kafka, SystemClock(), scheduler, thread, known=known, name=name,
         token=os.urandom(8).hex(), node_id=settings.queue.node_id, keys_max=settings.queue.keys_max, closed=closed,
-        recent_bytes_max=RECENT_BYTES_MAX if is_followed else 0,
     )  # fmt: skip
 
 

@@ -22,9 +22,12 @@ from pixiu.node.gateways.listener import HubListener
 from pixiu.node.joined import Joined, check_alone, joined_of, note_joined
 from pixiu.node.joining import Joining
 from pixiu.node.listening import why_not_listening
+from pixiu.node.logs import is_kafka
 from pixiu.node.processes.cluster_end import new_boot
 from pixiu.node.processes.cluster_secrets import queue_keys, read_secrets, secrets_of
+from pixiu.node.registry_lease import RegistryLease
 from pixiu.node.shard import Shard, Surface
+from pixiu.node.shared_log import find_shared_log
 from pixiu.node.stopped import open_store
 from pixiu.queue.engine import Engine
 from pixiu.queue.metrics import METRICS, snapshot
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractAsyncContextManager
 
+    from pixiu.backends.kafka.topics import Identity
     from pixiu.config import Settings
     from pixiu.machines.links.sealing import Secrets
     from pixiu.model.metric import Snapshot
@@ -130,6 +134,8 @@ class Node:
         self._scheduler: LoopScheduler | None = None
         self._server: QueueServer | None = None
         self._replication: Replication | SmssFollower | None = None
+        self._lease: RegistryLease | None = None
+        """Of a replica whose log is in Kafka, in the place of replication."""
         self._links: TcpLinks | None = None
         self._host: MessagingHost | None = None
         self._surfaces: Surfaces | None = None
@@ -186,9 +192,13 @@ class Node:
         queue_address = address_of(self._listener)
         self._links = TcpLinks(loop)
         told = {} if self._elected is None else await self._listen_for_gateways(engine, self._elected)
-        self._replication = engine.replication = replication = self._new_replication(engine, queue_address, told)
-        if self._follow is not None and self._with_http:
-            self._replication.when_promoted = self._was_promoted
+        if self._elected is not None and is_kafka(settings):
+            self._lease = self._new_lease(engine, self._elected, queue_address, told)
+        else:
+            self._replication = engine.replication = self._new_replication(engine, queue_address, told)
+        replication = self._replication
+        if self._follow is not None and self._with_http and replication is not None:
+            replication.when_promoted = self._was_promoted
         if self._leads_alone and isinstance(replication, Replication):
             self._joining = joining = self._new_joining(engine, replication, queue_address)
             engine.join_asked = joining.asked
@@ -199,14 +209,17 @@ class Node:
             )
         engine.start()
         self._keep_ballast()
-        rate = settings.journal.check_bytes_per_second
-        self._check = JournalCheck(engine.journal, scheduler, engine.counters, bytes_per_second=rate)
-        self._mending = Mending(engine, self._replication, self._links, self._check)
-        self._check.start()
+        if replication is not None:
+            rate = settings.journal.check_bytes_per_second
+            self._check = JournalCheck(engine.journal, scheduler, engine.counters, bytes_per_second=rate)
+            self._mending = Mending(engine, replication, self._links, self._check)
+            self._check.start()
         server.start()
-        if self._shard is not None and isinstance(replication, Replication):
-            self._shard.start(replication)
-        self._replication.start()
+        leadership = self._lease or replication
+        if self._shard is not None and isinstance(leadership, Replication | RegistryLease):
+            self._shard.start(leadership)
+        if leadership is not None:
+            leadership.start()
         http_address = await self._start_http() if self._with_http else None
         server.http_address = http_address or ""
         has_tls = bool(settings.security.tls_certificate) and self._leads_alone
@@ -285,6 +298,30 @@ class Node:
             links=self._links, restart=self.wants_restart.set, control=control, led_epoch=led_epoch,
             when_placed=placed,
         )  # fmt: skip
+
+    def _new_lease(self, engine: Engine, elected: Elected, address: str, told: dict[str, object]) -> RegistryLease:
+        """The lease of a replica whose log is in Kafka. Its own queue holds nothing and takes nothing."""
+        shard, name, root = self._shard, self._name(), self._directory.path
+        assert shard is not None and self._scheduler is not None
+        engine.is_leader = False
+        control = self._control = RegistryControl(
+            elected.registry, self._scheduler, folder=elected.folder, name=name, address=address, more=told
+        )
+        lease = RegistryLease(
+            self._settings.replication, control, elected.registry, elected.folder, engine.clock, self._scheduler,
+            name=name,
+        )  # fmt: skip
+        lease.why_not_ready = shard.problems
+
+        async def find_log() -> Identity:
+            found = await find_shared_log(
+                elected.registry, elected.folder, self._settings, root, lambda: self._is_stopping
+            )
+            note_joined(root, Joined(elected.place))
+            return found
+
+        shard.find_log = find_log
+        return lease
 
     def _new_joining(self, engine: Engine, replication: Replication, address: str) -> Joining:
         def joined(elected: Elected) -> None:
@@ -407,15 +444,18 @@ class Node:
                 return
 
     def _metrics(self) -> Snapshot:
-        assert self._engine is not None and self._server is not None and self._replication is not None
-        return snapshot(self._engine, len(self._server.connections), self._replication.in_sync_count)
+        assert self._engine is not None and self._server is not None
+        in_sync = 0 if self._replication is None else self._replication.in_sync_count
+        return snapshot(self._engine, len(self._server.connections), in_sync)
 
     def _problems(self) -> dict[str, str]:
         """The needed parts that are down, and why."""
-        assert self._engine is not None and self._replication is not None
+        assert self._engine is not None
         if self._is_stopping:
             return {"node": "stopping"}
-        found = {"queue": [*self._engine.problems(), *self._replication.problems()]}
+        found = {"queue": self._engine.problems()}
+        if self._replication is not None:
+            found["queue"] = [*found["queue"], *self._replication.problems()]
         if self._host is not None:
             is_starting = self._starting is None or not self._starting.done()
             found["messaging"] = [self._messaging_problem or "starting"] if is_starting else []
@@ -433,7 +473,7 @@ class Node:
         more = "" if self._surfaces is None else "/ws  /v1/actions/<action>  /v1/push  /openapi.json  "
         return f"Pixiu {__version__}\n\n{more}/healthz  /readyz  /metrics\n"
 
-    async def _leave(self, replication: Replication) -> None:
+    async def _leave(self, replication: Replication | RegistryLease) -> None:
         """Hand the lead over, if this node has it; whoever waits for a registry that is gone waits for the lease."""
         left = asyncio.Event()
         replication.leave(left.set)
@@ -451,8 +491,9 @@ class Node:
             await self._listener_of_gateways.close()
         if self._shard is not None:
             await self._shard.stop()
-        if self._elected is not None and isinstance(self._replication, Replication):
-            await self._leave(self._replication)
+        leadership = self._lease or self._replication
+        if self._elected is not None and isinstance(leadership, Replication | RegistryLease):
+            await self._leave(leadership)
         if self._listener is not None:
             self._listener.close()
         ending = None if self._pipeline is None else asyncio.ensure_future(self._pipeline.stop())
@@ -463,8 +504,8 @@ class Node:
             await asyncio.wait({self._starting})
         if self._host is not None:
             await self._host.stop()
-        if self._replication is not None:
-            self._replication.stop()
+        if leadership is not None:
+            leadership.stop()
         if self._links is not None:
             self._links.close()
         if self._engine is not None and self._server is not None:

@@ -7,6 +7,9 @@
 
 Every replica applies its own copy of the log. The replica that leads the log serves: one lease, one failover. A replica
 that stops leading closes its messaging roles with their sessions, opens its stores again and follows.
+
+Where the log is in Kafka there is one copy, which all replicas apply. The lease in the registry then decides which
+replica owns the log and serves.
 """
 
 from __future__ import annotations
@@ -26,18 +29,20 @@ from pixiu.node.gateways.hub import GatewayHub
 from pixiu.node.gateways.listener import HubListener
 from pixiu.node.group_rooms import GroupRooms
 from pixiu.node.host import MessagingHost, Replica
-from pixiu.node.metrics import add_messaging
+from pixiu.node.metrics import add_log, add_messaging
 from pixiu.roles.broker.metrics import METRICS as BROKER
 from pixiu.roles.broker.metrics import snapshot as broker_snapshot
 from pixiu.roles.gateway import LiveActions
 from pixiu.runtime.admin import Response
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
 
+    from pixiu.backends.kafka.topics import Identity
     from pixiu.config import Settings
     from pixiu.node.host import Opened
+    from pixiu.node.registry_lease import RegistryLease
     from pixiu.ports.scheduler import Scheduler
     from pixiu.queue.engine import Engine
     from pixiu.queue.replication.driver import Replication
@@ -58,6 +63,10 @@ WATCH_SECONDS, HAND_OVER_SECONDS = 0.5, 3.0
 """How long an engine of the serving replica may be down before another replica leads, if one can."""
 AUDIT_KEPT_SECONDS = 10.0
 """An audit whose result is not fetched within this time is dropped."""
+
+
+async def _no_log_elsewhere() -> None:
+    return None
 
 
 class Surface:
@@ -113,6 +122,8 @@ class Shard:
         self.name = name
         self.open_stores: Callable[[], Opened | None] = lambda: None
         """Opens the stores of a host; None: those of the data directory."""
+        self.find_log: Callable[[], Awaitable[Identity | None]] = _no_log_elsewhere
+        """Returns which log in Kafka is the shard's; None if the replicas copy the log themselves."""
         self.host: MessagingHost | None = None
         self.surface: Surface | None = None
         self.problem = "starting"
@@ -124,7 +135,9 @@ class Shard:
         self._shard = shard
         self._creates_users = creates_users
         self._listener = HubListener(secrets, boot, self._hub)
-        self._replication: Replication | None = None
+        self._replication: Replication | RegistryLease | None = None
+        self._epoch = 0
+        """The last one in which this replica led."""
         self._leads = asyncio.Event()
         self._ended = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
@@ -139,7 +152,7 @@ class Shard:
         """Listen for gateways; they are refused until this replica serves. Returns the address."""
         return await self._listener.start(bind, port)
 
-    def start(self, replication: Replication) -> None:
+    def start(self, replication: Replication | RegistryLease) -> None:
         """Follow the log, and serve while ``replication`` leads it. Call it before ``replication`` starts."""
         self._replication = replication
         replication.when_leading = self._leading
@@ -181,9 +194,10 @@ class Shard:
             await asyncio.sleep(RETRY_SECONDS if self.problem else 0)
 
     async def _run_host(self) -> None:
+        replica = Replica(self.name, self._holds_lease, await self.find_log())
         host = MessagingHost(
             self._engine, self._scheduler, self._settings, self._root,
-            creates_users=self._creates_users, name=self.name, replica=Replica(self.name, self._holds_lease),
+            creates_users=self._creates_users, name=self.name, replica=replica,
             opened=self.open_stores(),
         )  # fmt: skip
         surface = Surface(host, self._settings, self._scheduler, self._shard)
@@ -208,7 +222,7 @@ class Shard:
             if serving.done():
                 serving.result()
                 surface.open()
-                log.info("shard_serving", extra={"replica": self.name, "epoch": self._engine.writer.epoch})
+                log.info("shard_serving", extra={"replica": self.name, "epoch": self._epoch})
                 await ended
         finally:
             for task in (serving, ended):
@@ -226,7 +240,8 @@ class Shard:
             else:
                 return
 
-    def _leading(self, _epoch: int) -> None:
+    def _leading(self, epoch: int) -> None:
+        self._epoch = epoch
         self._leads.set()
 
     def _leading_ended(self, _reason: str) -> None:
@@ -245,6 +260,8 @@ class Shard:
         loop, since = asyncio.get_running_loop(), None
         while True:
             await asyncio.sleep(WATCH_SECONDS)
+            if self.host is not None and self.host.log.is_fenced:
+                self._ended.set()  # a replica without the lease has opened the log: the next host opens it again
             problem = self._engine_problem() if self.is_serving else ""
             since = (since or loop.time()) if problem else None
             if since is not None and loop.time() - since >= HAND_OVER_SECONDS and self._replication is not None:
@@ -284,7 +301,7 @@ class Shard:
         host = self.host
         return {
             "name": self.name, "shard": self._shard, "serving": self.is_serving,
-            "epoch": self._engine.writer.epoch,
+            "epoch": self._epoch or self._engine.writer.epoch,
             "served_by": self.name if self.is_serving else self._leader_name(),
             "applied": 0 if host is None else host.messaging.carrier.applied_all,
             "behind": None if host is None else host.behind,
@@ -298,6 +315,7 @@ class Shard:
         """Export what the host counts; the numbers begin again with every host, as with every process."""
         if self.host is not None and self.surface is not None:
             add_messaging(metrics, self.host.messaging)
+            add_log(metrics, self.host.log)
             self.surface.add_metrics(metrics)
 
     def routes(self) -> Mapping[str, Handler]:

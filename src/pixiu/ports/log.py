@@ -15,6 +15,7 @@ __all__ = [
     "NOTIFY",
     "SCHEDULE",
     "TASKS",
+    "TASKS_READER",
     "TOPICS",
     "Appended",
     "AppendsAll",
@@ -28,6 +29,8 @@ MAIN = "pixiu.main"
 NOTIFY = "pixiu.notify"
 TASKS = "pixiu.tasks"
 """``Task`` payloads."""
+TASKS_READER = b"shard"
+"""The subscriber of ``TASKS`` whose stored position says how far a shard's leader has finished all tasks."""
 DEAD = "pixiu.dlq"
 SCHEDULE = "pixiu.schedule"
 """Scheduled sends whose time has come; payloads are ``Record``."""

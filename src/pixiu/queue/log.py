@@ -13,6 +13,7 @@ from pixiu.machines.queue_wire.messages import split_messages
 from pixiu.model.errors import CorruptData, Gone, NotFound, PixiuError, Unavailable
 from pixiu.ports.log import TOPICS, Appended, LogRecord, Scheduled
 from pixiu.queue.appends import AppendRun, refusal_text
+from pixiu.queue.background import position_change
 from pixiu.queue.delays import HEAD, Delayed
 from pixiu.queue.operations import Change
 from pixiu.queue.storage.messages import body_of, is_numbered, number_and_key, plain
@@ -117,6 +118,9 @@ class EngineLog:
             topic = self._topics[name] = self.engine.topics.live(name.encode(), now_ms)
         return topic
 
+    def stand_by(self, applied: int) -> None:
+        """A follower's engine copies the log from its leader: nothing to do here."""
+
     def connect(self) -> None:
         """It is there when the engine is."""
 
@@ -133,6 +137,16 @@ class EngineLog:
         if not self._is_open:
             return []
         return [f"topic {name} is missing" for name in TOPICS if self.engine.topics.get(name.encode()) is None]
+
+    @property
+    def is_fenced(self) -> bool:
+        """Does another node own the log since this one opened it? Replication ends a leader's term before that."""
+        return False
+
+    @property
+    def unread(self) -> int:
+        """Events that were committed elsewhere and are not here; the engine's followers do not count them here."""
+        return 0
 
     @property
     def first_event_id(self) -> int:
@@ -214,6 +228,18 @@ class EngineLog:
         """Drop a record that waits; ``done`` is told whether it did."""
         background = self.engine.background
         self._submit(lambda batch: background.cancel_delay(schedule_id, batch, with_reserved=True), done, 64)
+
+    def position(self, topic: str, name: bytes) -> int:
+        """How far a named subscriber has come in a topic; 0 if that is not known."""
+        live = self.engine.topics.get(topic.encode())
+        place = None if live is None else self.engine.state.positions.get(live, name)
+        return place or 0
+
+    def set_position(self, topic: str, name: bytes, event_id: int) -> None:
+        """Keep how far a named subscriber has come in a topic."""
+        live = self.engine.topics.get(topic.encode())
+        if live is not None:
+            self.engine.writer.submit(position_change(self.engine, live, [(name, event_id)]), 64)
 
     def _submit(self, sequence: Callable[[Batch], object], done: Callable[..., object] | None, size: int) -> None:
         self.engine.writer.submit(_Call(sequence, done), size)

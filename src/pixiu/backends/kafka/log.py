@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pixiu.backends.kafka.memory import RECENT_BYTES_MAX
 from pixiu.backends.kafka.metrics import KafkaCounters
 from pixiu.backends.kafka.owner import Fenced, Owner
-from pixiu.backends.kafka.reading import FOLLOW_MS, PATIENT_MS, SCAN_MS, LogReading
+from pixiu.backends.kafka.reading import PATIENT_MS, SCAN_MS, LogReading
 from pixiu.backends.kafka.records import DROP, PLACE, SET, Entry
 from pixiu.backends.kafka.schedules import Waiting
 from pixiu.backends.kafka.sending import Sending
+from pixiu.backends.kafka.standby import Standby
 from pixiu.backends.kafka.topics import MESSAGE_BYTES_MAX, Identity, Topics
 from pixiu.machines.queue_wire.commands import BEHIND
 from pixiu.model.cursor import epoch_of
 from pixiu.model.errors import Conflict, CorruptData, Gone, NotFound, Overloaded, PixiuError, TooLarge, Unavailable
 from pixiu.model.ids import Snowflakes
-from pixiu.ports.log import SCHEDULE, TOPICS, Appended, LogRecord, Scheduled
+from pixiu.ports.log import SCHEDULE, TASKS, TASKS_READER, TOPICS, Appended, LogRecord, Scheduled
 from pixiu.queue.positions import pack_rows
 from pixiu.queue.storage.keys import Numbers, RecentKeys
 from pixiu.queue.storage.messages import key_digest
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pixiu.backends.kafka.address import KafkaAddress
     from pixiu.backends.kafka.batch import Batch
     from pixiu.backends.kafka.owner import Claim
+    from pixiu.backends.kafka.reading import Beginning
     from pixiu.config.kafka import KafkaSettings
     from pixiu.ports.clock import Clock
     from pixiu.ports.scheduler import Scheduler
@@ -48,6 +50,20 @@ LOOK_MS = 2_000
 PAYLOAD_BYTES_MAX = MESSAGE_BYTES_MAX - 2 * 2**20
 POSITIONS_MAX = 10_000
 """Names whose position is kept, of all topics together."""
+STANDBY_BYTES_MAX = RECENT_BYTES_MAX // 2
+"""A node that stands by reads no further while so much waits to be applied."""
+
+
+def _ignore(_: object) -> None:
+    """For callers that do not need the result."""
+
+
+class _Opening(NamedTuple):
+    """What was read while the log was opened."""
+
+    claim: Claim
+    beginning: Beginning
+    more: list[tuple[int, list[LogRecord]]] | None
 
 
 class KafkaLog:
@@ -98,6 +114,7 @@ class KafkaLog:
             address, self._owner, clock, scheduler, thread, settings, self.counters,
             committed=self._committed, fenced=self._fence,
         )  # fmt: skip
+        self._standby: Standby | None = None
         self._is_open = self._is_closed = self._is_looking = False
         self._failure: PixiuError | None = None
         self._silence = ""
@@ -105,9 +122,6 @@ class KafkaLog:
         self._read_through = 0
         self.positions: dict[tuple[str, bytes], int] = {}
         """Committed ones, by topic and name."""
-        self.when_committed: Callable[[Batch], object] = lambda _batch: None
-        """Told each batch, before whoever waits for it."""
-        self.when_fenced: Callable[[], object] = lambda: None
 
     # Life.
 
@@ -117,13 +131,19 @@ class KafkaLog:
             failure = self._failure
             self._scheduler.soon(lambda: done(failure))
             return
-        claimed: list[Claim] = []
+        standby = self._standby
+        if standby is not None:
+            standby.pause()
+        found: list[_Opening] = []
 
         def work() -> None:
             self.check_identity()
             claim = self._owner.claim(self._clock.now_ms())
-            self._reading.begin(claim.event_id, applied=min(applied, claim.event_id), finished=finished)
-            claimed.append(claim)
+            more = None if standby is None else standby.read_through(claim.event_id)
+            done_through = max(finished, claim.positions.get((TASKS, TASKS_READER), 0))
+            known = claim.event_id if more is not None else min(applied, claim.event_id)
+            beginning = self._reading.prepare(claim.event_id, applied=known, finished=done_through)
+            found.append(_Opening(claim, beginning, more))
 
         def worked(error: BaseException | None) -> None:
             if error is not None:
@@ -134,24 +154,47 @@ class KafkaLog:
             if self._is_closed:  # too late: nobody wants it any more
                 done(Unavailable("the log was closed before it was open"))
                 return
-            self._opened(claimed[0])
+            self._opened(found[0])
             done(None)
 
         self._thread.offload(work, worked)
 
-    def _opened(self, claim: Claim) -> None:
+    def _opened(self, opening: _Opening) -> None:
+        claim = opening.claim
+        self._reading.begin(opening.beginning, opening.more)
+        if self._standby is not None:
+            self._thread.offload(self._standby.close, lambda _error: None)
+            self._standby = None
         self.identity = claim.identity
         self._event_id, self._number = claim.event_id, claim.number
         self._snowflakes = Snowflakes(self._node_id, claim.number)
         self._keys.start(claim.recent_after)
         for record in claim.recent:
             self._keys.add(key_digest(record.key), record.event_id, record.message_id)
-        self._reading.wait_ms = FOLLOW_MS
         self._is_open = True
         self._waiting.start(claim.waiting)
         self.positions = claim.positions
         self._scheduler.after(LOOK_MS, self._look)
-        log.info("owns the log", extra={"log": str(self.address), "event_id": claim.event_id})
+        log.info("kafka_log_opened", extra={"log": str(self.address), "event_id": claim.event_id})
+        self._receive()
+
+    def stand_by(self, applied: int) -> None:
+        """Follow the log behind event ``applied`` while another node owns it, until this node opens it.
+
+        The log must be known, so that its events are the ones that the stores have applied.
+        """
+        assert self._known is not None, "a node that stands by knows which log it follows"
+        self.identity = self._known
+        self._reading.stand_by(applied)
+        self._standby = Standby(
+            self.address, self._options, self._clock, self._scheduler, self._thread, self.check_identity, applied,
+            read=self._followed_owner, has_room=lambda: not self.lag or self._reading.recent.size < STANDBY_BYTES_MAX,
+        )  # fmt: skip
+        self._standby.start()
+
+    def _followed_owner(self, through: int, records: Sequence[LogRecord]) -> None:
+        self._reading.add(through, records)
+        self._receive()
 
     def connect(self) -> None:
         """Read alone, for a command on a node that does not run; owns nothing, and blocks."""
@@ -193,6 +236,9 @@ class KafkaLog:
         self._waiting.stop()
         self.sending.close(Unavailable("the node is stopping; what was asked may have been done"))
         self._owner.stop()
+        if self._standby is not None:
+            self._standby.stop()
+            self._thread.offload(self._standby.close, lambda _error: None)
         self._thread.offload(self._owner.close, lambda _error: None)
         self._reading.close()
         self._closed()
@@ -201,6 +247,8 @@ class KafkaLog:
         """Why nothing should be sent here; none if all is well."""
         if self._failure is not None:
             return [str(self._failure)]
+        if self._standby is not None and self._standby.problem:
+            return [self._standby.problem]
         slow = self.sending.slow()
         return [slow] if slow else [self._silence] if self._silence else []
 
@@ -230,7 +278,6 @@ class KafkaLog:
         self._failure = error
         self._waiting.stop()
         self.sending.give_up(error)
-        self.when_fenced()
 
     @property
     def epoch(self) -> int:
@@ -260,23 +307,24 @@ class KafkaLog:
         return self._is_open and self._failure is None
 
     @property
+    def is_fenced(self) -> bool:
+        """Does another node own the log since this one opened it? Then this one writes no more."""
+        return self._failure is not None
+
+    @property
     def lag(self) -> int:
         """Events that the follower has not read."""
         return max(self.committed - self._read_through, 0)
 
     @property
+    def unread(self) -> int:
+        """About how many events Kafka has that this node has not read, while another one owns the log."""
+        return 0 if self._standby is None else self._standby.unread
+
+    @property
     def waiting(self) -> int:
         """Records that wait for their time."""
         return len(self._waiting)
-
-    @property
-    def reading(self) -> LogReading:
-        """What is known of the log in memory."""
-        return self._reading
-
-    def followed(self, through: int) -> None:
-        """Whoever follows by other ways has come so far."""
-        self._read_through = through
 
     def when_flushed(self, call: Callable[[], object]) -> None:
         """Call when everything that was asked for until now is committed or refused."""
@@ -350,7 +398,13 @@ class KafkaLog:
         batch.on_drop.append(partial(self._waiting.add, scheduled))
         batch.answers.append((done, True))
 
-    def set_position(self, topic: str, name: bytes, event_id: int, done: Callable[[bool | PixiuError], object]) -> None:
+    def position(self, topic: str, name: bytes) -> int:
+        """How far a name has come in a topic; 0 if that is not known."""
+        return self.positions.get((topic, name), 0)
+
+    def set_position(
+        self, topic: str, name: bytes, event_id: int, done: Callable[[bool | PixiuError], object] = _ignore
+    ) -> None:
         """Keep how far a name has come in a topic; an event id below 0 forgets it."""
         if self._refused(topic, b"", done):
             return
@@ -444,7 +498,6 @@ class KafkaLog:
             self._reading.anchors.add(batch.entries[0].event_id, offset)
         self._reading.add(batch.entries[-1].event_id, batch.records)
         self._silence = ""
-        self.when_committed(batch)
         batch.committed()
         self._receive()
 

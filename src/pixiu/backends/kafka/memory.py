@@ -29,6 +29,11 @@ class Recent:
         self._size = 0
         self.first = 1
 
+    @property
+    def size(self) -> int:
+        """Bytes in memory, about."""
+        return self._size
+
     def begin(self, after: int) -> None:
         """Know nothing through here."""
         self._stretches.clear()

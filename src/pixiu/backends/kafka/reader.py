@@ -58,8 +58,12 @@ class PartitionReader:
         topic: str,
         *,
         is_stopped: Callable[[], bool] = lambda: False,
+        fetch_wait_ms: int = FETCH_WAIT_MS,
     ) -> None:
-        """``is_stopped``: does nobody wait for what is read any more?"""
+        """``is_stopped`` returns whether the caller still needs the answer.
+
+        ``fetch_wait_ms``: how long a broker holds a request when it has nothing new.
+        """
         self._address = address
         self._is_stopped = is_stopped
         self._topic = address.topic(topic)
@@ -71,7 +75,7 @@ class PartitionReader:
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
-            "fetch.wait.max.ms": FETCH_WAIT_MS,
+            "fetch.wait.max.ms": fetch_wait_ms,
             "fetch.queue.backoff.ms": FETCH_WAIT_MS,
             "queued.max.messages.kbytes": AHEAD_KIB,
             "fetch.max.bytes": AHEAD_KIB * 1024,
@@ -107,6 +111,19 @@ class PartitionReader:
             left_ms -= STEP_MS
             if left_ms <= 0 or self._is_stopped():
                 raise unavailable(self._address, f"{self._topic} was not read within {wait_ms:.0f} ms")
+        messages = [first]
+        if first.error() is None and limit > 1:
+            messages += self._consumer.consume(limit - 1, 0)
+        return self._chunk(messages)
+
+    def read_new(self, limit: int, wait_ms: float) -> Chunk | None:
+        """Up to ``limit`` records, for a reader that follows the end; None if none has arrived within ``wait_ms``.
+
+        A reader that raises may have passed records: ``seek`` before the next call.
+        """
+        first = self._consumer.poll(wait_ms / 1000)
+        if first is None:
+            return None
         messages = [first]
         if first.error() is None and limit > 1:
             messages += self._consumer.consume(limit - 1, 0)

@@ -7,7 +7,7 @@ has to reach, and memory begins right behind it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pixiu.backends.kafka.driver import unavailable
 from pixiu.backends.kafka.memory import Anchors, Recent, RecentTopic
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pixiu.backends.kafka.metrics import KafkaCounters
     from pixiu.ports.log import LogRecord
 
-__all__ = ["FOLLOW_MS", "PATIENT_MS", "SCAN_MS", "LogReading", "searched"]
+__all__ = ["FOLLOW_MS", "PATIENT_MS", "SCAN_MS", "Beginning", "LogReading", "searched"]
 
 FOLLOW_MS = 100.0
 """One reading by who follows, on the loop: then it is asked again later."""
@@ -35,6 +35,15 @@ PATIENT_MS = 30_000.0
 """One reading by a command, or in a thread."""
 PRELOAD_MAX = 10_000
 """Unfinished tasks that a start reads into memory at once; with more, they are read as they are performed."""
+
+
+class Beginning(NamedTuple):
+    """What a log's owner reads back before it follows the log on a loop."""
+
+    committed: int
+    topics: dict[str, RecentTopic]
+    anchor: tuple[int, int] | None
+    """The first event that the stores lack, and an offset at or before it."""
 
 
 class _Sequence:
@@ -65,36 +74,60 @@ class LogReading:
         self.wait_ms = PATIENT_MS
         """Until the log is followed on a loop."""
 
-    # Beginning; blocks, and may run in a thread.
+    # Beginning.
 
-    def begin(self, committed: int, *, applied: int, finished: int) -> None:
-        """The log ends here; whoever follows begins behind ``applied``, and tasks behind ``finished``."""
-        self.recent.begin(committed)
+    def prepare(self, committed: int, *, applied: int, finished: int) -> Beginning:
+        """Read what an owner needs. The log ends with ``committed``; tasks are finished through ``finished``.
+
+        Blocks, may run in a thread, and changes nothing here.
+        """
         topics = {}
         for topic in VIEW_OF:
             after = min(finished, committed)
             records = self._preload(topic, after, committed)
             topics[topic] = RecentTopic(committed) if records is None else RecentTopic(after, records)
+        anchor = None
         if applied < committed:
-            self.anchors.add(applied + 1, self._position(LOG, applied, PATIENT_MS).offset)
-        self._topics, self.committed = topics, committed
+            reader = PartitionReader(self._address, self._options, LOG)
+            try:
+                anchor = applied + 1, searched(self._address, reader, applied, PATIENT_MS, is_log=True)
+            finally:
+                reader.close()
+        return Beginning(committed, topics, anchor)
+
+    def begin(self, beginning: Beginning, more: Sequence[tuple[int, Sequence[LogRecord]]] | None = None) -> None:
+        """Follow the log from here. ``more`` continues what memory has up to this event; without it memory is empty."""
+        if more is None:
+            self.recent.begin(beginning.committed)
+        for last, records in more or ():
+            self.recent.add(last, records)
+        if beginning.anchor is not None:
+            self.anchors.add(*beginning.anchor)
+        self._topics, self.committed, self.wait_ms = beginning.topics, beginning.committed, FOLLOW_MS
+
+    def stand_by(self, after: int) -> None:
+        """Follow behind this event what another node writes; ``add`` brings it."""
+        self.recent.begin(after)
+        self.committed, self.wait_ms = after, FOLLOW_MS
 
     def _preload(self, topic: str, after: int, committed: int) -> list[LogRecord] | None:
         """What is unfinished of a topic; None if it is too much."""
         if after >= committed:
             return []
-        sequence = self._position(VIEW_OF[topic], after, PATIENT_MS)
-        records: list[LogRecord] = []
-        while len(records) <= PRELOAD_MAX:
-            chunk = sequence.reader.read(PRELOAD_MAX, PATIENT_MS)
-            for _, found in chunk.found:
-                if after < found.record.event_id <= committed and found.record.topic == topic:
-                    records.append(found.record)
-            if chunk.is_end:
-                self._behind.pop(VIEW_OF[topic]).reader.close()
-                return records
-        sequence.reached = -1
-        return None
+        reader = PartitionReader(self._address, self._options, VIEW_OF[topic])
+        try:
+            reader.seek(searched(self._address, reader, after, PATIENT_MS, is_log=False))
+            records: list[LogRecord] = []
+            while len(records) <= PRELOAD_MAX:
+                chunk = reader.read(PRELOAD_MAX, PATIENT_MS)
+                for _, found in chunk.found:
+                    if after < found.record.event_id <= committed and found.record.topic == topic:
+                        records.append(found.record)
+                if chunk.is_end:
+                    return records
+            return None
+        finally:
+            reader.close()
 
     # Following.
 
@@ -151,13 +184,6 @@ class LogReading:
         return sequence
 
     # One topic.
-
-    def recent_of(self, topic: str) -> RecentTopic:
-        """What memory has of one topic. Raises ``NotFound`` for one that is not kept alone."""
-        found = self._topics.get(topic)
-        if found is None:
-            raise NotFound(f"there is no topic {topic}")
-        return found
 
     def topic(self, topic: str, after: int, limit: int) -> list[LogRecord]:
         """Committed records of one topic behind ``after``, oldest first."""

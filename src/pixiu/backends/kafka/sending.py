@@ -93,13 +93,6 @@ class Sending:
             return Overloaded(f"{self.pending_count} entries wait for Kafka already", retry_after_ms=100)
         return None
 
-    def is_full(self, part: int) -> bool:
-        """Does one ``part``-th of what may wait do so?"""
-        settings = self._settings
-        return (
-            self.pending_bytes * part >= settings.pending_bytes_max or self.pending_count * part >= settings.pending_max
-        )
-
     def _said(self) -> str:
         return f" ({self._owner.trouble})" if self._owner.trouble else ""
 

@@ -11,10 +11,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from pixiu.links.member import ensure_count
+from pixiu.node.logs import is_kafka
 from pixiu.node.processes.cluster_end import needed_queue_keys, open_session
 from pixiu.node.processes.cluster_secrets import SecretsFile, queue_keys
 from pixiu.node.processes.elected import Elected
 from pixiu.node.serving import run_node
+from pixiu.node.shared_log import check_kind_of_log
 from pixiu.queue.replication.control import SHARD, partition_folder
 from pixiu.runtime.scheduler import LoopScheduler
 
@@ -62,9 +64,14 @@ def run_shard(
             lambda: None if counted.done() else counted.set_result(None),
         )  # fmt: skip
         await counted
+        folder = partition_folder(registry.root, shard)
+        try:
+            await check_kind_of_log(session, folder, is_kafka=is_kafka(settings))
+        except BaseException:
+            await loop.run_in_executor(None, session.close)
+            raise
         elected = Elected(
-            session, partition_folder(registry.root, shard), keys, place=str(registry),
-            secrets=secrets, hub_port=hub_port, shard=shard,
+            session, folder, keys, place=str(registry), secrets=secrets, hub_port=hub_port, shard=shard,
         )  # fmt: skip
 
         def changed(text: str) -> None:
