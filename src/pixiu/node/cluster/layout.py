@@ -202,6 +202,7 @@ class Layout:
         place = ("--partition", str(partition), "--partitions", str(plan.partitions))
         if plan.role == SHARD:
             place = ("--shard", str(partition), "--replica", str(replica))
+            settings = {"replication.replicas": plan.replicas, **settings}
         # Gateways read the keys that sign tokens, and nothing else: a token is good at each of them.
         home = self.folder / "nodes" / (GATEWAYS if plan.role == GATEWAYS else name)
         return (
