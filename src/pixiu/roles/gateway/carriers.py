@@ -339,6 +339,12 @@ class CarrierLinks:
         home = self._homes.get(session_id)
         return home.link.heartbeat(session_id) if home is not None else self._alone.heartbeat(session_id)
 
+    def writing(self, session_id: int) -> None:
+        """Messages that were handed over have not reached the client yet."""
+        home = self._homes.get(session_id)
+        if home is not None:
+            home.link.writing(session_id)
+
     def home_of(self, session_id: int) -> Partition | None:
         """Where a session is."""
         return self._homes.get(session_id)
