@@ -81,6 +81,9 @@ class _Person:
     def pending(self) -> int:
         return 0
 
+    def outstanding(self) -> int:
+        return 0
+
 
 class Crowd:
     """All people of this gateway."""

@@ -1,5 +1,6 @@
 """A record to a group costs its sender as much as the inbox entries that it creates."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,10 @@ import pytest
 from pixiu.config.messaging import MessagingSettings
 from pixiu.im.draft import Actor
 from pixiu.model.errors import RateLimited
+from pixiu.model.pixiu_pb2 import TEXT, MsgChat
+from pixiu.ports.log import SCHEDULE, LogRecord
 from tests.im.world import World
-from tests.sdk.world import world_at
+from tests.sdk.world import take, world_at
 
 HOUR_MS = 3_600_000
 
@@ -94,12 +97,159 @@ def test_retry_with_same_send_id_is_not_charged_for_fan_out(is_applying: bool) -
     assert accepted(world, alice, "gsend", {"group": "g", "text": "y"}) == 18
 
 
-def test_scheduled_gsend_is_charged_for_fan_out_when_it_is_scheduled() -> None:
+class Firing:
+    """Performs scheduled sends when they are due, and notes the time at which each message was sent."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.records: list[LogRecord] = []
+        self.answers: list[object] = []
+        self._after = 0
+
+    def run(self, milliseconds: int, *, step_ms: int = 20) -> None:
+        for _ in range(milliseconds // step_ms):
+            self.world.pass_time(step_ms)
+            while due := self.world.log.topic(SCHEDULE, self._after, 1_000):
+                self._after = due[-1].event_id
+                for record in due:
+                    self.fire(record)
+
+    def fire(self, record: LogRecord) -> None:
+        self.records.append(record)
+        self.world.proxy.fire(record.payload, record.event_id, self.answers.append)
+        self.world.settle()
+
+    def sent(self) -> list[tuple[str, int]]:
+        """The messages in their order: text and time."""
+        chats = [MsgChat.FromString(record.chat) for record in self.world.records() if record.chat and record.group]
+        return [(chat.data.decode(), chat.tm) for chat in chats if chat.msgType == TEXT]
+
+
+def schedule_many(world: World, actor: Actor, count: int, in_ms: int = HOUR_MS, **where: object) -> int:
+    """Schedule that many messages for one moment, which is returned."""
+    due = world.clock.now_ms() + in_ms
+    for number in range(count):
+        world.ask(actor, "schedule", {**(where or {"group": "g"}), "text": f"{number:03}", "at": due})
+    return due
+
+
+def test_schedule_to_a_group_costs_as_little_as_any_schedule() -> None:
     world, alice = world_with_group(450)
     due = world.clock.now_ms() + HOUR_MS
-    assert accepted(world, alice, "schedule", {"group": "g", "text": "x", "at": due}) == 20
-    world.pass_time(HOUR_MS // 2)
-    assert accepted(world, alice, "schedule", {"to": "m1", "text": "x", "at": due}) == 200
+    assert accepted(world, alice, "schedule", {"group": "g", "text": "x", "at": due}) == 200
+
+
+def test_due_sends_are_charged_and_those_over_the_rate_are_delayed_in_order() -> None:
+    world, alice = world_with_group(450)
+    due = schedule_many(world, alice, 100)
+    firing = Firing(world)
+    firing.run(HOUR_MS, step_ms=1_000)
+    firing.run(60_000)
+    sent = firing.sent()
+    assert [text for text, _ in sent] == [f"{number:03}" for number in range(100)], "each once, in order"
+    late_ms = [at - due for _, at in sent]
+    assert late_ms[:20] == [0] * 20, "20 times 10 is the burst"
+    # The others, 80 times 10, get half of the rate: 25 a second.
+    assert all(400 * n <= late_ms[19 + n] <= 400 * n + 40 for n in range(1, 81)), late_ms
+    assert len(firing.records) == 180, "a delayed send is delayed once"
+    assert world.ask(alice, "scheduled", {})["scheduled"] == []
+
+
+def test_user_whose_scheduled_sends_are_delayed_can_still_send() -> None:
+    world, alice = world_with_group(450)
+    schedule_many(world, alice, 100)
+    firing = Firing(world)
+    firing.run(HOUR_MS, step_ms=1_000)
+    with pytest.raises(RateLimited):
+        world.ask(alice, "send", {"to": "m1", "text": "at once"})
+    count = 0
+    for _ in range(100):
+        firing.run(100)
+        try:
+            world.ask(alice, "send", {"to": "m1", "text": "x"})
+            count += 1
+        except RateLimited:
+            pass
+    assert count >= 90
+
+
+def test_due_send_is_charged_to_the_rate_of_its_author() -> None:
+    world, alice = world_with_group(450)
+    schedule_many(world, alice, 5)
+    firing = Firing(world)
+    firing.run(HOUR_MS, step_ms=1_000)
+    assert len(firing.sent()) == 5
+    assert accepted(world, alice, "gsend", {"group": "g", "text": "x"}) == 15
+
+
+def test_delayed_sends_are_listed_with_their_new_time_and_can_be_dropped() -> None:
+    world, alice = world_with_group(450)
+    due = schedule_many(world, alice, 30)
+    firing = Firing(world)
+    firing.run(HOUR_MS, step_ms=1_000)
+    rows = world.ask(alice, "scheduled", {})["scheduled"]
+    assert isinstance(rows, list)
+    assert [(row["text"], row["at"] - due) for row in rows] == [(f"{20 + n:03}", 400 * (n + 1)) for n in range(10)]
+    firing.run(20)
+    world.ask(alice, "unschedule", {"schedule_id": rows[3]["schedule_id"]})
+    firing.run(10_000)
+    assert [text for text, _ in firing.sent()] == [f"{number:03}" for number in range(30) if number != 23]
+
+
+@pytest.mark.parametrize("send_id", ["", "s"])
+def test_record_that_fires_again_after_its_delay_was_noted_is_sent_once(send_id: str) -> None:
+    world, alice = world_with_group(450)
+    due = world.clock.now_ms() + HOUR_MS
+    world.ask(alice, "schedule", {"group": "g", "text": "once", "at": due, "send_id": send_id or None})
+    firing = Firing(world)
+    world.pass_time(HOUR_MS)
+    accepted(world, alice, "gsend", {"group": "g", "text": "x"})
+    (record,) = world.log.topic(SCHEDULE, 0, 10)
+    firing._after = record.event_id
+    firing.fire(record)
+    assert [text for text, _ in firing.sent()].count("once") == 0, "it is delayed"
+    # The process ends before it has noted that the record is done, and performs it again after its next start.
+    firing.fire(record)
+    firing.run(10_000)
+    firing.fire(record)
+    firing.run(10_000)
+    assert [text for text, _ in firing.sent()].count("once") == 1
+    assert len(firing.records) == 5, "the delayed one fired twice, and was a repeat once"
+    assert accepted(world, alice, "gsend", {"group": "g", "text": "x"}) == 20, "repeats are not charged"
+
+
+def test_send_that_an_administrator_has_scheduled_is_not_charged() -> None:
+    world, alice = world_with_group(450)
+    due = schedule_many(world, alice._replace(is_admin=True), 40)
+    firing = Firing(world)
+    firing.run(HOUR_MS, step_ms=1_000)
+    assert [at for _, at in firing.sent()] == [due] * 40
+    assert accepted(world, alice, "gsend", {"group": "g", "text": "x"}) == 20
+
+
+def test_what_is_sent_says_nothing_about_its_delay() -> None:
+    world, alice = world_with_group(450)
+    schedule_many(world, alice, 21)
+    firing = Firing(world)
+    firing.run(HOUR_MS + 10_000, step_ms=1_000)
+    assert len(firing.sent()) == 21
+    assert not any(record.HasField("scheduled") for record in world.records())
+
+
+async def test_server_delays_scheduled_group_messages_over_the_rate(tmp_path: Path) -> None:
+    limits = {"sends_per_second": 100, "send_burst": 40}
+    async with world_at(tmp_path, messaging=limits) as world, world.connect("eve") as eve, world.connect("m1") as m1:
+        await eve.act("create_group", group="g", members=[f"m{each}" for each in range(149)])
+        due = int(time.time() * 1000) + 1_500
+        for number in range(30):
+            await eve.act("schedule", group="g", text=f"{number}", at=due)
+        messages = [each for each in await take(m1, 31) if each.text != ""]
+        sent = [each for each in messages if each.text.isdigit()]
+        assert [each.text for each in sent] == [f"{number}" for number in range(30)]
+        assert sent[0].at - due < 1_000
+        # Each costs 4. The burst covers 10, and the other 20 get 50 of the 100 tokens a second: 12 each second.
+        assert sent[-1].at - sent[0].at > 1_200
+        assert (await eve.act("scheduled"))["scheduled"] == []
 
 
 def test_notices_to_a_group_are_charged_for_fan_out() -> None:

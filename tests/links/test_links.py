@@ -124,6 +124,29 @@ def test_while_the_way_is_full_turns_are_given_and_late_talk_is_shed() -> None:
     assert one.shed == 0
 
 
+def test_endpoint_reports_when_all_that_waited_for_the_system_has_left() -> None:
+    world = World()
+    one, other = world.end(1), world.end(2)
+    way = world.network._ways["local:1"]
+    came: list[Any] = []
+    freed: list[int] = []
+    other.on(Taken, lambda _boot, message: came.append(message))
+    one.when_free.append(lambda: freed.append(len(came)))
+    one.send(2, Taken((1,)))
+    world.scheduler.run_ready()
+    assert (one.is_full, freed) == (False, []), "nothing has waited"
+    way.is_full = True
+    one.send(2, Taken((2,)))
+    world.scheduler.run_ready()
+    assert (one.is_full, freed) == (True, [])
+    way.is_full = False
+    assert one.is_full, "messages still wait"
+    way.when_free()
+    assert (one.is_full, len(freed)) == (False, 1)
+    world.scheduler.run_ready()
+    assert came == [Taken((1,)), Taken((2,))]
+
+
 def test_a_malformed_message_is_counted_and_the_next_is_handled() -> None:
     world = World()
     endpoint = world.end(1)

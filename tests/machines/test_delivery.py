@@ -433,6 +433,19 @@ class TestSending:
         assert delivery.state is State.OFFLINE
         assert delivery.acked_through == 0
 
+    def test_time_for_an_ack_begins_again_while_the_gateway_still_writes(self) -> None:
+        delivery = sending(3)
+        for _ in range(3):
+            for _ in range(SETTINGS.tries_max):
+                assert isinstance(delivery.ack_timed_out()[-1], Resend)
+            assert delivery.writing(FIRST.session_id) == [SetTimer(TimerKind.ACK, 0)]
+        assert delivery.writing(SECOND.session_id) == NOTHING, "only of the newest session"
+        delivery.acked(FIRST.session_id, 3)
+        assert delivery.writing(FIRST.session_id) == NOTHING, "no ack is waited for"
+        delivery.logged_out(FIRST.session_id)
+        assert delivery.writing(FIRST.session_id) == NOTHING
+        delivery.check()
+
     def test_progress_forgives_earlier_silence(self) -> None:
         delivery = sending(3)
         for useq in (1, 2):

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from pixiu.backends.memory.routes import MemoryRoutes
 from pixiu.config.rooms import RoomSettings
-from pixiu.machines.rooms import Fan, Rooms, room_number
+from pixiu.machines.room_bodies import message_body
+from pixiu.machines.rooms import COMPACT_MIN, Fan, Rooms, room_number
 from pixiu.model.errors import ConfigError, NotAllowed, Overloaded, TooLarge
 from pixiu.model.names import OWN_NUMBER_END
 from pixiu.ports.routes import Route
@@ -26,6 +27,13 @@ def make(**settings: int) -> Rooms:
 
 def said(rooms: Rooms, message_id: int, *, room: int = ROOM, is_reliable: bool = False) -> list[str]:
     return list(rooms.said(room, message_id, 0, b"m%d" % message_id, is_reliable=is_reliable))
+
+
+def prioritized(
+    rooms: Rooms, message_id: int, priority: str, *, room: int = ROOM, is_reliable: bool = False
+) -> list[str]:
+    body = message_body(message_id, "ann", "lobby", 1, "hi", "", priority)
+    return list(rooms.said(room, message_id, 0, body, is_reliable=is_reliable))
 
 
 def taken(rooms: Rooms, gateway: str) -> list[Fan]:
@@ -332,6 +340,93 @@ def test_all_rooms_of_a_paused_gateway_together_are_bounded() -> None:
     assert sum(1 for fan in fans if fan.message_id) == 10
     missed = sum(int(fan.body.split()[2]) for fan in fans if not fan.message_id)
     assert missed == rooms.dropped == 990
+
+
+def test_messages_of_low_priority_are_dropped_before_normal_and_high_ones() -> None:
+    rooms = make(pending_max=4)
+    rooms.entered(ROOM, 1, 1, G1, 1)
+    rooms.paused(G1)
+    for message_id, priority in enumerate(["high", "normal", "low", "low", "high", "normal", "low", "high"], start=1):
+        prioritized(rooms, message_id, priority)
+    rooms.resumed(G1)
+    fans = taken(rooms, G1)
+    assert fans[0].body == b"gap 7 4"
+    assert [fan.message_id for fan in fans[1:]] == [1, 5, 6, 8], "3, 4, 7 are low, and 2 is the oldest normal one"
+    assert rooms.dropped == 4
+
+
+def test_only_high_messages_left_drop_the_oldest_of_them() -> None:
+    rooms = make(pending_max=2)
+    rooms.entered(ROOM, 1, 1, G1, 1)
+    rooms.paused(G1)
+    for message_id in range(1, 5):
+        prioritized(rooms, message_id, "high")
+    prioritized(rooms, 5, "low")
+    rooms.resumed(G1)
+    assert ids(rooms, G1) == [0, 3, 4]
+
+
+def test_bound_of_a_gateway_drops_low_messages_of_any_room_first() -> None:
+    rooms = make(gateway_pending_max=3)
+    rooms.entered(ROOM, 1, 1, G1, 1)
+    rooms.entered(OTHER, 1, 1, G1, 1)
+    rooms.paused(G1)
+    for message_id, room, priority in ((1, OTHER, "low"), (2, OTHER, "normal"), (3, ROOM, "low"), (4, ROOM, "high")):
+        prioritized(rooms, message_id, priority, room=room)
+    prioritized(rooms, 5, "high", room=ROOM)
+    prioritized(rooms, 6, "high", room=ROOM)
+    rooms.resumed(G1)
+    fans = taken(rooms, G1)
+    assert [fan.message_id for fan in fans if fan.message_id] == [4, 5, 6]
+    assert sorted(fan.body for fan in fans if not fan.message_id) == [b"gap 7 1", b"gap 8 2"]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([7, 8, 9]), st.sampled_from(["low", "normal", "high"]), st.booleans()), max_size=80
+    )
+)
+def test_any_workload_keeps_the_bounds_the_order_and_all_reliable_messages(
+    said_so_far: list[tuple[int, str, bool]],
+) -> None:
+    rooms = make(pending_max=6, gateway_pending_max=12)
+    for room in (7, 8, 9):
+        rooms.entered(room, 1, 1, G1, 1)
+    rooms.paused(G1)
+    classes: dict[int, str] = {}
+    reliable: set[int] = set()
+    for message_id, (room, priority, is_reliable) in enumerate(said_so_far, start=1):
+        classes[message_id] = priority
+        try:
+            prioritized(rooms, message_id, priority, room=room, is_reliable=is_reliable)
+        except Overloaded:
+            del classes[message_id]
+        else:
+            reliable.update({message_id} if is_reliable else ())
+    rooms.resumed(G1)
+    fans = taken(rooms, G1)
+    shown = [fan.message_id for fan in fans if fan.message_id]
+    assert reliable <= set(shown)
+    for room in (7, 8, 9):
+        here = [fan.message_id for fan in fans if fan.room == room and fan.message_id]
+        assert here == sorted(here)
+        assert sum(message_id not in reliable for message_id in here) <= 6
+    missed = sum(int(fan.body.split()[2]) for fan in fans if not fan.message_id)
+    assert missed == rooms.dropped == len(classes) - len(shown)
+
+
+def test_long_overload_of_a_room_and_a_gateway_keeps_what_is_indexed_bounded() -> None:
+    rooms = make(pending_max=5, gateway_pending_max=8)
+    for room in (1, 2, 3):
+        rooms.entered(room, 1, 1, G1, 1)
+    rooms.paused(G1)
+    for message_id in range(1, 20_001):
+        prioritized(rooms, message_id, "high" if message_id % 3 else "low", room=message_id % 3 + 1)
+    gateway = rooms._gateways[G1]
+    queues = [gateway.drops, *(place.drops for place in gateway.places.values())]
+    assert all(queue is None or queue._size <= COMPACT_MIN + 1 for queue in queues)
+    rooms.resumed(G1)
+    assert sum(1 for fan in taken(rooms, G1) if fan.message_id) == 8
 
 
 def test_reliable_talk_is_refused_before_it_is_lost() -> None:

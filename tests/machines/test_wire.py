@@ -36,6 +36,7 @@ from pixiu.machines.wire import (
     Stream,
     Welcome,
     WireMessage,
+    Writing,
     encode,
 )
 from pixiu.machines.wire.fields import ERRORS
@@ -82,6 +83,7 @@ messages: st.SearchStrategy[Any] = st.one_of(
     st.builds(Answer, numbers, objects),
     st.builds(Acks, st.lists(st.tuples(numbers, numbers), max_size=6)),
     st.builds(Lives, session_ids),
+    st.builds(Writing, session_ids),
     pushes(),
     st.builds(Event, session_ids, objects),
     st.builds(End, numbers, texts),

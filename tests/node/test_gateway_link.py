@@ -56,6 +56,21 @@ def test_a_group_message_crosses_a_link_once_for_all_who_get_it(world: World) ->
     assert two.gateway.counters.encodings < 2 * len(members)
 
 
+def test_slow_client_of_another_process_has_time_for_its_ack_until_it_has_its_messages(world: World) -> None:
+    one, two = world.processes
+    alice, bob = one.connect("alice"), two.connect("bob")
+    bob.look = lambda: None  # type: ignore[method-assign]
+    bob.transport.on_its_way = 400_000
+    alice.ask("send", to="bob", text="hi")
+    for _ in range(20):  # seconds; without an ack a session ends after 8
+        world.run(1_000)
+        bob.transport.on_its_way -= 20_000
+        assert bob.transport.closed is None
+    assert bob.texts == ["hi"], "it is not repeated while it is on its way"
+    world.run(10_000)
+    assert bob.transport.closed == (4403, "no_ack")
+
+
 def test_the_node_counts_what_all_its_gateways_have_counted(world: World) -> None:
     one, two = world.processes
     alice = one.connect("alice")

@@ -12,9 +12,10 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
+from pixiu.config import InboxSettings
 from pixiu.config.rooms import RoomSettings
 from tests.roles.gateway.raw import PONG, RawWebSocket, frame_of
-from tests.roles.gateway.world import TcpClient, World, eventually, on_the_loop_that_serves, say, world_at
+from tests.roles.gateway.world import TcpClient, World, eventually, on_the_loop_that_serves, say, waiting, world_at
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,6 +97,66 @@ class TestWhoDoesNotRead:
             )
             shown = [*old.texts, *(message["text"] for message in answer["messages"])]
             assert shown == said[: len(shown)] and answer["has_more"] is (len(shown) < 200)
+
+
+async def with_a_full_page(world: World, **options: Any) -> RawWebSocket:
+    """A client that has read nothing yet: its first page of contacts is full, and three messages wait behind that."""
+    for number in range(140):
+        await world.node.act("alice", "create_group", group=f"g{number}", members=["bob"], avatar="y" * 2_000)
+    first = await world.connect("bob")
+    await first.until(lambda: len(first.texts) >= 140)  # the notices of the groups
+    await eventually(lambda: waiting(world, world.sessions("bob")[0].user) == 0)
+    await first.leave()
+    await say(world, 3)
+    return await RawWebSocket.open(world.port, "bob", receive_bytes=8192, **options)
+
+
+@on_the_loop_that_serves
+class TestSlowReader:
+    async def test_slow_client_reads_a_full_first_page_and_is_not_closed_with_no_ack(self, tmp_path: Path) -> None:
+        inbox = InboxSettings(ack_timeout_ms=250, tries_max=2)  # after 750 ms a session that acks nothing is closed
+        async with world_at(tmp_path, inbox=inbox) as world:
+            slow = await with_a_full_page(world)
+            began = time.monotonic()
+            await slow.read_slowly(lambda: len(slow.texts) >= 3, count=8192, pause=0.06)
+            assert time.monotonic() - began > 1.5, "the page takes longer than a session has for an ack"
+            assert len(json.dumps(slow.pushed("contacts"))) > 250_000
+            assert slow.texts[:3] == ["m0", "m1", "m2"]
+            assert world.gateway.counters.closed == {}
+            await slow.ack()
+            await eventually(lambda: waiting(world, world.sessions("bob")[0].user) == 0)
+            slow.close()
+
+    async def test_client_that_has_read_all_and_acks_nothing_is_closed_with_no_ack(self, tmp_path: Path) -> None:
+        inbox = InboxSettings(ack_timeout_ms=250, tries_max=2)
+        async with world_at(tmp_path, inbox=inbox) as world:
+            slow = await with_a_full_page(world)
+            await slow.read_slowly(lambda: len(slow.texts) >= 3, count=8192, pause=0.03)
+            began = time.monotonic()
+            await slow.read_to_the_end()
+            assert slow.pushed("kick") == [{"push": "kick", "reason": "no_ack"}]
+            assert time.monotonic() - began < 3
+            slow.close()
+
+    async def test_client_that_takes_longer_than_slow_timeout_but_makes_progress_is_not_closed(
+        self, tmp_path: Path
+    ) -> None:
+        inbox = InboxSettings(ack_timeout_ms=250, tries_max=2)
+        async with world_at(tmp_path, inbox=inbox, slow_timeout_ms=500) as world:
+            slow = await with_a_full_page(world)
+            began = time.monotonic()
+            await slow.read_slowly(lambda: len(slow.texts) >= 3, count=8192, pause=0.06)
+            assert time.monotonic() - began > 1.5
+            assert slow.texts[:3] == ["m0", "m1", "m2"]
+            assert world.gateway.counters.closed == {}
+            slow.close()
+
+    async def test_client_that_stops_reading_in_the_page_is_closed_as_slow(self, tmp_path: Path) -> None:
+        inbox = InboxSettings(ack_timeout_ms=250, tries_max=2)
+        async with world_at(tmp_path, inbox=inbox, slow_timeout_ms=800) as world:
+            slow = await with_a_full_page(world)
+            await eventually(lambda: world.gateway.counters.closed == {("slow",): 1})
+            slow.close()
 
 
 @on_the_loop_that_serves

@@ -55,7 +55,8 @@ class GatewaySettings(Section):
     """What may wait for one client's socket, at least twice output_mark_bytes; messages beyond this are held back."""
 
     slow_timeout_ms: Milliseconds = 10_000
-    """A client whose socket stays full, or that stays behind, for this long is kicked; its messages wait."""
+    """A client that stays behind for this long and takes less than a quarter of output_mark_bytes in it is kicked; its
+    messages wait."""
 
     connects_per_user: Count = 10
     """Connects of one user per second on average; 0 is no limit."""

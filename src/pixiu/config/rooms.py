@@ -37,10 +37,12 @@ class RoomSettings(Section):
     """Or until this many messages for one gateway have gathered."""
 
     pending_max: Positive = 1_000
-    """Messages of one room that may wait: beyond it live ones push out the oldest, reliable ones are refused."""
+    """Messages of one room that may wait for a gateway. Beyond it a live one is dropped, the lowest priority and the
+    oldest first; reliable ones are refused."""
 
     gateway_pending_max: Positive = 10_000
-    """Reliable messages on their way to one gateway without an ack; more are refused as busy."""
+    """Messages of all rooms that may wait for a gateway, and reliable ones on their way to it without an ack. Beyond it
+    a live one is dropped, the lowest priority and the oldest first; reliable ones are refused as busy."""
 
     resend_ms: Annotated[int, Bounds(10, 60_000)] = 200
     """A frame with reliable messages goes again after this without an ack; each later time waits twice as long."""

@@ -1,8 +1,8 @@
 """What a request costs, in tokens of its user's rate. One token is about the work of one short message.
 
 ``cost_of`` follows from the size of the request alone and is charged before any work is done. ``fan_out_cost`` follows
-from the size of the group that a record goes to; it is charged before the record is appended. The table in
-docs/messaging.md shows the cost of each action.
+from the size of the group that a record goes to; it is charged before the record is appended. A scheduled send costs
+``due_cost`` when it is due. The table in docs/messaging.md shows the cost of each action.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pixiu.im.draft import Params
+    from pixiu.model.pixiu_pb2 import Record
     from pixiu.ports.groups import Groups
 
-__all__ = ["cost_of", "fan_out_cost", "size_cost"]
+__all__ = ["cost_of", "due_cost", "fan_out_cost", "size_cost"]
 
 ITEMS_PER_TOKEN = 50
 """Entries of lists and objects in the params, such as members and message ids."""
@@ -65,6 +66,12 @@ def fan_out_cost(groups: Groups, group: int) -> int:
     """The cost of the inbox entries that a record to a group creates; 0 for a large group, which has no inboxes."""
     found = groups.get(group)
     return 0 if found is None or found.is_large else groups.count(group) // MEMBERS_PER_TOKEN
+
+
+def due_cost(groups: Groups, record: Record) -> int:
+    """The cost of a scheduled send when it is due: that of a ``send`` or ``gsend``, by the size the group has then."""
+    cost = 1 + len(record.chat) // CHARACTERS_PER_TOKEN
+    return cost + fan_out_cost(groups, record.group) if record.group else cost
 
 
 def _number(params: Params, name: str, default: int, most: int) -> int:

@@ -131,8 +131,6 @@ class Scheduling(NamedTuple):
     due: int
     answer: Callable[[int], Answer]
     """Called with the schedule_id."""
-    fan_out_cost: int = 0
-    """As in ``Draft``; charged when the send is scheduled."""
 
 
 class Unscheduling(NamedTuple):

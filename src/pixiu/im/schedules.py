@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pixiu.im.context import Context
     from pixiu.ports.log import Scheduled
 
-__all__ = ["fired", "schedule", "scheduled", "unschedule"]
+__all__ = ["fired", "schedule", "scheduled", "scheduling", "unschedule"]
 
 
 def schedule(context: Context, actor: Actor, params: Params) -> Scheduling | Answer:
@@ -35,6 +35,8 @@ def schedule(context: Context, actor: Actor, params: Params) -> Scheduling | Ans
     said = {name: value for name, value in params.items() if name != "at"}
     draft = send(context, actor, said) if params.get("to") is not None else gsend(context, actor, said)
     record = draft.record
+    if actor.is_admin:
+        record.scheduled.is_exempt = True
     waiting = context.own_scheduled(actor.user)
     token = MsgChat.FromString(record.chat).sendId
     for each in waiting:
@@ -42,7 +44,12 @@ def schedule(context: Context, actor: Actor, params: Params) -> Scheduling | Ans
             return {"schedule_id": str(each.schedule_id), "at": each.due}
     if len(waiting) >= context.settings.scheduled_max:
         raise TooLarge(f"{len(waiting)} of your sends wait already; at most {context.settings.scheduled_max} may")
-    return Scheduling(record, due, lambda schedule_id: {"schedule_id": str(schedule_id), "at": due}, draft.fan_out_cost)
+    return scheduling(record, due)
+
+
+def scheduling(record: Record, due: int) -> Scheduling:
+    """A checked send that is appended at this time."""
+    return Scheduling(record, due, lambda schedule_id: {"schedule_id": str(schedule_id), "at": due})
 
 
 def unschedule(context: Context, actor: Actor, params: Params) -> Unscheduling:
@@ -93,7 +100,10 @@ def _chat(waiting: Scheduled) -> MsgChat:
 
 
 def fired(context: Context, record: Record, event_id: int) -> Draft:
-    """A scheduled send whose time has come, by this event: said now, if its author still may."""
+    """A scheduled send whose time has come, by this event: said now, if its author still may.
+
+    One that was delayed keeps the key of the event at which it was due first.
+    """
     for user in (record.actor, record.to):
         if context.directory.is_erased(user):
             raise Erased(context.directory.user_name(user))
@@ -109,7 +119,8 @@ def fired(context: Context, record: Record, event_id: int) -> Draft:
     said = Record()
     said.CopyFrom(record)
     said.at, said.chat = now, chat.SerializeToString()
+    said.ClearField("scheduled")
     # A send_id is said once, also where its schedule was asked for twice at the same moment. No send_id is not UTF-8.
-    key = send_key(record.actor, chat.sendId) or record.actor.to_bytes(8, "big") + b"\xffschedule:%d" % event_id
-
+    first = record.scheduled.fired or event_id
+    key = send_key(record.actor, chat.sendId) or record.actor.to_bytes(8, "big") + b"\xffschedule:%d" % first
     return drafted(said, sent, key=key, is_applied=False)

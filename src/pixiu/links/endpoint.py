@@ -98,6 +98,8 @@ class Endpoint:
         self._is_near = False
         self._turns: Turns[tuple[int, Any]] = Turns(TurnRules())
         self._is_stopped = False
+        self.when_free: list[Callable[[], object]] = []
+        """Called each time when messages have waited for the system and all of them have left."""
         way.receive = self.received
         way.when_free = self._free
 
@@ -181,6 +183,14 @@ class Endpoint:
         return self._known.get(boot) or self._addresses.get(boot)
 
     @property
+    def is_full(self) -> bool:
+        """True while the system takes no more: what is sent now waits, in the order of sending within a class.
+
+        A role that can drop by what messages say keeps them until ``when_free``.
+        """
+        return self._way.is_full or len(self._turns) > 0
+
+    @property
     def shed(self) -> int:
         """Messages that waited too long and were dropped."""
         return sum(self._turns.shed)
@@ -199,6 +209,9 @@ class Endpoint:
                 if address is not None:
                     self.counters.sent += len(messages)
                     self._way.send(boot, address, messages)
+        if not self.is_full and not self._is_stopped:
+            for call in self.when_free:
+                call()
 
     # In.
 

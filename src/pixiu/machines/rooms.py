@@ -13,16 +13,19 @@ copies the message to each (X01). So the fan of a message is made once and share
 News of one session may arrive in any order: each carries a version, and the newest wins (the rules of the ``Routes``
 port). Who has left is remembered with its version, in bounded memory.
 
-Everything that waits is bounded. Live talk that waits too long for a gateway gives way to newer talk, and the gateway
-is told that something is missing. Reliable talk is refused before it is lost.
+Everything that waits is bounded. At the bound of a room or a gateway a live message is dropped: ``low`` priority before
+``normal``, ``normal`` before ``high``, the oldest within a priority. The sessions get a ``gap`` with the number of
+dropped messages. Reliable talk is refused before it is lost.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
 from hashlib import blake2b
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from pixiu.machines.room_bodies import LINK_CLASSES, body_class
 from pixiu.model.errors import NotAllowed, Overloaded, TooLarge
 from pixiu.model.names import OWN_NUMBER_END, own_number
 
@@ -37,6 +40,10 @@ LEFT_MAX = 65_536
 """Leaves remembered."""
 
 NO_GATEWAYS: Sequence[str] = ()
+DROP_ORDER = sorted(LINK_CLASSES.values(), reverse=True)
+"""The classes of live messages, the one that is dropped first in front."""
+COMPACT_MIN = 1_000
+"""A ``_DropQueue`` with fewer entries is not compacted."""
 
 FRAME_BYTES, FAN_BYTES = 36, 21
 """What a frame and each of its fans need beside the bodies, in a datagram."""
@@ -107,22 +114,26 @@ class _Room:
 class _Place:
     """One room at one gateway: who is there, and what waits for them."""
 
-    __slots__ = ("fans", "gateway", "live", "missed", "room", "sessions")
+    __slots__ = ("drops", "fans", "gateway", "live", "missed", "room", "sessions")
 
     def __init__(self, room: _Room, gateway: _Gateway) -> None:
         self.room = room
         self.gateway = gateway
         self.sessions: set[int] = set()
-        self.fans: deque[Fan] = deque()
+        self.fans: dict[int, Fan] = {}  # by their serial at the gateway, in this order
         self.live = 0  # how many of the fans are live
-        self.missed = 0  # live messages that gave way to newer ones
+        self.missed = 0  # live messages that were dropped
+        self.drops: _DropQueue | None = None  # while this room is at its bound
 
-    def drop_oldest_live(self) -> int:
-        """Make room for a newer one; reliable ones stay where they are. Returns how many messages are missed by it."""
-        fans = self.fans
-        index = next(index for index, fan in enumerate(fans) if not fan.is_reliable)
-        missed = 1 if fans[index].message_id else 0
-        del fans[index]
+    def clear(self) -> None:
+        """Nothing waits any more."""
+        self.fans.clear()
+        self.live = 0
+        self.drops = None
+
+    def drop(self, serial: int) -> int:
+        """Drop a live fan. Returns how many messages are missed by it: counts of people are none."""
+        missed = 1 if self.fans.pop(serial).message_id else 0
         self.live -= 1
         self.gateway.pending -= 1
         self.missed += missed
@@ -132,16 +143,58 @@ class _Place:
 class _Gateway:
     """All rooms of one gateway."""
 
-    __slots__ = ("is_paused", "name", "orders", "pending", "places", "unsettled", "waiting")
+    __slots__ = ("drops", "is_paused", "name", "orders", "pending", "places", "serial", "unsettled", "waiting")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.places: dict[int, _Place] = {}
+        self.serial = 0  # of the last fan
+        self.drops: _DropQueue | None = None  # while this gateway is at its bound
         self.waiting: dict[_Place, None] = {}  # places with fans, in the order of their first one
         self.orders: list[Fan] = []  # for single sessions, before all others
         self.pending = 0
         self.unsettled = 0
         self.is_paused = False
+
+
+class _DropQueue:
+    """The live fans of some places in the order in which they are dropped: by class, the oldest first.
+
+    It exists only while a bound is exceeded, so that queuing a message costs nothing extra before that.
+    """
+
+    __slots__ = ("_compact_at", "_queues", "_size")
+
+    def __init__(self, places: Iterable[_Place]) -> None:
+        self._queues: dict[int, deque[tuple[int, _Place]]] = {link_class: deque() for link_class in DROP_ORDER}
+        self._size, self._compact_at = 0, COMPACT_MIN
+        waiting = [(serial, place) for place in places for serial, fan in place.fans.items() if not fan.is_reliable]
+        for serial, place in sorted(waiting, key=itemgetter(0)):
+            self.add(serial, place)
+
+    def add(self, serial: int, place: _Place) -> None:
+        """A live fan was queued."""
+        self._queues[body_class(place.fans[serial].body)].append((serial, place))
+        self._size += 1
+        if self._size > self._compact_at:
+            self._compact()
+
+    def drop(self) -> int:
+        """Drop the first live fan that still waits. Returns how many messages are missed by it."""
+        for queue in self._queues.values():
+            while queue:
+                serial, place = queue.popleft()
+                self._size -= 1
+                if serial in place.fans:
+                    return place.drop(serial)
+        raise AssertionError("a bound of live fans is exceeded, and there is none")
+
+    def _compact(self) -> None:
+        """Remove the entries of fans that are gone by another way: the other bound, or an empty room."""
+        for link_class, queue in self._queues.items():
+            self._queues[link_class] = deque(entry for entry in queue if entry[0] in entry[1].fans)
+        self._size = sum(map(len, self._queues.values()))
+        self._compact_at = max(2 * self._size, COMPACT_MIN)
 
 
 class _Unsettled:
@@ -384,12 +437,13 @@ class Rooms:
                 place.missed = 0
             if self._lists_sessions:
                 here = tuple(place.sessions)
-                fans.extend(fan if fan.sessions is not None else fan._replace(sessions=here) for fan in place.fans)
+                waiting = place.fans.values()
+                fans.extend(fan if fan.sessions is not None else fan._replace(sessions=here) for fan in waiting)
             else:
-                fans.extend(place.fans)
-            place.fans.clear()
-            place.live = 0
+                fans.extend(place.fans.values())
+            place.clear()
         found.orders = []
+        found.drops = None
         found.waiting.clear()
         found.pending = 0
         self._forget_idle(found)
@@ -414,17 +468,36 @@ class Rooms:
             gateway = place.gateway
             if not place.fans:
                 gateway.waiting[place] = None
-            place.fans.append(fan)
+            serial = gateway.serial = gateway.serial + 1
+            place.fans[serial] = fan
             gateway.pending += 1
             if is_reliable:
                 gateway.unsettled += 1
             else:
                 place.live += 1
-                if place.live > settings.pending_max or gateway.pending > settings.gateway_pending_max:
-                    self.dropped += place.drop_oldest_live()
+                if place.drops is not None:
+                    place.drops.add(serial, place)
+                if gateway.drops is not None:
+                    gateway.drops.add(serial, place)
+                if place.live > settings.pending_max:
+                    self._drop_of_room(place)
+                elif gateway.pending > settings.gateway_pending_max:
+                    self._drop_of_gateway(gateway)
             if gateway.pending >= settings.batch_count and not gateway.is_paused:
                 full = [*full, gateway.name]
         return full
+
+    def _drop_of_room(self, place: _Place) -> None:
+        """Drop one of the live messages of a room at a gateway."""
+        if place.drops is None:
+            place.drops = _DropQueue([place])
+        self.dropped += place.drops.drop()
+
+    def _drop_of_gateway(self, gateway: _Gateway) -> None:
+        """Drop one of the live messages of all rooms at a gateway."""
+        if gateway.drops is None:
+            gateway.drops = _DropQueue(gateway.waiting)
+        self.dropped += gateway.drops.drop()
 
     def _gateway(self, name: str) -> _Gateway:
         gateway = self._gateways.get(name)
@@ -461,8 +534,8 @@ class Rooms:
         del gateway.places[place.room.number]
         gateway.waiting.pop(place, None)
         gateway.pending -= len(place.fans)
-        fans = list(place.fans)
-        place.fans.clear()
+        fans = list(place.fans.values())
+        place.clear()
         self.settled(gateway.name, fans)
         self._forget_idle(gateway)
 

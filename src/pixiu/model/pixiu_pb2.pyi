@@ -126,7 +126,7 @@ class MsgChat(_message.Message):
     def __init__(self, msgId: _Optional[int] = ..., userId: _Optional[int] = ..., fromId: _Optional[int] = ..., toId: _Optional[int] = ..., tm: _Optional[int] = ..., devId: _Optional[str] = ..., sendId: _Optional[str] = ..., msgType: _Optional[_Union[ChatMsgType, str]] = ..., data: _Optional[bytes] = ..., priority: _Optional[_Union[MsgPriority, str]] = ..., refMessageId: _Optional[int] = ..., status: _Optional[_Union[ChatMsgStatus, str]] = ..., sendReply: _Optional[int] = ..., recvReply: _Optional[int] = ..., readReply: _Optional[int] = ..., encType: _Optional[_Union[EncryptType, str]] = ..., chatType: _Optional[_Union[ChatType, str]] = ..., subMsgType: _Optional[int] = ..., keyPrint: _Optional[int] = ..., params: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Record(_message.Message):
-    __slots__ = ("at", "actor", "chat", "to", "group", "options", "session", "user", "contact", "block", "group_info", "member", "recalled", "receipt", "read", "inbox", "push", "ledger", "limits", "erased", "push_token", "partitions", "trimmed", "traces")
+    __slots__ = ("at", "actor", "chat", "to", "group", "options", "session", "scheduled", "user", "contact", "block", "group_info", "member", "recalled", "receipt", "read", "inbox", "push", "ledger", "limits", "erased", "push_token", "partitions", "trimmed", "traces")
     AT_FIELD_NUMBER: _ClassVar[int]
     ACTOR_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
@@ -134,6 +134,7 @@ class Record(_message.Message):
     GROUP_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULED_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     CONTACT_FIELD_NUMBER: _ClassVar[int]
     BLOCK_FIELD_NUMBER: _ClassVar[int]
@@ -158,6 +159,7 @@ class Record(_message.Message):
     group: int
     options: int
     session: int
+    scheduled: ScheduledSend
     user: UserChanged
     contact: ContactChanged
     block: BlockChanged
@@ -175,7 +177,15 @@ class Record(_message.Message):
     partitions: PartitionsChanged
     trimmed: HistoryTrimmed
     traces: Traces
-    def __init__(self, at: _Optional[int] = ..., actor: _Optional[int] = ..., chat: _Optional[bytes] = ..., to: _Optional[int] = ..., group: _Optional[int] = ..., options: _Optional[int] = ..., session: _Optional[int] = ..., user: _Optional[_Union[UserChanged, _Mapping]] = ..., contact: _Optional[_Union[ContactChanged, _Mapping]] = ..., block: _Optional[_Union[BlockChanged, _Mapping]] = ..., group_info: _Optional[_Union[GroupChanged, _Mapping]] = ..., member: _Optional[_Union[MemberChanged, _Mapping]] = ..., recalled: _Optional[_Union[Recalled, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., read: _Optional[_Union[ReadThrough, _Mapping]] = ..., inbox: _Optional[_Union[InboxOpened, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ..., limits: _Optional[_Union[LimitsChanged, _Mapping]] = ..., erased: _Optional[_Union[UserErased, _Mapping]] = ..., push_token: _Optional[_Union[PushTokenChanged, _Mapping]] = ..., partitions: _Optional[_Union[PartitionsChanged, _Mapping]] = ..., trimmed: _Optional[_Union[HistoryTrimmed, _Mapping]] = ..., traces: _Optional[_Union[Traces, _Mapping]] = ...) -> None: ...
+    def __init__(self, at: _Optional[int] = ..., actor: _Optional[int] = ..., chat: _Optional[bytes] = ..., to: _Optional[int] = ..., group: _Optional[int] = ..., options: _Optional[int] = ..., session: _Optional[int] = ..., scheduled: _Optional[_Union[ScheduledSend, _Mapping]] = ..., user: _Optional[_Union[UserChanged, _Mapping]] = ..., contact: _Optional[_Union[ContactChanged, _Mapping]] = ..., block: _Optional[_Union[BlockChanged, _Mapping]] = ..., group_info: _Optional[_Union[GroupChanged, _Mapping]] = ..., member: _Optional[_Union[MemberChanged, _Mapping]] = ..., recalled: _Optional[_Union[Recalled, _Mapping]] = ..., receipt: _Optional[_Union[Receipt, _Mapping]] = ..., read: _Optional[_Union[ReadThrough, _Mapping]] = ..., inbox: _Optional[_Union[InboxOpened, _Mapping]] = ..., push: _Optional[_Union[Push, _Mapping]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ..., limits: _Optional[_Union[LimitsChanged, _Mapping]] = ..., erased: _Optional[_Union[UserErased, _Mapping]] = ..., push_token: _Optional[_Union[PushTokenChanged, _Mapping]] = ..., partitions: _Optional[_Union[PartitionsChanged, _Mapping]] = ..., trimmed: _Optional[_Union[HistoryTrimmed, _Mapping]] = ..., traces: _Optional[_Union[Traces, _Mapping]] = ...) -> None: ...
+
+class ScheduledSend(_message.Message):
+    __slots__ = ("is_exempt", "fired")
+    IS_EXEMPT_FIELD_NUMBER: _ClassVar[int]
+    FIRED_FIELD_NUMBER: _ClassVar[int]
+    is_exempt: bool
+    fired: int
+    def __init__(self, is_exempt: _Optional[bool] = ..., fired: _Optional[int] = ...) -> None: ...
 
 class UserChanged(_message.Message):
     __slots__ = ("user", "public_id", "name", "avatar", "fields", "is_banned")

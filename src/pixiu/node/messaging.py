@@ -334,6 +334,10 @@ class Messaging:
         """A client lives. False: its session is not known."""
         return self.relay.heartbeat(session_id)
 
+    def writing(self, session_id: int) -> None:
+        """Messages that were handed over have not reached the client yet."""
+        self.relay.writing(session_id)
+
     # Gateways in other processes.
 
     def gateway_came(self, gateway: str) -> int:

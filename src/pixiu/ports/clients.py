@@ -52,6 +52,10 @@ class ClientTransport(Protocol):
         """Bytes that were written and that the system has not taken yet."""
         ...
 
+    def outstanding(self) -> int:
+        """Bytes that were written and that the client's system has not taken yet, as far as that is known."""
+        ...
+
 
 class ConnectedClient(Protocol):
     """A gateway's end of a connection, seen from the socket. Nothing here raises."""

@@ -6,7 +6,10 @@ Callbacks only, no task per connection. Whatever a client sends, and however slo
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import socket
+import sys
+import termios
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -44,6 +47,15 @@ def bound_output(listener: asyncio.Server, mark: int) -> None:
     if hasattr(socket, "TCP_NOTSENT_LOWAT"):
         for found in listener.sockets:
             found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, mark)
+
+
+def unacknowledged(transport: asyncio.BaseTransport) -> int:
+    """Bytes that the system has taken and the peer's system has not acknowledged; 0 where that is not known."""
+    try:
+        answer = fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
+    except (AttributeError, OSError, ValueError):
+        return 0
+    return max(0, int.from_bytes(answer, sys.byteorder, signed=True))
 
 
 def address_of(transport: asyncio.BaseTransport) -> str:
@@ -115,6 +127,15 @@ class _Socket:
     def pending(self) -> int:
         """Bytes that the system has not taken yet."""
         return 0 if self._socket.is_closing() else self._socket.get_write_buffer_size()
+
+    def outstanding(self) -> int:
+        """These, and the bytes that the client's system has not acknowledged. What TLS adds counts, too."""
+        if self._socket.is_closing():
+            return 0
+        waiting = self._socket.get_write_buffer_size()
+        if self._wire is not self._socket:
+            waiting += self._wire.get_write_buffer_size()
+        return waiting + unacknowledged(self._wire)
 
     def pause_reading(self) -> None:
         """Take no more."""

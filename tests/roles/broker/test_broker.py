@@ -353,6 +353,24 @@ def test_live_talk_for_a_gateway_that_is_full_leaves_a_gap_that_is_said() -> Non
     assert slow.texts == ["7", "8", "9"]
 
 
+def test_urgent_live_talk_for_a_gateway_that_is_full_survives_later_bulk() -> None:
+    scene = Scene(unlimited(pending_max=3))
+    (slow,) = scene.in_room("lobby")
+    (quick,) = scene.in_room("lobby", gateway=2)
+    scene.pass_time(2_000)
+    scene.broker.pause("gateway-1")
+    quick.ask("say", room="lobby", text="fire", priority="high")
+    for index in range(10):
+        quick.ask("say", room="lobby", text=f"bulk {index}", priority="low")
+        scene.pass_time(10)
+    quick.ask("say", room="lobby", text="hello")
+    scene.broker.resume("gateway-1")
+    scene.pass_time(100)
+    assert slow.of("gap") == [{"push": "gap", "room": "lobby", "missed": 9}]
+    assert slow.texts == ["fire", "bulk 9", "hello"]
+    assert len(quick.texts) == 12
+
+
 def test_reliable_talk_is_refused_as_busy_while_too_much_is_on_its_way() -> None:
     scene = Scene(unlimited(pending_max=2))
     (session,) = scene.in_room("lobby")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pixiu.config.rooms import RoomSettings
 from pixiu.links.splitting import Stand
 from pixiu.machines.links.messages import News, Reach, Routes
 from pixiu.machines.scheduling import Priority
@@ -42,6 +43,37 @@ def test_what_is_said_reaches_everyone_in_order() -> None:
     assert all(len(answer) == 1 and isinstance(answer[0], dict) for answer in answers)
     for session_id in range(1, 21):
         assert texts(one if session_id % 2 else other, session_id) == [f"text {number}" for number in range(50)]
+
+
+def test_broker_that_cannot_send_drops_low_room_messages_before_urgent_ones() -> None:
+    cluster = Cluster(random.Random(3), settings=RoomSettings(says_per_second=0, pending_max=5))
+    speaker, listener = cluster.add_gateway(), cluster.add_gateway()
+    cluster.add_router()
+    broker = cluster.add_broker()
+    cluster.add_proxy()
+    cluster.add_proxy()
+    speaker.enter(1, "lobby")
+    listener.enter(2, "lobby")
+    assert cluster.run_until(lambda: is_up(cluster))
+    cluster.run(2_000)  # the counts of who is there are out
+    datagrams = broker.way.datagrams
+    assert datagrams is not None
+    datagrams.is_full = True
+    speaker.say(1, "lobby", "fire", priority="high")
+    cluster.run(10)
+    sure = speaker.say(1, "lobby", "sure", is_reliable=True)
+    for number in range(300):  # within the time in which other processes take a silent one for dead
+        speaker.say(1, "lobby", f"bulk {number}", priority="low")
+        cluster.run(2)
+    speaker.say(1, "lobby", "hello")
+    cluster.run(10)
+    assert texts(listener, 2) == []
+    datagrams.is_full = False
+    datagrams.when_free()
+    cluster.run(1_000)
+    assert texts(listener, 2) == ["fire", "sure", "bulk 297", "bulk 298", "bulk 299", "hello"]
+    assert isinstance(sure[0], dict)
+    assert cluster.brokers_by_node[broker.boot].broker.rooms.dropped == 2 * 297
 
 
 @pytest.mark.sim

@@ -76,6 +76,11 @@ class RawWebSocket:
         await self.send(frame_of(TEXT, json.dumps(frame).encode()))
         return self._number
 
+    async def ack(self) -> None:
+        """Ack everything that has been read."""
+        cursor = self.pushed("message")[-1]["cursor"]
+        await self.send(frame_of(TEXT, json.dumps({"action": "ack", "params": {"cursor": cursor}}).encode()))
+
     async def read_until(self, condition: Callable[[], object], seconds: float = 10.0) -> None:
         """Read until something holds; or until the end, if that comes first."""
         loop = asyncio.get_running_loop()
@@ -88,6 +93,22 @@ class RawWebSocket:
                 self.is_over = not data
                 self._data += data
                 self._parse()
+
+    async def read_slowly(
+        self, condition: Callable[[], object], *, count: int, pause: float, seconds: float = 30.0
+    ) -> None:
+        """Read at most ``count`` bytes, pause, and so on, until something holds or the connection ends."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(seconds):
+            while not self.is_over and not condition():
+                try:
+                    data = await loop.sock_recv(self.sock, count)
+                except ConnectionError:
+                    data = b""
+                self.is_over = not data
+                self._data += data
+                self._parse()
+                await asyncio.sleep(pause)
 
     async def read_to_the_end(self, seconds: float = 10.0) -> None:
         await self.read_until(lambda: False, seconds)

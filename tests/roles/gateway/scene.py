@@ -61,6 +61,7 @@ class FakeTransport:
         self.is_reading = True
         self.room = room
         self.waiting = 0
+        self.on_its_way = 0
 
     def write(self, data: bytes) -> None:
         assert self.closed is None, "nothing is written to a closed connection"
@@ -85,6 +86,9 @@ class FakeTransport:
 
     def pending(self) -> int:
         return self.waiting
+
+    def outstanding(self) -> int:
+        return self.waiting + self.on_its_way
 
     def is_open(self) -> bool:
         return self.closed is None
@@ -141,6 +145,7 @@ class FakeMessaging:
         self.refusal: PixiuError | None = None
         self.acks: list[tuple[int, int]] = []
         self.beats: list[int] = []
+        self.writings: list[int] = []
         self.gone: list[int] = []
         self.causes: list[LogoutCause] = []
         self.is_known = True
@@ -183,6 +188,9 @@ class FakeMessaging:
     def heartbeat(self, session_id: int) -> bool:
         self.beats.append(session_id)
         return self.is_known
+
+    def writing(self, session_id: int) -> None:
+        self.writings.append(session_id)
 
 
 class Scene:

@@ -68,6 +68,9 @@ class Person:
     def pending(self) -> int:
         return 0
 
+    def outstanding(self) -> int:
+        return 0
+
 
 class World:
     """One gateway's listening, with a big room in one slice and a small one."""

@@ -51,6 +51,70 @@ class TestSlowReader:
         ]
         assert scene.gateway.counters.dropped_events == 16
 
+    def test_repeat_of_what_has_not_reached_the_client_is_reported_and_not_written_again(self) -> None:
+        scene = Scene()
+        connection, transport = scene.open()
+        transport.on_its_way = 100
+        scene.push(connection, pushes(1, 2))
+        scene.push(connection, pushes(1, 2))
+        assert scene.messaging.writings == [1000], "once for each repeat"
+        again = [push._replace(is_resend=True) for push in pushes(1, 2)]
+        scene.push(connection, again)
+        assert transport.cursors == [1, 2], "it is not written again while it is on its way"
+        transport.on_its_way = 0
+        scene.push(connection, again)
+        assert scene.messaging.writings == [1000, 1000], "from here on the client can ack"
+        assert transport.cursors == [1, 2, 1, 2]
+        transport.on_its_way = 100
+        scene.push(connection, again)
+        assert scene.messaging.writings == [1000, 1000], "only the repeat itself is on its way"
+
+    def test_bytes_behind_the_messages_do_not_excuse_a_missing_ack(self) -> None:
+        scene = Scene()
+        connection, transport = scene.open()
+        scene.push(connection, pushes(1))
+        for number in range(100):
+            connection.outlet.talk(Talk("lobby", [room_body(number, "normal")]))
+        scene.run()
+        transport.on_its_way = 2_000
+        scene.push(connection, pushes(1))
+        assert scene.messaging.writings == []
+
+    def test_repeat_during_the_login_is_reported_and_kept_once(self) -> None:
+        scene = Scene()
+        del scene.messaging.answers["contacts"]
+        connection, transport = scene.open()
+        scene.push(connection, pushes(1, 2))
+        scene.push(connection, pushes(1, 2))
+        assert scene.messaging.writings == [1000]
+        scene.messaging.asked[0][3]({"contacts": [], "others": []})
+        scene.run()
+        assert transport.cursors == [1, 2]
+        assert scene.gateway.counters.repeats == 0
+
+    def test_client_that_takes_no_bytes_of_its_messages_is_closed_as_slow(self) -> None:
+        scene = Scene(slow_timeout_ms=1_000)
+        connection, transport = scene.open()
+        transport.on_its_way = 100_000
+        scene.push(connection, pushes(1))
+        scene.push(connection, pushes(1))
+        for _ in range(4):  # 16 KiB in a second are enough
+            transport.on_its_way -= 16 * 1024
+            scene.run(1_000)
+            assert transport.is_open()
+        scene.run(1_000)
+        assert transport.closed == (4403, "slow")
+
+    def test_client_is_not_closed_as_idle_while_its_socket_is_full(self) -> None:
+        scene = Scene(slow_timeout_ms=3_600_000, ping_interval_ms=1_000, idle_timeout_ms=2_000)
+        connection, transport = scene.open()
+        connection.pause_writing()
+        scene.run(10_000)
+        assert transport.is_open()
+        connection.resume_writing()
+        scene.run(10_000)
+        assert transport.closed == (4408, "idle")
+
     @pytest.mark.feature("P27")
     def test_reliable_talk_waits_for_a_slow_client_and_live_talk_does_not(self) -> None:
         scene = Scene()

@@ -16,6 +16,7 @@ from pixiu.model.pixiu_pb2 import ChatMsgStatus, MsgChat
 from tests.roles.relay.scene import Client, Scene
 
 if TYPE_CHECKING:
+    from pixiu.machines.delivery import Push
     from pixiu.model.wake import Wake
 
 
@@ -89,6 +90,27 @@ def test_a_client_that_never_acks_is_sent_to_so_often_then_kicked_and_its_messag
     scene.connect(1)
     scene.run()
     assert scene.waiting(1) == []
+
+
+def test_session_stays_while_its_gateway_reports_that_it_still_writes() -> None:
+    scene = Scene()
+    client = scene.connect(1, acks_after_ms=None)
+    scene.run()
+    scene.say(1)
+    push = client.push
+
+    def pushed(session_id: int, pushes: list[Push]) -> None:
+        push(session_id, pushes)
+        scene.scheduler.soon(lambda: scene.relay.writing(session_id))
+
+    client.push = pushed  # type: ignore[method-assign]
+    scene.run(60_000)
+    assert client.closed == "" and scene.waiting(1) == [1]
+    assert 25 <= len(client.frames) <= 30, "it is asked once per ack timeout"
+    client.push = push  # type: ignore[method-assign]
+    scene.run(10_000)
+    assert client.closed == "no_ack"
+    scene.relay.writing(client.session_id)  # too late, and harmless
 
 
 @pytest.mark.feature("P09")

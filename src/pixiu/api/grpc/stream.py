@@ -158,6 +158,10 @@ class LoopStream:
         """Bytes that were written and that gRPC has not taken yet."""
         return self._waiting_bytes
 
+    def outstanding(self) -> int:
+        """The same: what gRPC has taken is not known further."""
+        return self._waiting_bytes
+
 
 def details_of(ending: Ending) -> tuple[tuple[str, bytes], ...]:
     """The code of gomsg as gRPC carries details."""

@@ -19,7 +19,7 @@ first (handed over), then the queue (not yet). States, and what leads out of the
                      when more is known to exist; woken with what follows: SENDING, and the read is void
     FETCHING_BODIES  bodies_fetched: SENDING; the first one missing: a moment later FETCHING_IDS again
     SENDING          acked, all of it: IDLE, or FETCHING_IDS when more is known to exist;
-                     ack_timed_out: the window again, at last Kick and OFFLINE
+                     ack_timed_out: the window again, at last Kick and OFFLINE; writing: the time begins again
     any              logged_in of a newer session: FETCHING_IDS; logged_out: OFFLINE
 
 A wake that brings the entries that follow ``fetched_through``, with their bodies, is the answer to a read that was

@@ -214,6 +214,13 @@ class Delivery:
             commands.append(SET_ACK_TIMER)
         return self._push(commands)
 
+    def writing(self, session_id: int) -> Sequence[Command]:
+        """What was handed over has not reached the client yet, so it cannot ack: its time for that begins again."""
+        if self.state is not SENDING or self.session is None or session_id != self.session.session_id:
+            return NOTHING
+        self._tries = 0
+        return [SET_ACK_TIMER]
+
     # Events: answers.
 
     def ids_fetched(self, turn: int, page: Page, now: int) -> Sequence[Command]:

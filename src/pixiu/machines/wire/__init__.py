@@ -39,6 +39,7 @@ from pixiu.machines.wire.messages import (
     RoomFrame,
     Welcome,
     WireMessage,
+    Writing,
 )
 
 __all__ = [
@@ -67,5 +68,6 @@ __all__ = [
     "Stream",
     "Welcome",
     "WireMessage",
+    "Writing",
     "encode",
 ]

@@ -33,6 +33,7 @@ from pixiu.machines.wire.messages import (
     RoomAck,
     RoomFrame,
     Welcome,
+    Writing,
 )
 from pixiu.model.errors import RemoteProtocolError, RequestError, TooLarge
 from pixiu.model.session import LOGOUT_CAUSES, Session
@@ -207,6 +208,14 @@ def _read_lives(reader: Reader) -> Lives:
     return Lives([session_id for (session_id,) in reader.rows(NUMBER)])
 
 
+def _write_writing(message: Writing) -> bytes:
+    return _write_lives(Lives(message.session_ids))
+
+
+def _read_writing(reader: Reader) -> Writing:
+    return Writing(_read_lives(reader).session_ids)
+
+
 def _write_pushes(message: Pushes) -> bytes:
     bodies, rows, users, groups = message
     parts = [COUNT.pack(len(bodies))]
@@ -339,6 +348,7 @@ _KINDS: tuple[tuple[int, type, Callable[[Any], bytes], Callable[[Reader], WireMe
     (18, Find, _write_find, _read_find),
     (19, Found, _write_found, _read_found),
     (20, Call, _write_call, _read_call),
+    (21, Writing, _write_writing, _read_writing),
 )
 _WRITERS = {message: (kind, write) for kind, message, write, _ in _KINDS}
 _READERS = {kind: read for kind, _, _, read in _KINDS}

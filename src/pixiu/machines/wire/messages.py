@@ -10,6 +10,7 @@
     Request          ──────────────────────▶   an action of a session
                      ◀──────────────────────   Answer, or Refusal
     Acks, Lives      ──────────────────────▶   what clients hold; who lives
+    Writing          ──────────────────────▶   who has not got yet what was pushed
                      ◀──────────────────────   Pushes, Event: for sessions
     LogOut           ──────────────────────▶
                      ◀──────────────────────   End: the node ends a session
@@ -60,6 +61,7 @@ __all__ = [
     "RoomFrame",
     "Welcome",
     "WireMessage",
+    "Writing",
 ]
 
 VERSION = 4
@@ -139,6 +141,12 @@ class Acks(NamedTuple):
 
 class Lives(NamedTuple):
     """The clients of these sessions live."""
+
+    session_ids: Sequence[int]
+
+
+class Writing(NamedTuple):
+    """The clients of these sessions have not got yet what was pushed to them: they cannot ack it."""
 
     session_ids: Sequence[int]
 
@@ -245,6 +253,7 @@ WireMessage = (
     | Refusal
     | Acks
     | Lives
+    | Writing
     | Pushes
     | Event
     | End

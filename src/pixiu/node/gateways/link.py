@@ -34,6 +34,7 @@ from pixiu.machines.wire import (
     RoomAck,
     Stream,
     Welcome,
+    Writing,
     encode,
 )
 from pixiu.model.errors import NotAllowed, PixiuError, RemoteProtocolError, RequestError, Unavailable
@@ -86,6 +87,7 @@ class NodeMessaging(Protocol):
     def disconnect(self, session_id: int, cause: LogoutCause = "quit") -> None: ...
     def ack(self, session_id: int, cursor: int) -> bool: ...
     def heartbeat(self, session_id: int) -> bool: ...
+    def writing(self, session_id: int) -> object: ...
     def gateway_came(self, gateway: str) -> int: ...
     def gateway_gone(self, gateway: str) -> int: ...
 
@@ -148,6 +150,7 @@ class HubLink:
             Call: self._call,
             Acks: self._acks,
             Lives: self._lives,
+            Writing: self._writing,
             RoomAck: self._room_ack,
         }
 
@@ -313,6 +316,11 @@ class HubLink:
         for session_id in message.session_ids:
             if session_id not in self._sessions or not self._hub.messaging.heartbeat(session_id):
                 self._unknown(session_id)
+
+    def _writing(self, message: Writing) -> None:
+        for session_id in message.session_ids:
+            if session_id in self._sessions:
+                self._hub.messaging.writing(session_id)
 
     def _unknown(self, session_id: int) -> None:
         """The relay does not know it (any more): neither may the gateway."""

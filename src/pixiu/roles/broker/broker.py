@@ -134,10 +134,12 @@ class Broker:
         node_id: int = NODE_ID_MAX,
         frame_bytes_max: int = 0,
         lists_sessions: bool = False,
+        is_full: Callable[[], bool] = lambda: False,
     ) -> None:
         """``frame_bytes_max``: frames stay below this where fans allow it, so that they fit datagrams; 0: no bound.
 
-        ``lists_sessions``: fans name their sessions, for relays.
+        ``lists_sessions``: fans name their sessions, for relays. ``is_full``: the way to all gateways takes no more
+        for now; messages wait here, within the bounds of ``Rooms``, until ``freed``.
         """
         self.when_settled: Callable[[list[tuple[int, int]]], object] = lambda _messages: None
         """Told of reliable messages that every gateway has: rooms and ids."""
@@ -151,6 +153,9 @@ class Broker:
         self._user_name = user_name
         self._gateway_of = gateway_of
         self._report = report
+        self._is_full = is_full
+        self._freed_last = ""
+        """The gateway whose messages left last after the way was full."""
         self._ids = Snowflakes(node_id)
         self._versions = Snowflakes(node_id)
         self._rates = RoomRates(clock, per_second=settings.says_per_second, burst=settings.say_burst)
@@ -331,6 +336,14 @@ class Broker:
         self.rooms.resumed(gateway)
         self._flush(gateway)
 
+    def freed(self) -> None:
+        """The way to all gateways is free again: send what waits, one gateway per turn while the way stays free."""
+        ready = sorted(self.rooms.ready())
+        if ready and not self._is_full() and not self._is_stopped:
+            self._freed_last = next((name for name in ready if name > self._freed_last), ready[0])
+            self._flush(self._freed_last)
+            self._scheduler.soon(self.freed)
+
     # The audience.
 
     def _opened(self, name: str, piece: int = 0) -> _OpenRoom:
@@ -459,6 +472,8 @@ class Broker:
             self._flush(gateway)
 
     def _flush(self, gateway: str) -> None:
+        if self._is_full():
+            return
         batches = self.rooms.take(gateway)
         if not batches or self._is_stopped:
             return

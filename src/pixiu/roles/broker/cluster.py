@@ -111,6 +111,7 @@ class ClusterBroker:
         self.broker = Broker(
             _NoRoutes(), clock, scheduler, settings, self._push,
             report=self._reported, node_id=node_id, frame_bytes_max=MESSAGE_BYTES_MAX, lists_sessions=by_relay,
+            is_full=lambda: endpoint.is_full,
         )  # fmt: skip
         self.broker.when_settled = self._settled
         self._report = report
@@ -145,6 +146,7 @@ class ClusterBroker:
         directory.when_changed.append(self.replica.look)
         directory.when_gone.append(self._gone)
         directory.when_come.append(self._come)
+        endpoint.when_free.append(self.broker.freed)
         endpoint.on(Talk, self._talk)
         endpoint.on(RoomAck, self._acked)
 

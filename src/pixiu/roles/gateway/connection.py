@@ -91,6 +91,7 @@ class Connection:
         "_has_codes",
         "_held",
         "_in_flight",
+        "_is_writing",
         "_state",
         "_timer",
         "_transport",
@@ -130,6 +131,7 @@ class Connection:
         self._in_flight = 0
         self._acked = 0
         self._due = False
+        self._is_writing = False
         self.number = number
         self.address = address
         self.identity: Identity | None = None
@@ -300,11 +302,24 @@ class Connection:
         if self._state is LIVE:
             self._push(pushes)
         elif self._held is not None and self._state is OPENING:
-            self._held.extend(pushes)  # the relay's window bounds them
+            through = max((push.useq for push in self._held), default=0)
+            fresh = [push for push in pushes if push.useq > through or not push.useq]
+            self._held.extend(fresh)  # the relay's window bounds them
+            if len(fresh) < len(pushes):
+                self._report_writing()
 
     def _push(self, pushes: list[Push]) -> None:
-        if self.outlet.push(pushes, self._acked) and self._acked:
+        if not self.outlet.push(pushes, self._acked):
+            return
+        if self.outlet.watch_delivery():
+            self._report_writing()
+        elif self._acked:
             self._ack_soon()  # the relay may have missed the client's last ack
+
+    def _report_writing(self) -> None:
+        """The relay waits for an ack of messages that the client does not have yet: report that when this turn ends."""
+        self._is_writing = True
+        self._ack_soon()
 
     def event(self, session_id: int, event: Mapping[str, object]) -> None:
         """Something live."""
@@ -424,14 +439,23 @@ class Connection:
         """Tell the relay what the client holds; of several acks in a turn only the last counts."""
         if self._due:
             self._due = False
-            if self.session is not None and not self._gateway.messaging.ack(self.session.session_id, self._acked):
+            is_writing, self._is_writing = self._is_writing, False
+            if self.session is None:
+                return
+            if not self._gateway.messaging.ack(self.session.session_id, self._acked):
                 self.kick("unknown_session")
+            elif is_writing:
+                self._gateway.messaging.writing(self.session.session_id)
 
     # Time.
 
     def visit(self, silence_max: int) -> None:
-        """Look after the client, once per ping interval."""
-        if self.is_heard:
+        """Look after the client, once per ping interval.
+
+        One that still takes what was written to it may be silent: it is not read from while its socket is full, and a
+        ping waits behind the rest. ``gateway.slow_timeout_ms`` is its bound.
+        """
+        if self.is_heard or self.outlet.is_blocked or self.outlet.watch_delivery():
             self.is_heard = False
             self.misses = 0
         else:

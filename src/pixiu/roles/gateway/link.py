@@ -41,6 +41,7 @@ from pixiu.machines.wire import (
     RoomFrame,
     Stream,
     Welcome,
+    Writing,
     encode,
 )
 from pixiu.model.errors import Overloaded, PixiuError, RemoteProtocolError, Unavailable
@@ -120,6 +121,7 @@ class NodeLink:
         self._sinks: dict[int, SessionSink] = {}
         self._acks: dict[int, int] = {}
         self._lives: list[int] = []
+        self._writing: list[int] = []
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._is_near = False
@@ -265,6 +267,12 @@ class NodeLink:
         self._flush_soon()
         return True
 
+    def writing(self, session_id: int) -> None:
+        """Messages that were handed over have not reached the client yet."""
+        if session_id in self._sinks:
+            self._writing.append(session_id)
+            self._flush_soon()
+
     def _refusal(self) -> PixiuError | None:
         if not self.is_up:
             return Unavailable("the node cannot be reached", retry_after_ms=RETRY_MS)
@@ -315,6 +323,7 @@ class NodeLink:
             self._cut_ms = self._now_ms()
             self._acks.clear()
             self._lives.clear()
+            self._writing.clear()
             self._out.clear()
             self._out_bytes = 0
             self._sinks.clear()
@@ -487,6 +496,9 @@ class NodeLink:
         if self._lives:
             first.append(encode(Lives(self._lives)))
             self._lives = []
+        if self._writing:
+            first.append(encode(Writing(self._writing)))
+            self._writing = []
         data = b"".join(first + out)
         waiting = link.pending()
         if waiting and waiting + len(data) > self._settings.link_bytes_max:

@@ -64,6 +64,10 @@ class Messaging(Protocol):
         """A client lives. False: its session is not known."""
         ...
 
+    def writing(self, session_id: int) -> object:
+        """Messages that were handed over have not reached the client yet: the time for its ack begins again."""
+        ...
+
 
 Authenticate = Callable[[str, Callable[[Identity | PixiuError], object]], object]
 """Tells whose a token is, at once or later: the ``authenticate`` of a ``ports.authentication.Authentication``."""

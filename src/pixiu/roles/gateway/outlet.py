@@ -14,7 +14,12 @@ What a slow client costs, by how much waits in its socket:
                               and knows that it was away; nothing more is read from the client
     above output_bytes_max    it lags: messages are held back as they are stored, shared with the relay, whose window
                               bounds them, and follow when there is room
-    either for too long       it is kicked, and its messages wait
+    either for too long       it is kicked, and its messages wait; a client that takes a quarter of the mark in that
+                              time gets the time again
+
+A message is with the client when the client's system has taken all bytes through that message. Before that no ack can
+come: if the relay sends the message again, the gateway reports that it still delivers (``watch_delivery``), and the
+relay begins its time for the ack again. A client that takes no bytes for too long is kicked, as above.
 """
 
 from __future__ import annotations
@@ -95,11 +100,12 @@ class Talk:
 class OutletRules:
     """What the outlets of a gateway share."""
 
-    __slots__ = ("bytes_max", "counters", "scheduler", "slow_ms", "tick")
+    __slots__ = ("bytes_max", "counters", "progress_bytes", "scheduler", "slow_ms", "tick")
 
     def __init__(self, settings: GatewaySettings, tick: Tick, scheduler: Scheduler, counters: GatewayCounters) -> None:
         self.bytes_max = settings.output_bytes_max
         self.slow_ms = settings.slow_timeout_ms
+        self.progress_bytes = settings.output_mark_bytes // 4
         self.tick = tick
         self.scheduler = scheduler
         self.counters = counters
@@ -113,11 +119,13 @@ class Outlet:
         "_deferred",
         "_dropped",
         "_envelope",
+        "_goal",
         "_held",
         "_is_blocked",
         "_is_holed",
         "_is_open",
         "_is_told",
+        "_messages_end",
         "_out",
         "_out_bytes",
         "_reached",
@@ -125,8 +133,10 @@ class Outlet:
         "_reliable_count",
         "_rules",
         "_slow",
+        "_taken",
         "_timer",
         "_transport",
+        "_written",
         "solid",
     )
 
@@ -158,15 +168,20 @@ class Outlet:
         self._reliable_count = self._reliable_bytes = 0  # of reliable talk among them
         self._dropped: dict[str, int] | None = None  # by room; what is no room's is under ""
         self._timer: Timer | None = None
+        self._written = 0  # bytes, since the connection began
+        self._messages_end = 0  # where among them the last message ends that was written for the first time
+        self._taken = 0  # how many the client had taken when the timer was set
+        self._goal = 0  # and how many it has to take
 
     # What is said.
 
     def push(self, pushes: list[Push], acked: int = 0) -> bool:
-        """Write messages that follow, or hold them back. True if some of them had been written before.
+        """Write messages that follow, or hold them back. True if some of them had come before.
 
         A message that the relay sends again is written again, unless the client has acked it or does not keep up.
         """
         reached, solid, repeats, is_whole = self._reached, self.solid, 0, True
+        is_repeated = False
         fresh: list[Push] = []
         unacked: list[Push] = []
         for push in pushes:
@@ -174,7 +189,9 @@ class Outlet:
             if useq <= reached:
                 if not useq:
                     self._write_early(push)
-                elif useq <= solid:
+                    continue
+                is_repeated = True
+                if useq <= solid:
                     repeats += 1
                     if push[4] and useq > acked:
                         unacked.append(push)
@@ -198,15 +215,15 @@ class Outlet:
         if unacked:
             self._write_again(unacked)
         self._rules.counters.repeats += repeats
-        return repeats > 0
+        return is_repeated
 
     def _write_again(self, pushes: list[Push]) -> None:
-        """Repeat messages on this connection. While earlier bytes wait for the client, a repeat would only add to them.
+        """Repeat messages on this connection, unless they or earlier bytes still wait for the client.
 
         If a store that knows a name is unavailable, the repeat stops: the relay sends the window again later.
         """
         codec, size = self._codec, 0
-        if self.is_behind or self._transport.pending() + self._out_bytes:
+        if self.is_behind or self._transport.pending() + self._out_bytes or self.is_delivering:
             return
         for push in pushes:
             try:
@@ -249,6 +266,7 @@ class Outlet:
             written += 1
         if written:
             self.solid = pushes[written - 1][0]
+            self._messages_end = self._written + self._out_bytes
             rules.counters.pushes += written
             if was_empty:
                 rules.tick.will_write(self)
@@ -335,6 +353,7 @@ class Outlet:
         counters = self._rules.counters
         counters.writes += 1
         counters.written_bytes += len(data)
+        self._written += len(data)
         self._transport.write(data)
         if self._held and not self._is_blocked:  # the socket took it all
             self._go_on()
@@ -390,6 +409,26 @@ class Outlet:
         """Does the client not keep up?"""
         return self._is_blocked or self._is_holed or bool(self._held)
 
+    @property
+    def is_blocked(self) -> bool:
+        """Is the socket full? Then nothing is read from the client either."""
+        return self._is_blocked
+
+    @property
+    def is_delivering(self) -> bool:
+        """Is a message that was handed over not yet with the client? Then the client cannot ack it."""
+        return bool(self._held) or self._messages_end > self._taken_by_client()
+
+    def watch_delivery(self) -> bool:
+        """The same. If it is so, the client has to take bytes from now on, or is kicked as slow."""
+        is_delivering = self.is_delivering
+        if is_delivering:
+            self._watch()
+        return is_delivering
+
+    def _taken_by_client(self) -> int:
+        return self._written - self._transport.outstanding()
+
     def _hole(self) -> None:
         self._is_holed = True
         self._watch()
@@ -399,17 +438,22 @@ class Outlet:
     def _watch(self) -> None:
         """From now on the client is behind; unless it was before."""
         if self._timer is None:
+            self._taken, self._goal = self._taken_by_client(), self._messages_end
             self._timer = self._rules.scheduler.after(self._rules.slow_ms, self._look)
 
     def _settled(self) -> None:
         """It may have caught up."""
-        if self._timer is not None and not self.is_behind:
+        if self._timer is not None and not self.is_behind and self._taken_by_client() >= self._goal:
             self._timer.cancel()
             self._timer = None
 
     def _look(self) -> None:
         self._timer = None
-        if self.is_behind:
+        taken = self._taken_by_client()
+        is_delivering = taken < self._goal
+        if (self._is_blocked or is_delivering) and taken - self._taken >= self._rules.progress_bytes:
+            self._watch()
+        elif self.is_behind or is_delivering:
             self._slow()
 
     def _defer(self, event: Mapping[str, object] | Talk) -> None:

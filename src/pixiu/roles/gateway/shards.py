@@ -334,6 +334,12 @@ class ShardLinks:
         home = self._homes.get(session_id)
         return home.link.heartbeat(session_id) if home is not None else self._alone.heartbeat(session_id)
 
+    def writing(self, session_id: int) -> None:
+        """Messages that were handed over have not reached the client yet."""
+        home = self._homes.get(session_id)
+        if home is not None:
+            home.link.writing(session_id)
+
     # Called by the links.
 
     def cut_off(self, shard: ShardLink) -> None:

@@ -49,6 +49,18 @@ class Rates:
         if len(self._full_at) > self._buckets_max:
             self._forget(now)
 
+    def charge(self, user: int, cost: int) -> None:
+        """Take tokens, whether there are enough or not. What is missing is a debt: the next action waits longer."""
+        if self._token_us:
+            now = self._clock.monotonic_us()
+            self._full_at[user] = max(self._full_at.get(user, now), now) + cost * self._token_us
+            if len(self._full_at) > self._buckets_max:
+                self._forget(now)
+
+    def wait_ms(self, user: int) -> int:
+        """The time until all tokens that were taken have grown again; 0 if the bucket is full."""
+        return max(0, -((self._clock.monotonic_us() - self._full_at.get(user, 0)) // 1000))
+
     def give_back(self, user: int, cost: int) -> None:
         """Return tokens that were taken for work that is not done."""
         full_at = self._full_at.get(user)

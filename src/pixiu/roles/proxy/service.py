@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from pixiu.im import VERBS
 from pixiu.im.context import Context
-from pixiu.im.costs import cost_of
+from pixiu.im.costs import cost_of, due_cost
 from pixiu.im.directory import Banned
 from pixiu.im.draft import (
     Accepted,
@@ -33,10 +33,18 @@ from pixiu.im.draft import (
     Verb,
     drafted,
 )
-from pixiu.im.schedules import fired
+from pixiu.im.schedules import fired, scheduling
 from pixiu.im.users import new_user, user_key
 from pixiu.model.cursor import Cursors
-from pixiu.model.errors import NotFound, Overloaded, PixiuError, RequestError, Unauthenticated, Unavailable
+from pixiu.model.errors import (
+    NotFound,
+    Overloaded,
+    PixiuError,
+    RateLimited,
+    RequestError,
+    Unauthenticated,
+    Unavailable,
+)
 from pixiu.model.hints import nearest
 from pixiu.model.names import check_platform, check_public_id, new_public_id, normalized
 from pixiu.model.pixiu_pb2 import InboxOpened, Record
@@ -62,6 +70,9 @@ IN_FLIGHT_MAX = 10_000
 
 READ_RATE, READ_BURST = 4, 10
 """Reading actions have a bucket of their own, larger than that of changes by these factors."""
+
+DELAYED_SHARE = 2
+"""Scheduled sends over their author's rate get one part in so many of it, so that the author can go on sending."""
 
 ROUNDS_MAX = 3
 """How often an action may name users who have to be created first."""
@@ -108,6 +119,10 @@ class Proxy:
         self._read_rates = Rates(
             clock, per_second=READ_RATE * settings.sends_per_second, burst=READ_BURST * settings.send_burst
         )
+        self._delayed_rates = Rates(
+            clock, per_second=-(-settings.sends_per_second // DELAYED_SHARE), burst=settings.send_burst
+        )
+        """What the delayed scheduled sends of a user cost, and so when the next one can follow them."""
         self.schedules = Schedules(log)
         self.appends = Appends(
             log, stores.keys, clock, scheduler, applied=applied, when_applied=when_applied, in_flight_max=in_flight_max,
@@ -205,18 +220,73 @@ class Proxy:
             )
 
     def fire(self, record: bytes, event_id: int, done: Done) -> None:
-        """A scheduled send is due, by this event. Rights are checked again; firing it twice says it once."""
+        """A scheduled send is due, by this event. Rights are checked again; firing it twice says it once.
+
+        It is charged to its author. Over the rate it is scheduled again, once, for the time at which its turn comes
+        behind the others of the author that are delayed; ``done`` gets the answer to that.
+        """
         try:
             scheduled = Record.FromString(record)
             self.schedules.fired(scheduled.actor, record)
             draft = fired(self.context, scheduled, event_id)
+            is_free = scheduled.scheduled.is_exempt or self._stores.keys.get(draft.key) is not None
+            cost = 0 if is_free else due_cost(self._stores.groups, scheduled)
         except DecodeError:
             self._refuse(RequestError(f"scheduled send {event_id} cannot be decoded"), done)
             return
         except PixiuError as error:
             self._refuse(error, done)
             return
-        self._append(draft, done)
+        if not cost:
+            self._append(draft, done)
+        elif self._charge_due(scheduled, cost):
+            self._append_due(scheduled.actor, draft, cost, done)
+        else:
+            self._delay(scheduled, event_id, cost, done)
+
+    def _charge_due(self, scheduled: Record, cost: int) -> bool:
+        """Charge a due send to its author. False: it is over the rate, or others are delayed before it."""
+        user = scheduled.actor
+        if scheduled.scheduled.fired:  # it has had its delay
+            self._rates.charge(user, cost)
+            return True
+        if self._delayed_rates.wait_ms(user):
+            return False
+        try:
+            self._rates.take(user, cost)
+        except RateLimited:
+            return False
+        return True
+
+    def _append_due(self, user: int, draft: Draft, cost: int, done: Done) -> None:
+        answer = draft.answer
+
+        def answered(accepted: Accepted) -> Answer:
+            if accepted.is_repeat:  # the first send was not in the index yet
+                self._rates.give_back(user, cost)
+            return answer(accepted)
+
+        def appended(outcome: Answer | PixiuError) -> object:
+            if isinstance(outcome, PixiuError):  # it is fired again later, and charged then
+                self._rates.give_back(user, cost)
+            return done(outcome)
+
+        draft.answer = answered
+        self._append(draft, appended)
+
+    def _delay(self, scheduled: Record, event_id: int, cost: int, done: Done) -> None:
+        """Schedule a due send again for the time at which its share of its author's rate allows it."""
+        user = scheduled.actor
+        self._delayed_rates.charge(user, cost)
+        due = self.context.clock.now_ms() + self._delayed_rates.wait_ms(user)
+        scheduled.scheduled.fired = event_id
+
+        def delayed(answer: Answer | PixiuError) -> object:
+            if isinstance(answer, PixiuError):
+                self._delayed_rates.give_back(user, cost)
+            return done(answer)
+
+        self._schedule(user, scheduling(scheduled, due), delayed)
 
     # An action, step by step.
 
@@ -266,13 +336,7 @@ class Proxy:
             else:
                 self._append(outcome, done)
         elif isinstance(outcome, Scheduling):
-            try:
-                if outcome.fan_out_cost and not actor.is_admin:
-                    self._charge_fan_out(verb, actor, params, outcome.fan_out_cost)
-            except PixiuError as error:
-                self._refuse(error, done)
-            else:
-                self._schedule(actor.user, outcome, done)
+            self._schedule(actor.user, outcome, done)
         elif isinstance(outcome, Unscheduling):
             self._unschedule(outcome.schedule_id, done)
         elif isinstance(outcome, Erasing):

@@ -299,6 +299,12 @@ class Relay:
             self._deliveries.flush_soon()
         return True
 
+    def writing(self, session_id: int) -> None:
+        """A gateway has not brought to the client yet what it was handed: the time for an ack begins again."""
+        live = self._live.get(session_id)
+        if live is not None:
+            self._perform(live.inbox, live.inbox.delivery.writing(session_id))
+
     def holds(self, session_id: int, useq: int) -> int:
         """How far a session holds everything that names this entry: there, and what it has sent right behind it."""
         live = self._live.get(session_id)

@@ -103,6 +103,10 @@ class _Socket:
         """It takes everything."""
         return 0
 
+    def outstanding(self) -> int:
+        """It takes everything."""
+        return 0
+
     def is_open(self) -> bool:
         """Until it is closed."""
         return self._is_open

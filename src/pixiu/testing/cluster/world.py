@@ -121,10 +121,13 @@ class GatewayNode(Node):
         self.rooms.act(Actor(session_id, session_id=session_id), "leave", {"room": room}, _fail)
         self.listeners.leave(room_number(room), session_id)
 
-    def say(self, session_id: int, room: str, text: str, *, is_reliable: bool = False) -> list[object]:
+    def say(
+        self, session_id: int, room: str, text: str, *, is_reliable: bool = False, priority: str = "normal"
+    ) -> list[object]:
         """A session talks. Returns a list that will hold the answer."""
         answers: list[object] = []
-        params: dict[str, object] = {"room": room, "text": text, "class": "reliable" if is_reliable else "live"}
+        talk_class = "reliable" if is_reliable else "live"
+        params: dict[str, object] = {"room": room, "text": text, "class": talk_class, "priority": priority}
         self.rooms.act(Actor(session_id, session_id=session_id), "say", params, answers.append)
         return answers
 
@@ -145,6 +148,7 @@ class Cluster:
     def __init__(
         self, rng: random.Random, *, weather: Weather | None = None, brokers: int = 1, routers: int = 1,
         poll_ms: int = 5_000, relays: int = 0, grace_ms: int = 12_000, heartbeat_ms: int = 500,
+        settings: RoomSettings | None = None,
     ) -> None:  # fmt: skip
         """``brokers``, ``routers`` and ``relays`` are partition counts; without relays brokers send to gateways."""
         self.is_relayed = relays > 0
@@ -153,7 +157,7 @@ class Cluster:
         self.clock = SimulatedClock()
         self.scheduler = SimulatedScheduler(self.clock, rng, slow_us=0, pause_chance=0)
         self.registry = MemoryRegistry(self.scheduler)
-        self.settings = RoomSettings(says_per_second=0, resend_ms=100)
+        self.settings = settings or RoomSettings(says_per_second=0, resend_ms=100)
         self.rules = DirectoryRules(
             ViewRules(heartbeat_ms, suspect_ms=3 * heartbeat_ms, dead_ms=5 * heartbeat_ms, grace_ms=3_000),
             poll_ms, grace_ms,
