@@ -123,8 +123,9 @@ class CarrierHost:
         self.hub = GatewayHub(self.messaging, context.directory, clock, scheduler, settings.gateway)
         relay = self.messaging.relay
         LiveActions(
-            self.hub, context, scheduler, tell=relay.tell, is_present=relay.is_present, knows=self.messaging.serves
-        )
+            self.hub, context, scheduler, tell=relay.tell, is_present=relay.is_present, knows=self.messaging.serves,
+            turns=self.messaging.proxy.turns,
+        )  # fmt: skip
         self._unsure: list[Callable[[], object]] = []
         self._catching_up: asyncio.Task[None] | None = None
         self._audits: set[asyncio.Task[AuditReport]] = set()
