@@ -12,9 +12,11 @@ from tests.api.world import open_world
 from tests.im.world import World, unlimited
 
 ALIKE = ("alice ", " alice", "ali\u200bce", "\u202ealice", "ａｌｉｃｅ", "alice\u00ad", "alice\u00a0")
+BLANKS = "\u034f\u115f\u1160\u17b4\u180b\u180f\u2800\u3164\ufe0f\uffa0\U000e0100"
+"""Letters, marks and signs that fonts show as nothing or as a space."""
 
 
-@pytest.mark.parametrize("public_id", ALIKE)
+@pytest.mark.parametrize("public_id", (*ALIKE, *(f"al{blank}ice" for blank in BLANKS)))
 async def test_an_id_that_looks_like_a_taken_one_is_taken(tmp_path: Path, public_id: str) -> None:
     async with open_world(tmp_path) as world:
         made = await world.act("bob", "create_user", {"user": public_id})
@@ -37,7 +39,8 @@ def test_groups_and_users_are_created_under_the_normal_form() -> None:
 
 
 def test_letters_of_scripts_that_look_alike_are_not_mixed() -> None:
-    for mixed in ("аlice", "αlice", "pаypal"):  # a Cyrillic a, a Greek alpha
+    cyrillic_greek, others = ("аlice", "αlice", "pаypal"), ("ꓮlice", "Ꭺlice", "ⲟlga", "օlga")
+    for mixed in (*cyrillic_greek, *others):
         with pytest.raises(RequestError, match="must not mix"):
             new_public_id(mixed, what="user")
     for plain in ("алиса", "alice 貔貅", "élise", "Ωmega"[1:], "アリス-alice", "👩‍💻"):

@@ -77,9 +77,9 @@ class Port:
 
 
 @asynccontextmanager
-async def port_at(path: Path) -> AsyncIterator[Port]:
+async def port_at(path: Path, **queue: Any) -> AsyncIterator[Port]:
     settings = Settings(
-        queue=QueueSettings(), journal=JournalSettings(free_bytes_min=0, flush="none"), log=LogSettings(sample=0)
+        queue=QueueSettings(**queue), journal=JournalSettings(free_bytes_min=0, flush="none"), log=LogSettings(sample=0)
     )
     path.mkdir()
     scheduler = LoopScheduler(asyncio.get_running_loop())
@@ -88,7 +88,7 @@ async def port_at(path: Path) -> AsyncIterator[Port]:
     engine.start()
     port = Port(engine)
     handlers = {command: port.counting(handler) for command, handler in HANDLERS.items()}
-    server = QueueServer(engine, handlers, connections_max=10)
+    server = QueueServer(engine, handlers, connections_max=10, end_writing=lambda transport: transport.write_eof())
     listener = await listen(server.connection, "127.0.0.1", 0)
     port.address = listener.sockets[0].getsockname()[:2]
     port.count_turns()
@@ -217,3 +217,121 @@ def test_delays_page_ends_at_its_byte_limit_and_the_next_page_continues(
 def test_message_count_equals_the_number_of_split_messages(count: int) -> None:
     payload = b"".join(Message.of(f"body {each}", {"h": "v"} if each % 2 else None).encode() for each in range(count))
     assert wire_messages.count_messages(payload) == count == len(wire_messages.split_messages(payload) or [])
+
+
+def test_pipelined_requests_of_many_connections_share_a_turn(tmp_path: Path) -> None:
+    """A hundred connections, each with a turn's worth of requests, must not make one turn a hundred times as long."""
+
+    async def run() -> None:
+        async with port_at(tmp_path / "data") as port:
+            answers = await asyncio.gather(
+                *(port.ask(wire.encode_alive() * 5_000, 5_000 * len(OK)) for _ in range(8)),
+            )
+            assert {len(each) for each in answers} == {5_000 * len(OK)}
+            assert max(port.handled.values()) <= TURN_COST_MAX + 1
+
+    asyncio.run(run())
+
+
+def test_connection_with_one_request_waits_for_few_turns_of_others(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with port_at(tmp_path / "data") as port:
+            busy = [asyncio.create_task(port.ask(wire.encode_alive() * 20_000, 20_000 * len(OK))) for _ in range(8)]
+            await asyncio.sleep(0)
+            while sum(port.handled.values()) < 4_000:
+                await asyncio.sleep(0)
+            before = port.turn
+            await port.ask(wire.encode_alive(), len(OK))
+            assert not any(each.done() for each in busy)
+            assert port.turn - before < 40
+            await asyncio.gather(*busy)
+
+    asyncio.run(run())
+
+
+def test_status_of_a_topic_costs_what_it_takes_to_count_its_messages(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with port_at(tmp_path / "data") as port:
+            await port.ask(wire.encode_pub(b"t", payload_of(60_000)), len(OK))
+            port.handled.clear()
+            for status in await port.ask_lists(wire.encode_status(topic=b"t") * 20, 20):
+                assert status["messages"] == 60_000
+            assert sum(port.handled.values()) == 20
+            assert max(port.handled.values()) == 1
+
+    asyncio.run(run())
+
+
+def test_positions_are_listed_over_several_turns_and_are_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pixiu.queue.server.commands.POSITIONS_AT_ONCE", 50)
+    pages: Counter[int] = Counter()
+
+    async def run() -> None:
+        async with port_at(tmp_path / "data") as port:
+            names = [b"reader%04d" % each for each in range(0, 440, 2)]
+            requests = [wire.encode_set_position(b"t", name, event_id=7) for name in names]
+            assert await port.ask(b"".join(requests), len(names) * len(OK)) == OK * len(names)
+            await port.ask(wire.encode_pub(b"t", payload_of(1)), len(OK))
+            live = [b"a", b"reader0003", b"reader0004", b"z"]
+            writers = []
+            for name in live:
+                _, writer = await asyncio.open_connection(*port.address)
+                writer.write(wire.encode_subscribe(b"t", name, remember=True))
+                writers.append(writer)
+            while port.engine.counters.subscribers < len(live):
+                await asyncio.sleep(0.01)
+            page = port.engine.state.positions.page
+
+            def counted(*args: Any) -> Any:
+                pages[port.turn] += 1
+                return page(*args)
+
+            monkeypatch.setattr(port.engine.state.positions, "page", counted)
+            (rows,) = await port.ask_lists(wire.encode_positions(b"t"), 1)
+            expected = {name.decode(): 7 for name in names} | {"a": 0, "reader0003": 0, "z": 0}
+            assert {row["subscriber"]: row["event_id"] for row in rows} == expected
+            assert [row["subscriber"] for row in rows] == sorted(expected)
+            assert [row["subscriber"] for row in rows if row["live"]] == [name.decode() for name in live]
+            assert len(pages) == 5 and max(pages.values()) == 1
+            for writer in writers:
+                writer.close()
+
+    asyncio.run(run())
+
+
+def test_incomplete_requests_of_all_connections_have_a_bound_in_bytes(tmp_path: Path) -> None:
+    """A client needs no key to send half a request, and each may have 16 MiB."""
+
+    async def run() -> None:
+        async with port_at(tmp_path / "data", partial_bytes_max=1_500_000) as port:
+            request = wire.encode_pub(b"t", Message(b"x" * 600_000).encode())
+            small = wire.encode_pub(b"t", Message(b"y" * 30_000).encode())
+            halves = []
+            for _ in range(3):
+                reader, writer = await asyncio.open_connection(*port.address)
+                writer.write(request[:-1])
+                halves.append((reader, writer))
+            refused = []
+
+            async def look() -> None:
+                for reader, _ in halves:
+                    try:
+                        refused.append(await asyncio.wait_for(reader.read(300), 0.3))
+                    except TimeoutError:
+                        continue
+
+            while not refused:
+                await look()
+            assert len(refused) == 1 and b"queue.partial_bytes_max" in refused[0]
+            assert await port.ask(small, len(OK)) == OK, "a small request is served all the same"
+            for _, writer in halves:
+                writer.write(request[-1:])
+            answers = [await asyncio.wait_for(reader.read(300), 5) for reader, _ in halves]
+            assert answers.count(OK) == 2
+            for _, writer in halves:
+                writer.close()
+            assert await port.ask(request, len(OK)) == OK
+
+    asyncio.run(run())

@@ -1,9 +1,12 @@
 """The verb search over an index that does as it is told: params, pages, and hits that are not readable any more."""
 
+import sys
 from collections.abc import Callable
 
 import pytest
 
+from pixiu.im.search import HIGHLIGHTED_CHARS_MAX
+from pixiu.machines.search import highlights
 from pixiu.model.errors import NotAllowed, NotFound, Overloaded, PixiuError, RequestError, TooLarge, Unavailable
 from pixiu.ports.search import Asked, Found, Hit
 from tests.im.world import World, messages, texts
@@ -170,3 +173,27 @@ def test_what_the_index_refuses_is_told(scene: Scene) -> None:
         scene.world.do("bob", "search", q="lunch")
     with pytest.raises(Unavailable, match="no index"):
         World().do("bob", "search", q="lunch")
+
+
+def test_highlights_are_looked_for_in_a_bounded_number_of_characters_per_page(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cutting texts into terms is done in the event loop, and the largest message took half a second."""
+    looked_at: list[int] = []
+
+    def counted(text: str, phrases: object) -> list[tuple[int, int]]:
+        looked_at.append(len(text))
+        return highlights(text, phrases)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sys.modules["pixiu.im.search"], "highlights", counted)
+    scene.say(1, "lunch " + "x " * 20_000)
+    scene.say(1, "x " * 1_000 + "lunch " + "x " * 3_000)
+    scene.say(1)
+    page = messages(scene.world.do("bob", "search", q="lunch"))
+    assert [each["highlights"] for each in page] == [[[0, 5]], [[2_000, 2_005]], [[0, 5]]]
+    assert looked_at == [7, 8_008, HIGHLIGHTED_CHARS_MAX - 8_015]
+    del looked_at[:]
+    scene.say(30, "lunch " + "x " * 20_000)
+    page = messages(scene.world.do("bob", "search", q="lunch"))
+    assert sum(looked_at) == HIGHLIGHTED_CHARS_MAX and len(looked_at) == 1
+    assert [each["highlights"] for each in page][:2] == [[[0, 5]], []]

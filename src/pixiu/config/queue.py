@@ -41,6 +41,10 @@ class QueueSettings(Section):
     """Bytes that may wait for the writer over all connections. At this mark the queue stops reading from
     publishers until some are written."""
 
+    partial_bytes_max: Annotated[int, Bounds(2**20)] = 256 * 2**20
+    """Bytes of incomplete requests in memory over all connections. Beyond it a connection whose request has more than
+    64 KiB so far is refused and closed."""
+
     idle_timeout_ms: Milliseconds = 30 * 60_000
     """A connection that sent nothing for this long, and subscribes to nothing, is closed."""
 

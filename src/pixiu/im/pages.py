@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupPage", "bounds", "group_messages", "newest_in_group", "private_messages"]
 
+WARM_BYTES_MAX = 2 * 2**20
+"""Bytes of bodies that warming a cold group reads, newest first: one request waits for it, and so do all others."""
+
+WARM_PAGE = 32
+"""Bodies read at a time."""
+
 _WHEN_RECALLED = ("message_id", "from", "to", "group", "at", "kind")
 """All that is shown of a message that was recalled."""
 
@@ -103,13 +109,22 @@ def newest_in_group(context: Context, group: int, *, after: int, limit: int) -> 
 
 
 def _warm(context: Context, group: int) -> None:
-    """Fill the cache, unless a body is missing: that is shown from the rows, and never kept."""
+    """Fill the cache, with about ``WARM_BYTES_MAX``. If a body is missing, it stays cold: rows show that."""
     context.counts.group_reads += 1
     rows = context.stores.timelines.group_backward(group, limit=RECENT_MAX)
-    bodies = context.stores.bodies.get([row.message_id for row in rows])
-    messages = [(row.message_id, bodies[row.message_id]) for row in rows if row.message_id in bodies]
-    if len(messages) == len(rows) and (rows or _is_silent(context, group)):
-        is_all = not rows or (len(rows) < RECENT_MAX and rows[-1].previous == 0)
+    messages: list[tuple[int, bytes]] = []
+    size = 0
+    for begin in range(0, len(rows), WARM_PAGE):
+        message_ids = [row.message_id for row in rows[begin : begin + WARM_PAGE]]
+        bodies = context.stores.bodies.get(message_ids)
+        if len(bodies) < len(message_ids):
+            return
+        messages += [(each, bodies[each]) for each in message_ids]
+        size += sum(map(len, bodies.values()))
+        if size >= WARM_BYTES_MAX:
+            break
+    if rows or _is_silent(context, group):
+        is_all = not rows or (len(messages) == len(rows) < RECENT_MAX and rows[-1].previous == 0)
         context.stores.recent.warm(group, messages, is_all=is_all)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pixiu.im.draft import Params
 
 __all__ = [
+    "FIELDS_BYTES_MAX",
     "FIELDS_MAX",
     "INT64_MAX",
     "check_known",

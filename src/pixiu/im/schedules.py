@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["fired", "schedule", "scheduled", "scheduling", "unschedule"]
 
+SCHEDULED_BYTES_MAX = 4 * 2**20
+"""Bytes of one user's scheduled sends together: they are held in memory until they are due."""
+
 
 def schedule(context: Context, actor: Actor, params: Params) -> Scheduling | Answer:
     """Say something at a time. A repeat of a send_id that still waits gives the first schedule_id."""
@@ -39,11 +42,17 @@ def schedule(context: Context, actor: Actor, params: Params) -> Scheduling | Ans
         record.scheduled.is_exempt = True
     waiting = context.own_scheduled(actor.user)
     token = MsgChat.FromString(record.chat).sendId
+    mark = token.encode()
     for each in waiting:
-        if token and _chat(each).sendId == token:
+        if token and mark in each.payload and _chat(each).sendId == token:
             return {"schedule_id": str(each.schedule_id), "at": each.due}
     if len(waiting) >= context.settings.scheduled_max:
         raise TooLarge(f"{len(waiting)} of your sends wait already; at most {context.settings.scheduled_max} may")
+    size = len(draft.payload) + sum(len(each.payload) for each in waiting)
+    if waiting and size > SCHEDULED_BYTES_MAX:
+        raise TooLarge(
+            f"your sends that wait have {size} bytes with this one; they may have {SCHEDULED_BYTES_MAX} together"
+        )
     return scheduling(record, due)
 
 

@@ -22,6 +22,8 @@ from pixiu.model.names import SYSTEM, encoded
 from pixiu.ports.search import Asked
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pixiu.im.context import Context
     from pixiu.im.draft import Actor, Params
     from pixiu.ports.search import Found, Hit
@@ -35,6 +37,10 @@ DEPTH_MAX = 1000
 
 ROUNDS_MAX = 8
 """How often the index is asked again for one page whose hits are not there any more."""
+
+HIGHLIGHTED_CHARS_MAX = 16_384
+"""Characters of the texts of one page in which highlights are looked for, first message first. Cutting a text into
+terms takes about a microsecond for each character, in the event loop."""
 
 
 class _Page(NamedTuple):
@@ -118,8 +124,7 @@ def _filled(context: Context, actor: Actor, page: _Page, found: Found) -> Answer
     for number, hit in enumerate(found.hits):
         message = shown.get(hit.message_id)
         if message is not None:
-            marked = highlights(str(message["text"]), page.phrases)
-            page.messages.append({**message, "highlights": [list(span) for span in marked]})
+            page.messages.append(message)
             page.cursors.append(page.asked.skip + number + 1 if page.asked.is_by_relevance else hit.message_id)
     has_more = len(page.messages) > page.limit
     is_end = len(found.hits) < page.asked.limit
@@ -133,7 +138,7 @@ def _filled(context: Context, actor: Actor, page: _Page, found: Found) -> Answer
 
 
 def _answer(page: _Page, found: Found, bytes_max: int, *, has_more: bool) -> Answer:
-    messages = fitting(page.messages[: page.limit], bytes_max)
+    messages = fitting(_highlighted(page), bytes_max)
     has_more = has_more or len(messages) < len(page.messages)
     cursor = None
     if len(messages) < len(page.messages):
@@ -143,6 +148,16 @@ def _answer(page: _Page, found: Found, bytes_max: int, *, has_more: bool) -> Ans
     if page.asked.is_by_relevance and cursor is not None and cursor >= DEPTH_MAX:
         has_more, cursor = False, None
     return {"messages": messages, "has_more": has_more, "cursor": None if cursor is None else str(cursor)}
+
+
+def _highlighted(page: _Page) -> Iterator[Answer]:
+    """The messages of a page with what the query has met in them, one by one: those that do not fit cost nothing."""
+    left = HIGHLIGHTED_CHARS_MAX
+    for message in page.messages[: page.limit]:
+        text = str(message["text"])
+        marked = highlights(text[:left], page.phrases) if left else []
+        left -= min(len(text), left)
+        yield {**message, "highlights": [list(span) for span in marked]}
 
 
 def _shown(context: Context, actor: Actor, asked: Asked, hits: list[Hit]) -> dict[int, Answer]:

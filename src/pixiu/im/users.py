@@ -60,6 +60,9 @@ def create_user(context: Context, actor: Actor, params: Params) -> Draft:
     )  # fmt: skip
     if len(changed.fields) > read.FIELDS_MAX:
         raise TooLarge(f"a user may have {read.FIELDS_MAX} fields, not {len(changed.fields)}")
+    size = sum(len(key.encode()) + len(text.encode()) for key, text in changed.fields.items())
+    if size > read.FIELDS_BYTES_MAX:
+        raise TooLarge(f"the fields of a user may have {read.FIELDS_BYTES_MAX} bytes together, not {size}")
     record = Record(at=context.clock.now_ms(), actor=actor.user, user=changed)
     return drafted(record, lambda accepted: _view(_profile(context, number)))
 

@@ -43,7 +43,17 @@ OPERATOR = "pixiu"
 _INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Co", "Zl", "Zp"})
 """Unicode categories that a new public id does not hold: control, format, unassigned, private, separators of lines."""
 
-_ALIKE = frozenset({"LATIN", "CYRILLIC", "GREEK"})
+_BLANK = frozenset(
+    chr(each)
+    for begin, end in (
+        (0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800), (0x3164, 0x3164),
+        (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xE0100, 0xE01EF),
+    )
+    for each in range(begin, end + 1)
+)  # fmt: skip
+"""Letters and marks that are shown as nothing or as a space: fillers, joiners, variation selectors, empty braille."""
+
+_ALIKE = frozenset({"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU"})
 
 _CONTROLS = frozenset(map(chr, [*range(32), *range(127, 160)]))
 
@@ -76,7 +86,8 @@ def normalized(public_id: str) -> str:
     if public_id.isascii() and "  " not in public_id and public_id[:1] != " " and public_id[-1:] != " ":
         return public_id  # as nearly all are
     text = unicodedata.normalize("NFKC", public_id)
-    shown = "".join(" " if each.isspace() else each for each in text if unicodedata.category(each) not in _INVISIBLE)
+    visible = (each for each in text if each not in _BLANK and unicodedata.category(each) not in _INVISIBLE)
+    shown = "".join(" " if each.isspace() else each for each in visible)
     # Removing a character may bring others together that compose.
     return unicodedata.normalize("NFKC", " ".join(shown.split()))
 

@@ -76,7 +76,9 @@ class Surface:
         messaging, clock = host.messaging, host.engine.clock
         context, relay = messaging.proxy.context, messaging.relay
         self.hub = GatewayHub(messaging, context.directory, clock, scheduler, settings.gateway)
-        LiveActions(self.hub, context, scheduler, tell=relay.tell, is_present=relay.is_present)
+        LiveActions(
+            self.hub, context, scheduler, tell=relay.tell, is_present=relay.is_present, turns=messaging.proxy.turns
+        )
         self.group_rooms = GroupRooms(self.hub, messaging, clock, scheduler, settings.rooms, shard)
         self.administration = RemoteAdministration(host, Doors(self.hub.counters, self.group_rooms.broker))
         self._scheduler = scheduler

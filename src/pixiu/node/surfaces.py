@@ -227,7 +227,10 @@ class _ThisProcess:
             message_bytes_max=settings.messaging.message_bytes_max, connections_max=connections_max,
         )  # fmt: skip
         self._rechecks = Rechecks(self.gateway, authentication, clock, scheduler, settings.security)
-        LiveActions(self.gateway, context, scheduler, tell=messaging.relay.tell, is_present=messaging.relay.is_present)
+        LiveActions(
+            self.gateway, context, scheduler, tell=messaging.relay.tell, is_present=messaging.relay.is_present,
+            turns=messaging.proxy.turns,
+        )  # fmt: skip
         self.broker = _make_broker(host, settings, clock, scheduler, self._push, report)
         self._rooms = RoomListening(
             self.gateway, settings.rooms, clock,
@@ -287,7 +290,10 @@ class _OtherProcesses:
         context: Context = messaging.proxy.context
         certificates_from(settings.security, root)  # what is wrong with them is said here, once
         self.hub = GatewayHub(messaging, context.directory, clock, scheduler, settings.gateway)
-        LiveActions(self.hub, context, scheduler, tell=messaging.relay.tell, is_present=messaging.relay.is_present)
+        LiveActions(
+            self.hub, context, scheduler, tell=messaging.relay.tell, is_present=messaging.relay.is_present,
+            turns=messaging.proxy.turns,
+        )  # fmt: skip
         self.broker = self.hub.broker = _make_broker(
             host, settings, clock, scheduler, self.hub.push_frames, report, self.hub.gateway_of
         )

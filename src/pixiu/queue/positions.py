@@ -6,6 +6,7 @@ position may be a second old after a crash: some messages come twice, none is sk
 
 from __future__ import annotations
 
+from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,12 @@ class Positions:
         start = _PREFIX + _TOPIC.pack(topic.create_event_id)
         for key, value in self._store.scan(start, _PREFIX + _TOPIC.pack(topic.create_event_id + 1)):
             yield key[9:], int(_EVENT_ID.unpack(value)[0])
+
+    def page(self, topic: Topic, after: bytes, limit: int) -> list[tuple[bytes, int]]:
+        """Stored positions of a topic, those of the first ``limit`` subscribers behind ``after`` by name."""
+        start = _key(topic, after) + b"\0" if after else _key(topic, b"")
+        found = self._store.scan(start, _PREFIX + _TOPIC.pack(topic.create_event_id + 1))
+        return [(key[9:], int(_EVENT_ID.unpack(value)[0])) for key, value in islice(found, limit)]
 
     def apply(self, topic: Topic, payload: bytes, changes: Changes) -> None:
         """Take over the rows of a POSITION record."""

@@ -79,6 +79,9 @@ class AppServer:
         self.settings = settings
         self.http_upstream = http_upstream
         self._tls = tls
+        self.reading: object = None
+        """The socket whose frames came last; it may give ``turn_left`` of them to the gateway in this turn."""
+        self.turn_left = 0
         self._servers: list[asyncio.Server] = []
         self._transports: set[asyncio.Transport] = set()
         self._is_empty = asyncio.Event()

@@ -10,6 +10,7 @@ import fcntl
 import socket
 import sys
 import termios
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -38,6 +39,10 @@ CLOSE_SECONDS = 2.0
 REASON_BYTES_MAX = 120
 HELLO_BYTES_MAX = 8 * 1024
 """The first frame over TCP: a token and a cursor. Of a stranger no more than that is kept."""
+FRAMES_PER_TURN = 64
+"""Frames of one client that are read in one turn of the loop; a frame counts once more for every 256 bytes. A read may
+bring thousands of frames, and others would wait for all of them."""
+FRAME_COST_SHIFT = 8
 EARLY_MAX = 16
 """Frames of a client that waits for its turn; beyond this nothing is read from it until then."""
 
@@ -114,8 +119,55 @@ class _Socket:
     _wire: asyncio.Transport  # the same, or what is below TLS
     _is_held: bool  # the gateway reads no more
     _is_parked: bool
+    _loop: asyncio.AbstractEventLoop
+    _client: ConnectedClient | None
+    _early: deque[tuple[bytes, bool]]  # frames that wait for a turn of the loop
+    _is_reading_on: bool
     has_spoken: bool
     number: int
+
+    # Frames, a bounded number of them in one turn of the loop.
+
+    def _frame(self, payload: bytes, *, is_text: bool) -> None:
+        """A whole frame: for the gateway, now if this turn allows it."""
+        server, cost = self._server, 1 + (len(payload) >> FRAME_COST_SHIFT)
+        if server.reading is not self:
+            server.reading, server.turn_left = self, FRAMES_PER_TURN
+        if self._early or self._is_held or server.turn_left <= 0:
+            self._early.append((payload, is_text))
+            if not self._is_reading_on and not self._is_held:
+                self._read_on_soon()
+        elif self._client is not None:
+            server.turn_left -= cost
+            self._client.received(payload, is_text=is_text)
+
+    def _read_on_soon(self) -> None:
+        self._is_reading_on = True
+        if not self._socket.is_closing():
+            self._socket.pause_reading()
+        self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        """Another turn's share of the frames that wait; then the socket is read again."""
+        self._is_reading_on = False
+        self._server.reading = None
+        early, left = self._early, FRAMES_PER_TURN
+        while early and left > 0 and not self._is_held:
+            payload, is_text = early.popleft()
+            left -= 1 + (len(payload) >> FRAME_COST_SHIFT)
+            if self._client is not None:
+                self._client.received(payload, is_text=is_text)
+        if self._is_held:
+            return
+        if early:
+            self._read_on_soon()
+            return
+        self._have_read()
+        if not self._is_parked and not self._socket.is_closing():
+            self._socket.resume_reading()
+
+    def _have_read(self) -> None:
+        """All frames that waited are read."""
 
     # The gateway may not know yet that the connection is gone.
 
@@ -148,16 +200,19 @@ class _Socket:
             self._socket.pause_reading()
 
     def resume_reading(self) -> None:
-        """Go on."""
+        """Go on: first with the frames that wait here."""
         self._is_held = False
-        if not self._is_parked and not self._socket.is_closing():
+        if self._early and self._client is not None:
+            if not self._is_reading_on:
+                self._read_on_soon()
+        elif not self._is_parked and not self._is_reading_on and not self._socket.is_closing():
             self._socket.resume_reading()
 
     # What the parking of the silent calls.
 
     def park(self) -> bool:
         """Read no more until ``wake``. Nothing may wait to be written, or the loop would go on watching the socket."""
-        if self._is_held or self._socket.is_closing():
+        if self._is_held or self._early or self._socket.is_closing():
             return False
         if self._socket.get_write_buffer_size() or self._wire.get_write_buffer_size():
             return False
@@ -182,8 +237,9 @@ class WebSocket(WSListener, _Socket):
 
     # fmt: off
     __slots__ = (
-        "_address", "_asked", "_client", "_is_held", "_is_parked", "_loop", "_parts", "_parts_are_text", "_parts_bytes",
-        "_said_goodbye", "_server", "_socket", "_timer", "_wire", "_ws", "has_spoken", "number",
+        "_address", "_asked", "_client", "_early", "_goodbye", "_is_held", "_is_parked", "_is_reading_on", "_loop",
+        "_parts", "_parts_are_text", "_parts_bytes", "_said_goodbye", "_server", "_socket", "_timer", "_wire", "_ws",
+        "has_spoken", "number",
     )
     # fmt: on
 
@@ -208,6 +264,9 @@ class WebSocket(WSListener, _Socket):
         self._parts_bytes = 0
         self._parts_are_text = False
         self._said_goodbye = False
+        self._goodbye: Any = None  # the code of a close frame behind frames that wait
+        self._early = deque()
+        self._is_reading_on = False
         self._timer: asyncio.TimerHandle | None = None
         self._is_held = False
         self._is_parked = False
@@ -239,7 +298,7 @@ class WebSocket(WSListener, _Socket):
             if frame.rsv1 or frame.rsv2 or frame.rsv3 or self._parts is not None:
                 client.failed(BadFrame("this frame does not belong here"))
             elif frame.fin:
-                client.received(frame.get_payload_as_bytes(), is_text=kind == WSMsgType.TEXT)
+                self._frame(frame.get_payload_as_bytes(), is_text=kind == WSMsgType.TEXT)
             else:
                 self._parts, self._parts_bytes = [], 0
                 self._parts_are_text = kind == WSMsgType.TEXT
@@ -253,8 +312,15 @@ class WebSocket(WSListener, _Socket):
             client.heard()
         elif kind == WSMsgType.CLOSE:
             self._said_goodbye = True
+            self._goodbye = frame.get_close_code()
+            if not self._early:
+                self._have_read()
+
+    def _have_read(self) -> None:
+        transport = self._ws
+        if self._goodbye is not None and transport is not None:
             if not transport.is_close_frame_sent:
-                transport.send_close(frame.get_close_code())
+                transport.send_close(self._goodbye)
             transport.disconnect()
 
     def _continue(self, client: ConnectedClient, frame: WSFrame) -> None:
@@ -270,7 +336,7 @@ class WebSocket(WSListener, _Socket):
         self._parts.append(frame.get_payload_as_bytes())
         if frame.fin:
             whole, self._parts = b"".join(self._parts), None
-            client.received(whole, is_text=self._parts_are_text)
+            self._frame(whole, is_text=self._parts_are_text)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         """The connection is gone. If it is one of ten thousand, they are all here in one turn: the work waits.
@@ -316,8 +382,9 @@ class TcpSocket(asyncio.Protocol, _Socket):
 
     # fmt: off
     __slots__ = (
-        "_client", "_early", "_frames", "_is_closing", "_is_held", "_is_parked", "_is_pending", "_is_text",
-        "_is_waiting", "_loop", "_server", "_socket", "_timer", "_wire", "has_spoken", "number", "wire",
+        "_client", "_early", "_frames", "_has_eof", "_is_closing", "_is_held", "_is_parked", "_is_pending",
+        "_is_reading_on", "_is_text", "_is_waiting", "_loop", "_server", "_socket", "_timer", "_wire", "has_spoken",
+        "number", "wire",
     )
     # fmt: on
 
@@ -326,7 +393,9 @@ class TcpSocket(asyncio.Protocol, _Socket):
         self._server = server
         self._loop = loop
         self._frames = LengthPrefixed(HELLO_BYTES_MAX, then=server.gateway.frame_bytes_max)
-        self._early: list[bytes] = []  # frames that nobody has read yet
+        self._early = deque()
+        self._is_reading_on = False
+        self._has_eof = False
         self._is_waiting = False  # for its turn
         self._client: ConnectedClient | None = None
         self._is_text = True
@@ -366,16 +435,15 @@ class TcpSocket(asyncio.Protocol, _Socket):
             else:
                 self._refuse(error)
             return
-        self._early += frames
+        if self._client is not None:
+            for frame in frames:
+                self._frame(frame, is_text=self._is_text)
+            return
+        self._early += ((frame, True) for frame in frames)
         if self._is_waiting:
             if len(self._early) > EARLY_MAX:
                 self.pause_reading()
-            return
-        if not self._early:
-            return
-        if self._client is not None:
-            self._read()
-        else:
+        elif self._early:
             self._is_waiting = True
             self._server.spoke(self._socket)
             self._server.pace.run(self._begin)
@@ -385,18 +453,19 @@ class TcpSocket(asyncio.Protocol, _Socket):
         self._is_waiting = False
         if not self._is_closing:
             self.resume_reading()
-            self._hello(self._early.pop(0))
-            self._read()
-
-    def _read(self) -> None:
-        early, self._early = self._early, []
-        for frame in early:
-            if self._client is not None:
-                self._client.received(frame, is_text=self._is_text)
+            self._hello(self._early.popleft()[0])
+            early, self._early = self._early, deque()
+            for frame, _ in early:
+                self._frame(frame, is_text=self._is_text)
 
     def eof_received(self) -> bool:
-        """The client says no more: neither do we."""
-        return False
+        """The client says no more: neither do we, once its frames are read."""
+        self._has_eof = bool(self._early)
+        return self._has_eof
+
+    def _have_read(self) -> None:
+        if self._has_eof:
+            self._socket.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is gone."""

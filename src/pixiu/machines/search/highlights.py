@@ -24,10 +24,14 @@ def highlights(text: str, phrases: Iterable[Phrase]) -> list[tuple[int, int]]:
     at: dict[tuple[int, str], tuple[int, int]] = {
         (term.place, term.text): (term.begin, term.end) for term in terms_of(text)
     }
+    phrases = list(phrases)
+    places: dict[str, list[int]] = {phrase[0][1]: [] for phrase in phrases}
+    for place, word in at:
+        if word in places:
+            places[word].append(place)
     found: list[tuple[int, int]] = []
     for phrase in phrases:
-        first = phrase[0][1]
-        for place in [place for place, word in at if word == first]:
+        for place in places[phrase[0][1]]:
             spans = [at.get((place + step, word)) for step, word in phrase]
             found += [span for span in spans if span is not None] if all(spans) else []
     merged: list[tuple[int, int]] = []

@@ -83,7 +83,8 @@ class TopicViews:
         # A lane that has passed the topic's last message has it all, whatever the log holds beyond.
         found = [_place(f"carrier: {lane.value}", self._applied(lane), last, is_live=True) for lane in lanes]
         positions = self._engine.subscriptions.positions
-        names = {name: None for name, _ in positions.of_topic(topic)} | dict.fromkeys(topic.subscriptions)
+        stored = positions.page(topic, b"", SUBSCRIBERS_MAX)
+        names = {name: None for name, _ in stored} | dict.fromkeys(topic.subscriptions)
         for name in list(names)[: SUBSCRIBERS_MAX - len(found)]:
             place = positions.get(topic, name)
             text = name.decode(errors="replace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from pixiu.queue.server.connection import Connection, Request
     from pixiu.queue.server.served import Served
     from pixiu.queue.storage.topics import Topic
+
+POSITIONS_AT_ONCE = 500
+"""Rows of Positions that are made in one turn: a few milliseconds."""
 
 ACK_TIMEOUT_MS_MAX = 7 * 86_400_000
 
@@ -161,7 +165,7 @@ def _answer_topics(
         objects.extend(topic_json(topic) for topic in topics)
         connection.charge(LISTED_AT_ONCE if reached is not None else len(topics))
         if reached is not None:
-            engine.scheduler.soon(partial(step, reached))
+            connection.in_turn(partial(step, reached))
         else:
             connection.answered(encode_sized((f"[{','.join(objects)}]" if objects else "").encode()))
 
@@ -257,21 +261,40 @@ def append(engine: Engine, connection: Connection, request: Request) -> None:
 
 
 def positions(engine: Engine, connection: Connection, request: Request) -> None:
-    """Positions of a topic's named subscribers."""
+    """Positions of a topic's named subscribers. Each turn of the loop makes ``POSITIONS_AT_ONCE`` rows at most."""
     topic = engine.topic_to_read(request.name, connection.is_node)
-    stored = dict(engine.state.positions.of_topic(topic))
-    for (each, name), event_id in engine.state.positions.moved.items():
-        if each is topic:
-            stored[name] = event_id
-    rows = [
-        {
-            "subscriber": name.decode(errors="replace"),
-            "event_id": stored.get(name, 0),
-            "live": name in topic.subscriptions,
-        }
-        for name in sorted({*stored, *topic.subscriptions})
-    ]
-    connection.answer(_json(rows))
+    stored = engine.state.positions
+    moved = {name: event_id for (each, name), event_id in stored.moved.items() if each is topic}
+    others = deque(sorted({*moved, *topic.subscriptions}))  # some of them are stored, too
+    rows: list[str] = []
+    connection.block()
+
+    def add(name: bytes, event_id: int) -> None:
+        text = name.decode(errors="replace")
+        row = {"subscriber": text, "event_id": moved.get(name, event_id), "live": name in topic.subscriptions}
+        rows.append(json.dumps(row, separators=(",", ":"), ensure_ascii=False))
+
+    def step(after: bytes) -> None:
+        try:
+            page = stored.page(topic, after, POSITIONS_AT_ONCE)
+        except PixiuError as error:
+            connection.answered(encode_refused(str(error)))
+            return
+        connection.charge(len(page))
+        for name, event_id in page:
+            while others and others[0] < name:
+                add(others.popleft(), 0)
+            if others and others[0] == name:
+                others.popleft()
+            add(name, event_id)
+        if len(page) == POSITIONS_AT_ONCE:
+            connection.in_turn(partial(step, page[-1][0]))
+            return
+        for name in others:
+            add(name, 0)
+        connection.answered(encode_sized(f"[{','.join(rows)}]".encode()))
+
+    step(b"")
 
 
 def set_position(engine: Engine, connection: Connection, request: Request) -> None:

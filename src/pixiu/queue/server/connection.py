@@ -7,9 +7,9 @@ with the same bytes as the one before it (header, topic, sizes) is taken without
 Order of answers: publishes, appends and delays wait for the disk together, and their answers come in the order of the
 requests. Any other command waits until those before it are answered, so it sees what they did.
 
-Bound per turn: requests have a cost, which follows from their messages, bytes and answers. After ``TURN_COST_MAX`` the
-connection takes its next request in a later turn of the loop, once its earlier requests are answered. Meanwhile the
-process serves other connections and chat users.
+Bound per turn: requests have a cost, which follows from their messages, bytes and answers. All connections together
+have ``TURN_COST_MAX`` in a turn of the loop, and one has a share of it while others wait. Then the connection takes its
+next request in a later turn, once its earlier requests are answered. Meanwhile the process serves chat users.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ MESSAGES_MAX = 65_536
 """Messages in one publish."""
 
 TURN_COST_MAX = 2000
-"""Cost of the requests that one connection may have handled in a row; a unit is about 10 µs of CPU."""
+"""Cost of the requests that are handled in one turn, of one connection or of all; a unit is about 10 µs of CPU."""
+
+PARTIAL_BYTES_FREE = 64 * 1024
+"""Bytes of an incomplete request that a connection may have, however many other connections have."""
 
 MESSAGES_PER_COST = 4
 """Messages of one publish or delay that cost one unit."""
@@ -122,6 +125,7 @@ class Connection:
         "_request_bytes",
         "_server",
         "_skip",
+        "_spent",
         "_stream",
         "_submit",
         "_topic",
@@ -147,6 +151,8 @@ class Connection:
         self._need = 0
         self._cost = 0
         """Of the requests since this connection last waited for a turn of the loop."""
+        self._spent = 0
+        """The part of ``_cost`` that the server has counted."""
         self._outstanding = 0
         self._is_blocked = False
         self._is_closing = False
@@ -189,6 +195,7 @@ class Connection:
         """It is gone: whatever it held is free."""
         self._is_closing = self._is_held = True
         self.transport = None
+        self._drop_parts()
         self._server.closed(self)
         if self._stream is not None:
             stream, self._stream = self._stream, None
@@ -239,11 +246,14 @@ class Connection:
             self._parts.append(data)
             self._plain_bytes = 0
             self._buffered += size
+            self._server.buffered_bytes += size
             if self._is_blocked or not self.can_write:
-                if self._buffered > READ_AHEAD_BYTES_MAX:
+                if self._buffered > self._read_ahead_max:
                     self.pause()
             elif self._buffered >= self._need:
                 self._parse_parts()
+            elif self._buffered > PARTIAL_BYTES_FREE and self._server.is_full:
+                self._refuse_partial()
         elif self._drain_left:
             self._drain_left -= size
             if self._drain_left <= 0:
@@ -253,9 +263,24 @@ class Connection:
 
     def _parse_parts(self) -> None:
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts.clear()
-        self._buffered = 0
+        self._drop_parts()
         self._parse(data)
+
+    def _drop_parts(self) -> None:
+        self._parts.clear()
+        self._server.buffered_bytes -= self._buffered
+        self._buffered = 0
+
+    @property
+    def _read_ahead_max(self) -> int:
+        return PARTIAL_BYTES_FREE if self._server.is_full else READ_AHEAD_BYTES_MAX
+
+    def _refuse_partial(self) -> None:
+        most = self._engine.settings.partial_bytes_max
+        self.refuse_and_close(
+            f"{wire.REQUEST_INCOMPLETE}, and the incomplete requests of all connections have {most} bytes already "
+            "(queue.partial_bytes_max): try again later"
+        )
 
     def _keep(self, data: bytes, position: int, need: int) -> None:
         """Not enough for the next request: keep the rest until ``need`` bytes are there."""
@@ -263,16 +288,24 @@ class Connection:
         if rest:
             self._parts.append(rest)
             self._buffered = len(rest)
+            self._server.buffered_bytes += len(rest)
             self._plain_bytes = 0
         self._need = need
         self._partial_since_us = 0
 
     def _parse(self, data: bytes) -> None:
-        """Take every whole request out of ``data``."""
+        """Take every whole request out of ``data``, as far as this turn of the loop allows it."""
+        self._parse_in_turn(data)
+        if self._cost > self._spent:
+            self._server.spend(self._cost - self._spent)
+            self._spent = self._cost
+
+    def _parse_in_turn(self, data: bytes) -> None:
         position = 0
         size = len(data)
+        most = self._spent + self._server.turn_share
         while position < size and not self._is_closing:
-            if self._cost > TURN_COST_MAX:
+            if self._cost > most:
                 self._wait_for_turn()
                 self._keep(data, position, 0)
                 return
@@ -424,9 +457,10 @@ class Connection:
 
     def _wait_for_turn(self) -> None:
         """Take the next request in a later turn of the loop, once those before it are answered."""
-        self._cost = 0
+        self._server.spend(self._cost - self._spent)
+        self._cost = self._spent = 0
         self.block()
-        self._engine.scheduler.soon(self._turn_came)
+        self._server.in_turn(self._turn_came)
 
     def _turn_came(self) -> None:
         self._outstanding -= 1
@@ -438,6 +472,12 @@ class Connection:
     def charge(self, cost: int) -> None:
         """Add to the cost of this connection's requests, see ``TURN_COST_MAX``."""
         self._cost += cost
+
+    def in_turn(self, call: Callable[[], object]) -> None:
+        """Continue a request in a later turn: what it has cost so far counts in this one."""
+        self._server.spend(self._cost - self._spent)
+        self._spent = self._cost
+        self._server.in_turn(call)
 
     def submit(self, change: Change, *, block: bool = False) -> None:
         """Hand a change to the writer; with ``block`` later commands wait for its answer."""
@@ -519,7 +559,7 @@ class Connection:
         """
         self._is_closing = self._is_held = True
         self._drain_left = DRAIN_BYTES_MAX
-        self._parts.clear()
+        self._drop_parts()
         self.answer(text if isinstance(text, bytes) else encode_refused(text))
         if not self._outstanding:
             self._end_writing()

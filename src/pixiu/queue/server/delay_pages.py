@@ -79,6 +79,6 @@ def answer_page(
         if reached is None:
             connection.answered(encode(rows))
         else:
-            engine.scheduler.soon(partial(step, reached))
+            connection.in_turn(partial(step, reached))
 
     step(after)

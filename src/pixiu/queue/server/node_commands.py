@@ -35,6 +35,9 @@ __all__ = ["KEY_HANDLERS", "NODE_HANDLERS"]
 
 log = logging.getLogger(__name__)
 
+COUNTED_PER_COST = 20
+"""Messages of a topic that cost one unit to count for Status."""
+
 KEY_NEEDED = f"{wire.KEY_NEEDED}: show node.key of its data directory, or the cluster's secret (--secret-file FILE)"
 
 _I64 = Struct("<q")
@@ -124,6 +127,8 @@ def status(engine: Engine, connection: Connection, request: Request) -> None:
     if request.name:
         topic = engine.topic_to_read(request.name, connection.is_node)
         size = size_of_topic(engine.files, engine.topics.log_of(topic))
+        if size["messages"]:
+            connection.charge(size["messages"] // COUNTED_PER_COST)
         connection.answer(encode_sized(json.dumps(size, separators=(",", ":")).encode()))
         return
     if engine.replication is None:

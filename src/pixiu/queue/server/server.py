@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from pixiu.machines.queue_wire.responses import encode_refused
-from pixiu.queue.server.connection import Connection
+from pixiu.queue.server.connection import TURN_COST_MAX, Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from pixiu.queue.server.served import Served
 
 log = logging.getLogger(__name__)
+
+SHARE_MIN = 50
+"""The cost that a connection may have in its turn, however many wait."""
 
 
 class QueueServer:
@@ -43,6 +47,14 @@ class QueueServer:
         self.reset_on_close = reset_on_close
         self.end_writing = end_writing
         """Ends the server's direction of a connection; the client's stays open."""
+        self.buffered_bytes = 0
+        """Of requests that are incomplete or wait, over all connections."""
+        self._partial_bytes_max = engine.settings.partial_bytes_max
+        self._turn_cost = 0
+        """Of the requests that were handled in this turn of the loop."""
+        self._is_turn_due = False
+        self._waiting: deque[Callable[[], object]] = deque()
+        """Connections, and long answers, that go on in a later turn."""
         self.http_address = ""
         """Where HTTP is, for those who try it here."""
 
@@ -71,6 +83,46 @@ class QueueServer:
                 connection.close()
         pause_ms = min(1000, min(self._idle_timeout_us, self._write_timeout_us, self._request_timeout_us) / 4000)
         self._engine.scheduler.after(pause_ms, self._look_for_idle)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether incomplete requests have all the memory that they may have."""
+        return self.buffered_bytes > self._partial_bytes_max
+
+    # Turns of the loop.
+
+    @property
+    def turn_share(self) -> int:
+        """The cost that one connection may have now; below 0 in a turn that has been used up."""
+        left = TURN_COST_MAX - self._turn_cost
+        if left <= 0:
+            return -1
+        return min(left, max(SHARE_MIN, TURN_COST_MAX // (1 + len(self._waiting))))
+
+    def spend(self, cost: int) -> None:
+        """Count the cost of requests that were handled in this turn."""
+        self._turn_cost += cost
+        self._end_turn()
+
+    def in_turn(self, call: Callable[[], object]) -> None:
+        """Call it in a later turn, behind those that wait already."""
+        self._waiting.append(call)
+        self._end_turn()
+
+    def _end_turn(self) -> None:
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self._engine.scheduler.soon(self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        self._is_turn_due = False
+        self._turn_cost = 0
+        for _ in range(len(self._waiting)):
+            if self._turn_cost > TURN_COST_MAX:
+                break
+            self._waiting.popleft()()
+        if self._waiting:
+            self._end_turn()
 
     def opened(self, connection: Connection) -> None:
         """Count it in, or turn it away."""

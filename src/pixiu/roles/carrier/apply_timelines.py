@@ -20,7 +20,7 @@ from pixiu.roles.carrier.audience import Audience, group_of
 from pixiu.roles.carrier.releases import Releases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from pixiu.ports.log import LogRecord
     from pixiu.ports.stores import Stores
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 __all__ = ["Marked", "Said", "TimelineApplier"]
 
 _PAGE = 100
+_COUNTED_MAX = 1_000
+"""Messages behind the last one read that are counted out, in one turn of the event loop."""
+_COUNTED_BYTES_MAX = 4 * 2**20
+"""Bytes of their bodies, which must be looked at."""
 _REMEMBERED_MAX = 100_000
 _new = tuple.__new__
 """Makes a named tuple in half the time."""
@@ -252,37 +256,46 @@ class TimelineApplier:
     # Reading.
 
     def _read(self, record: LogRecord, parsed: Record) -> None:
-        """Count again what lies behind the last message that was read."""
+        """Count again what lies behind the last message that was read.
+
+        A read that leaves more than ``_COUNTED_MAX`` messages or ``_COUNTED_BYTES_MAX`` behind it leaves the count.
+        """
         change = parsed.read
         user, group, through = change.user, change.group, change.through
         if group and self._audience.of(group, record.event_id) is None:
             return
         conversation = InGroup(group) if group else Direct(change.peer)
         present = self._unread.get(user, conversation)
-        count = 0
+        count = looked = size = 0
         while count < present:
+            if looked >= _COUNTED_MAX or size >= _COUNTED_BYTES_MAX:
+                count = present
+                break
             if group:
                 rows = self._timelines.group_forward(group, after=through, limit=_PAGE)
                 ids = [row.message_id for row in rows if row.from_user != user and row.state != State.RECALLED]
+                looked += len(rows)
                 last = rows[-1].message_id if rows else 0
             else:
                 private = self._timelines.private_forward(user, after=through, limit=_PAGE, peer=change.peer)
                 ids = [row.message_id for row in private if row.is_incoming and row.state != State.RECALLED]
+                looked += len(private)
                 last = private[-1].message_id if private else 0
             if not last:
                 break
-            count += self._count_messages(ids, is_group=bool(group))
+            bodies = self._bodies_of(ids)
+            size += sum(map(len, bodies))
+            count += len(ids) - _uncounted(bodies, is_group=bool(group))
             through = last
         self._unread.set(user, conversation, min(count, present), record.event_id)
 
-    def _count_messages(self, message_ids: Iterable[int], *, is_group: bool) -> int:
-        """How many of these are to be read: recalls and a group's notices raised no count, so they do not count now."""
+    def _bodies_of(self, message_ids: list[int]) -> list[bytes]:
         if self._reached.inboxes < self._reached.timelines:
             raise Unavailable(f"inboxes are at event {self._reached.inboxes}, and their bodies must be looked at")
-        ids = list(message_ids)
-        count = len(ids)
-        for body in self._bodies.get(ids).values():
-            chat = MsgChat.FromString(body)
-            if chat.msgType == DELETE or (is_group and chat.chatType == SYSTEM):
-                count -= 1
-        return count
+        return list(self._bodies.get(message_ids).values())
+
+
+def _uncounted(bodies: list[bytes], *, is_group: bool) -> int:
+    """How many of these nobody has to read: recalls and a group's notices raised no count, so they do not count now."""
+    chats = map(MsgChat.FromString, bodies)
+    return sum(chat.msgType == DELETE or (is_group and chat.chatType == SYSTEM) for chat in chats)

@@ -6,11 +6,14 @@ user may see. Who comes and goes quickly is not told at all.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pixiu.im import params as read
 from pixiu.im.messages import member_of
+from pixiu.machines.turns import Turns
 from pixiu.model.errors import NotAllowed, PixiuError, RequestError
+from pixiu.ports.scheduler import raise_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,8 +39,15 @@ class LiveActions:
         *,
         tell: Callable[[int, Mapping[str, object]], object],
         is_present: Callable[[int], bool],
+        turns: Turns | None = None,
     ) -> None:
-        """``tell`` and ``is_present`` are the relay's."""
+        """``tell`` and ``is_present`` are the relay's.
+
+        ``turns`` are those of the proxy: each ``presence`` looks at up to ``presence_watch_max`` users.
+        """
+        self._turns = turns or Turns(context.clock, scheduler)
+        self._deferred: dict[int, int] = {}
+        """Requests that wait for a later turn, by connection."""
         self._settings = gateway.settings
         self._context = context
         self._scheduler = scheduler
@@ -49,7 +59,7 @@ class LiveActions:
         self._told: dict[int, bool] = {}  # of watched users, what their watchers know
         self._unsettled: set[int] = set()
         gateway.offer("typing", self.typing)
-        gateway.offer("presence", self.presence)
+        gateway.offer("presence", self._presence_in_turn)
         gateway.watch(self._changed, self._left)
 
     # Typing.
@@ -95,6 +105,29 @@ class LiveActions:
         return contacts.linked_at(actor, peer) is not None or contacts.linked_at(peer, actor) is not None
 
     # Presence.
+
+    def _presence_in_turn(self, connection: LiveCaller, params: Params, done: Done) -> None:
+        """Perform it now, or in a later turn of the event loop."""
+        user, number = connection.actor.user, connection.number
+        if self._turns.is_free(user):
+            self._turns.run(partial(self.presence, connection, params, done))
+        else:
+            self._deferred[number] = self._deferred.get(number, 0) + 1
+            self._turns.wait(user, partial(self._presence_later, connection, params, done))
+
+    def _presence_later(self, connection: LiveCaller, params: Params, done: Done) -> None:
+        waiting = self._deferred.pop(connection.number, 0)
+        if not waiting:  # the client has left
+            return
+        if waiting > 1:
+            self._deferred[connection.number] = waiting - 1
+        try:
+            self.presence(connection, params, done)
+        except PixiuError as error:
+            done(error)
+        except Exception as error:  # noqa: BLE001 - the loop notes it, and others have their turns
+            raise_apart(self._scheduler.soon, error)
+            done(PixiuError("something is wrong on this side; it has been noted"))
 
     def presence(self, connection: LiveCaller, params: Params, done: Done) -> None:
         """Which of these users are online, and from now on who comes and goes. Without users: all contacts.
@@ -165,6 +198,7 @@ class LiveActions:
         connection.watched = ()
 
     def _left(self, connection: LiveCaller) -> None:
+        self._deferred.pop(connection.number, None)
         self._unwatch(connection)
         self._changed(connection)
 

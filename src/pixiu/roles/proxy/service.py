@@ -35,6 +35,7 @@ from pixiu.im.draft import (
 )
 from pixiu.im.schedules import fired, scheduling
 from pixiu.im.users import new_user, user_key
+from pixiu.machines.turns import Turns
 from pixiu.model.cursor import Cursors
 from pixiu.model.errors import (
     NotFound,
@@ -49,6 +50,7 @@ from pixiu.model.hints import nearest
 from pixiu.model.names import check_platform, check_public_id, new_public_id, normalized
 from pixiu.model.pixiu_pb2 import InboxOpened, Record
 from pixiu.ports.log import MAIN, SCHEDULE, Scheduled
+from pixiu.ports.scheduler import raise_apart
 from pixiu.roles.proxy.appends import Appends
 from pixiu.roles.proxy.catching_up import CatchingUp
 from pixiu.roles.proxy.rates import Rates
@@ -73,6 +75,9 @@ READ_RATE, READ_BURST = 4, 10
 
 DELAYED_SHARE = 2
 """Scheduled sends over their author's rate get one part in so many of it, so that the author can go on sending."""
+
+SAYING = frozenset({"send", "gsend", "system", "broadcast", "push"})
+"""Actions that do not wait for a later turn: each is a bounded amount of work."""
 
 ROUNDS_MAX = 3
 """How often an action may name users who have to be created first."""
@@ -115,6 +120,8 @@ class Proxy:
         self._when_applied = when_applied
         self._in_flight_max = in_flight_max
         self._searches = searches
+        self._scheduler = scheduler
+        self.turns = Turns(clock, scheduler)
         self._rates = Rates(clock, per_second=settings.sends_per_second, burst=settings.send_burst)
         self._read_rates = Rates(
             clock, per_second=READ_RATE * settings.sends_per_second, burst=READ_BURST * settings.send_burst
@@ -158,7 +165,20 @@ class Proxy:
                 return
         if key and verb.is_changing and self._is_repeat(key, done):
             return
-        self._perform(verb, actor, params, done, ROUNDS_MAX, key)
+        if action in SAYING:
+            self._perform(verb, actor, params, done, ROUNDS_MAX, key)
+        elif self.turns.is_free(actor.user):
+            self.turns.run(partial(self._perform, verb, actor, params, done, ROUNDS_MAX, key))
+        else:
+            self.turns.wait(actor.user, partial(self._perform_later, verb, actor, params, done, key))
+
+    def _perform_later(self, verb: Verb, actor: Actor, params: Params, done: Done, key: bytes) -> None:
+        """Perform an action in a later turn. The caller of ``act`` is gone, so a bug is answered here."""
+        try:
+            self._perform(verb, actor, params, done, ROUNDS_MAX, key)
+        except Exception as error:  # noqa: BLE001 - the loop notes it, and others have their turns
+            raise_apart(self._scheduler.soon, error)
+            done(PixiuError("something is wrong on this side; it has been noted"))
 
     def _is_repeat(self, key: bytes, done: Done) -> bool:
         """Was this done already? What it changed may be in its own way now, so it is not checked again."""
