@@ -304,6 +304,7 @@ class Engine:
         changes = Changes()
         self.state.begin_epoch(epoch, self.journal.last_event_id + 1, changes)
         self.state.store.write(changes.puts, changes.deletes)
+        self.background.leads()
 
     def open_epoch(self, epoch: int, event_ids: int, name: str) -> None:
         """Write the record that opens an epoch, leaving room for ids that may have been given elsewhere."""
@@ -365,6 +366,8 @@ class Engine:
         for call in tuple(self.committed_hooks):
             call()
         self.background.written()
+        if self.is_leader:
+            self.background.leads()
 
     def _to_show(self, through: int) -> Iterable[Copy]:
         """What is committed and not shown: as it arrived, or read back from the journal."""

@@ -80,7 +80,14 @@ class ClusterAdministration:
 
     async def stats(self) -> Answer:
         """Return the numbers of the replica that leads the shard, and where the map of all processes is."""
-        found, address = await asyncio.gather(self._ask("stats", {}), self._map_address())
+        address = await self._map_address()
+        try:
+            found = await self._ask("stats", {})
+        except Unavailable as error:
+            if not address:
+                raise
+            reason = f"{error}; the map of all processes: {address}"
+            raise Unavailable(reason, retry_after_ms=error.retry_after_ms) from None
         return {**found, "map": address} if address else found
 
     async def stats_history(self, after: int) -> Answer:
@@ -135,7 +142,10 @@ class ClusterAdministration:
 
     async def redact(self) -> Answer:
         """Refuse: each replica has its own files."""
-        _elsewhere("redaction", "stop each replica in turn and run pixiu queue redact --data DIR on its directory")
+        _elsewhere(
+            "redaction",
+            "for each replica, pixiu cluster drain NAME, pixiu queue redact --data DIR, pixiu cluster start NAME",
+        )
 
     async def cut(self) -> AsyncIterator[bytes]:
         """Refuse: the state as of one event is too large for one answer over a link."""
