@@ -37,9 +37,7 @@ def audit(
     url: Url = None,
     registry: Annotated[
         str | None,
-        typer.Option(
-            "--registry", metavar="zk://HOST:PORT[,…]/PATH", help="Audit the shards of a cluster, added up."
-        ),
+        typer.Option("--registry", metavar="zk://HOST:PORT[,…]/PATH", help="Audit the shards of a cluster, added up."),
     ] = None,
     token: Token = None,
     since: Annotated[
