@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import sys
 from collections import Counter
@@ -16,12 +17,12 @@ from websockets.exceptions import ConnectionClosed
 from websockets.protocol import State
 
 from benchmarks.cluster import run as cluster_run
-from benchmarks.cluster import whole
 from benchmarks.cluster.bench import QUICK, Amounts
-from benchmarks.cluster.whole import Node, cluster_file
+from benchmarks.cluster.one_to_one import FOLLOWER, LEADER, by_replica, shard_figures
+from benchmarks.cluster.whole import SHARD, Node, cluster_file
 from benchmarks.gateway import crowd
 from benchmarks.queue.generator import compiled
-from pixiu.config.cluster import ROLE_NAMES, read_cluster_file
+from pixiu.config.cluster import read_cluster_file
 from tests.needs import require_command
 
 if TYPE_CHECKING:
@@ -44,32 +45,34 @@ def test_cluster_file_has_the_roles_of_the_example_without_its_ports(tmp_path: P
     cluster = read_cluster_file(path)
     plans = {plan.role: plan for plan in cluster.roles}
     assert cluster.zookeeper_nodes == 3
-    assert {*whole.DURABLE_ROLES, "gateway", "router", "broker", "proxy"} <= plans.keys()
-    assert plans[whole.LOG_ROLE].replicas == 3
+    assert {SHARD, "gateway", "router", "broker", "proxy"} <= plans.keys()
+    assert plans[SHARD].replicas == 3
+    assert plans[SHARD].settings["replication.min_isr"] == 2
     assert {plan.port for plan in cluster.roles} == {0}
     assert not any("links.admin_port" in plan.settings for plan in cluster.roles)
     assert plans["gateway"].settings["messaging.sends_per_second"] == 0
 
 
-def test_cluster_file_can_be_limited_to_some_roles_and_partitions(tmp_path: Path) -> None:
+def test_cluster_file_can_be_limited_to_some_roles(tmp_path: Path) -> None:
     path = tmp_path / "cluster.toml"
-    path.write_text(cluster_file((*whole.DURABLE_ROLES, "gateway"), partitions=1))
+    path.write_text(cluster_file((SHARD, "gateway")))
     plans = {plan.role: plan for plan in read_cluster_file(path).roles}
-    assert plans.keys() == {*whole.DURABLE_ROLES, "gateway"}
+    assert plans.keys() == {SHARD, "gateway"}
     assert {plan.partitions for plan in plans.values()} == {1}
 
 
-def test_durable_roles_are_those_that_pixiu_has() -> None:
-    assert set(whole.DURABLE_ROLES) <= set(ROLE_NAMES)
+def test_shard_figures_are_per_core_of_the_leader_and_of_one_follower() -> None:
+    processes = {7: SHARD, 8: SHARD, 9: SHARD, 10: "gateway"}
+    labels = by_replica(processes, leader=8)
+    assert labels == {7: FOLLOWER, 8: LEADER, 9: FOLLOWER, 10: "gateway"}
+    nothing = dict.fromkeys((field.name for field in dataclasses.fields(crowd.Talk)), 0)
+    talk = crowd.read(json.dumps(nothing | {"deliveries": 600, "watched": [0.1, 0.6, 0.2, 5.0]}))
+    assert shard_figures(labels, talk) == pytest.approx((1_000, 4_000))
 
 
-def test_shard_replaces_queue_and_carrier_when_the_example_lacks_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole, "LOG_ROLE", "shard")
-    text = cluster_file()
-    assert "[roles.shard]" in text
-    assert "[roles.gateway]" in text
-    assert "[roles.queue]" not in text
-    assert "[roles.carrier]" not in text
+def test_replicas_are_not_told_apart_when_the_leader_changed() -> None:
+    processes = {7: SHARD, 8: SHARD, 10: "gateway"}
+    assert by_replica(processes, leader=None) == processes
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
-"""How long the end of a leader is felt by those who send messages.
+"""How long clients cannot send messages when the leader of a shard is killed or frozen.
 
-A small cluster, one partition of users, two gateways. Writers send durable messages over HTTP and never stop. Each
-repetition kills or freezes the process that leads, and looks for the longest time in which no message was accepted.
-Then it waits until every replica could take over again.
+The cluster has one shard of three replicas and two gateways. Writers send durable messages over HTTP all the time. Each
+repetition kills or freezes the leader and finds the longest time in which no message was accepted. Then it waits until
+every replica could take over again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Self
 
 from benchmarks.cluster.roles import used
-from benchmarks.cluster.whole import DURABLE_ROLES, SERVING_ROLE, cluster_file, cpu_by_role, pixiu_only, signal_all
+from benchmarks.cluster.whole import SHARD, cluster_file, cpu_by_role, pixiu_only, signal_all
 from benchmarks.queue.bench import load_average
 from benchmarks.queue.section import Section, at_most
 from benchmarks.queue.servers import HOST, ServerError
@@ -103,10 +103,10 @@ class Writers:
 
 
 def measure(bench: Bench) -> Section:
-    """The leader of every role behind the gateways, killed and frozen."""
+    """Kill the leader of the shard, then freeze it, each as often as ``bench.repetitions`` says."""
     section = Section(
         "failover",
-        "The end of a leader: how long no message is accepted",
+        "The leader of a shard fails: how long no message is accepted",
         ["", "times", "median s", "worst s", "worst of one client s"],
     )
     before = load_average()
@@ -131,20 +131,17 @@ def measure(bench: Bench) -> Section:
 
 def _outages(bench: Bench) -> dict[str, list[Outage]]:
     found: dict[str, list[Outage]] = {}
-    file = cluster_file((*DURABLE_ROLES, "gateway"), partitions=1)
+    file = cluster_file((SHARD, "gateway"))
     with bench.cluster("failover", file) as cluster:
         send = _sender(cluster)
         _wait_for_first(send)
         with Writers(send) as writers:
             _keep_figures(bench, cluster, writers)
-            for role in DURABLE_ROLES:
-                for how, number in SIGNALS.items():
-                    outages = found[f"{role}, leader {how}"] = []
-                    for _ in range(bench.repetitions):
-                        outages.append(_strike(cluster, writers, cluster.leader(role), number))
-                        bench.say(
-                            f"  {role} {how}: {outages[-1].seconds:.2f} s, one client {outages[-1].one_writer:.2f} s"
-                        )
+            for how, number in SIGNALS.items():
+                outages = found[f"leader {how}"] = []
+                for _ in range(bench.repetitions):
+                    outages.append(_strike(cluster, writers, cluster.leader(), number))
+                    bench.say(f"  leader {how}: {outages[-1].seconds:.2f} s, one client {outages[-1].one_writer:.2f} s")
     return found
 
 
@@ -195,12 +192,10 @@ def _wait_for_first(send: Callable[[int, int], bool]) -> None:
 
 
 def _keep_figures(bench: Bench, cluster: PixiuCluster, writers: Writers) -> None:
-    """What a durable message costs the roles behind a gateway, while nothing is wrong: for ``scaling``."""
+    """What a request to store a message costs a gateway, while nothing is wrong: for ``scaling``."""
     processes = pixiu_only(cluster.processes())
     time.sleep(1.0)
     before, count = cpu_by_role(processes), writers.accepted
     time.sleep(max(bench.seconds, 2.0))
     spent, written = used(before, cpu_by_role(processes)), max(writers.accepted - count, 1)
-    replicas = sum(role == SERVING_ROLE for role in processes.values())
-    bench.figures["carrier_messages"] = written * replicas / max(spent[SERVING_ROLE], 1e-9)
     bench.figures["gateway_sends"] = written / max(spent["gateway"], 1e-9)

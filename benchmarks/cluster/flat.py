@@ -139,8 +139,8 @@ def measure(bench: Bench) -> Section:
             "between two turns of one of each and held against their mean; ratios, and CPU times, are the medians. "
             "`datagrams` are those that proxies and brokers send for a message, which other load hardly changes. "
             "`idle` is the CPU time in ms a second that a process takes while nothing is said; it is taken off. A "
-            "router replica hears all news, so the news that it handles are what counts. Queue and carriers are "
-            "replicated for safety, not for speed: each replica writes and applies everything that is its partition's."
+            "router replica hears all news, so the news that it handles are what counts. A shard is not measured here: "
+            "it is replicated for safety, not for speed, and each replica writes and applies everything."
         ),
     ]
     return section

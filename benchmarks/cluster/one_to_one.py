@@ -2,7 +2,7 @@
 
 A message is in flight until its sender has the answer and its receiver has the message; receivers ack. The two clients
 of a pair connect to the same gateway or to different ones, by a hash. Every run has new users, so that nothing of an
-earlier run is delivered in it.
+earlier run is delivered in it. CPU time of the leader of the shard and of its followers is counted apart.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from benchmarks.cluster.whole import cluster_file, pixiu_only
+from benchmarks.cluster.whole import SHARD, cluster_file, pixiu_only
 from benchmarks.gateway import crowd
 from benchmarks.gateway.crowd import SOURCE, Talk
 from benchmarks.queue.bench import load_average, notes_of
@@ -20,12 +20,12 @@ from benchmarks.queue.generator import compiled
 from benchmarks.queue.section import Section, at_most, faults_check, milliseconds, spread, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from benchmarks.cluster.bench import Bench
     from benchmarks.cluster.whole import PixiuCluster
 
-__all__ = ["crowd_words", "measure", "wrongly_delivered"]
+__all__ = ["FOLLOWER", "LEADER", "by_replica", "crowd_words", "measure", "shard_figures", "wrongly_delivered"]
 
 BYTES = 100
 PAUSE_SECONDS = 1.0
@@ -35,6 +35,8 @@ CONCURRENCY = 32
 TEN_MS_MAX, ONE_MS_MAX = 0.21, 0.40
 P50_MS_MAX, P99_MS_MAX = 10.0, 80.0
 CORES_MAX = 1.0
+LEADER, FOLLOWER = "shard leader", "shard followers"
+"""Instead of the role, when the CPU time of the replicas of a shard is counted apart."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,16 +60,24 @@ def measure(bench: Bench) -> Section:
     talks: dict[Case, list[Talk]] = {case: [] for case in (one, ten, steady)}
     roles: dict[Case, list[dict[str, float]]] = {case: [] for case in (one, ten, steady)}
     averages: list[float] = []
+    figures: list[tuple[float, float]] = []
+    changes = 0
     with bench.cluster("durable", cluster_file()) as cluster:
         processes = pixiu_only(cluster.processes())
         first = 0
         for round_number in range(1, bench.rounds + 1):
             for case in talks:
                 averages.append(load_average())
+                leader = cluster.leader().pid
                 talk = _talk(bench, cluster, processes, first, case)
                 first += 2 * amounts.pairs
                 talks[case].append(talk)
-                roles[case].append(_by_role(processes, talk))
+                is_same = cluster.leader().pid == leader
+                changes += not is_same
+                labels = by_replica(processes, leader if is_same else None)
+                roles[case].append(_by_role(labels, talk))
+                if case is ten and is_same:
+                    figures.append(shard_figures(labels, talk))
                 section.runs.append({
                     "case": case.label, "round": round_number, "load_average": averages[-1],
                     "cpu_ms_per_message": cpu_ms(talk), "by_role": roles[case][-1], **talk.as_json(),
@@ -97,7 +107,33 @@ def measure(bench: Bench) -> Section:
         "cores."
     )
     section.notes += [f"CPU ms per message by role, {case.label}: {_words(found)}." for case, found in roles.items()]
+    if figures:
+        leader_rate, follower_rate = (median(rates) for rates in zip(*figures, strict=True))
+        bench.figures |= {"shard_leader": leader_rate, "shard_follower": follower_rate}
+        section.notes.append(
+            f"Stored messages per core and second, {ten.label}, from the CPU time of each process: the leader of the "
+            f"shard {leader_rate:,.0f}, each follower {follower_rate:,.0f}. Receivers' acks are included."
+        )
+    if changes:
+        section.notes.append(
+            f"The leader of the shard changed in {changes} runs. These do not count leader and followers apart."
+        )
     return section
+
+
+def by_replica(processes: Mapping[int, str], leader: int | None) -> dict[int, str]:
+    """The role of each process, with ``LEADER`` and ``FOLLOWER`` for those of a shard. Without a leader: unchanged."""
+    if leader is None:
+        return dict(processes)
+    shard = {pid: LEADER if pid == leader else FOLLOWER for pid, role in processes.items() if role == SHARD}
+    return dict(processes) | shard
+
+
+def shard_figures(labels: Mapping[int, str], talk: Talk) -> tuple[float, float]:
+    """Messages for each CPU second of the leader of a shard, and for each of one follower."""
+    spent = _by_label(labels.values(), talk.watched)
+    followers = sum(label == FOLLOWER for label in labels.values())
+    return talk.deliveries / max(spent[LEADER], 1e-9), talk.deliveries * followers / max(spent[FOLLOWER], 1e-9)
 
 
 def crowd_words(cluster: PixiuCluster, users: range, **options: float) -> list[str]:
@@ -140,16 +176,23 @@ def _talk(bench: Bench, cluster: PixiuCluster, processes: Mapping[int, str], fir
     return crowd.run(words, case.label)
 
 
-def _by_role(processes: Mapping[int, str], talk: Talk) -> dict[str, float]:
+def _by_role(labels: Mapping[int, str], talk: Talk) -> dict[str, float]:
     """CPU ms per message of each role."""
+    spent = _by_label(labels.values(), talk.watched)
+    return {role: round(seconds / max(talk.deliveries, 1) * 1000, 4) for role, seconds in spent.items()}
+
+
+def _by_label(labels: Iterable[str], watched: list[float]) -> dict[str, float]:
+    """CPU seconds of all processes with the same label."""
     found: dict[str, float] = defaultdict(float)
-    for role, seconds in zip(processes.values(), talk.watched, strict=True):
-        found[role] += seconds / max(talk.deliveries, 1) * 1000
-    return {role: round(ms, 4) for role, ms in found.items()}
+    for label, seconds in zip(labels, watched, strict=True):
+        found[label] += seconds
+    return found
 
 
 def _words(runs: list[dict[str, float]]) -> str:
-    medians = {role: median(run[role] for run in runs) for role in runs[0]}
+    names = {role for run in runs for role in run}  # leader and followers are apart only in some of the runs
+    medians = {role: median(run[role] for run in runs if role in run) for role in names}
     return ", ".join(f"{role} {ms:.3f}" for role, ms in sorted(medians.items(), key=lambda item: -item[1]))
 
 

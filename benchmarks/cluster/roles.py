@@ -170,9 +170,9 @@ class Roles:
         """Start one; ``wait_ready`` waits for all. ``wrapper``: the words in place of ``python -m pixiu``."""
         name = f"{len(self.all)}-{role}"
         words = [*(wrapper or [sys.executable, "-m", "pixiu"]), "role", role, "--registry", self.registry, "--json"]
-        if role in ("broker", "router", "relay", "carrier"):
+        if role in ("broker", "router", "relay"):
             words += ["--partition", str(partition), "--partitions", str(partitions)]
-        if role in ("gateway", "queue", "carrier"):
+        if role == "gateway":
             words += ["--data", str(self.folder / (data or name))]
         for key, value in {**NO_LIMITS, **(settings or {})}.items():
             words += ["--set", f"{key}={value}"]

@@ -1,7 +1,7 @@
 """How many machines for how many people: computed from what this run has measured per core.
 
 Nothing here is measured at that size. Each role's work grows with what people do, and what one core does of that work
-is known; what cannot be divided (the leader of a log, what one process knows of all others) is where it ends.
+is known; what cannot be divided (the leader of a shard, what one process knows of all others) is where it ends.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ FIGURES = {
     "proxy_messages": ("messages in rooms", "proxy", "proxy"),
     "broker_messages": ("messages in rooms, for each gateway", "broker", "flat"),
     "router_news": ("people who come or go", "router", "flat"),
-    "carrier_messages": ("stored messages, each replica", "carrier", "failover"),
-    "queue_leader": ("stored messages, the leader of three", "queue", "publish"),
+    "shard_leader": ("stored messages, the leader (accepts, replicates, applies, delivers)", "shard", "durable"),
+    "shard_follower": ("stored messages, each follower (copies, applies)", "shard", "durable"),
     "connection_kib": ("KiB for a connection", "gateway", "path"),
     "mesh_cpu_per_peer": ("CPU µs a second for each process that one follows", "any", "mesh"),
 }
@@ -41,11 +41,11 @@ MEMORY_PER_MACHINE = 64 * 2**30
 NETWORK_PER_MACHINE = 10e9 / 8
 FRAME_BYTES = 200
 """Of a message of 100 bytes with its push, on its way to one person."""
-SHARED = ("gateway", "proxy", "broker", "router", "carrier")
+SHARED = ("gateway", "proxy", "broker", "router")
 """Roles whose work is divided."""
 REPLICAS = 2
-"""Of brokers, routers and carriers, so that one may die. Of the log: three."""
-LOG_REPLICAS = 3
+"""Of brokers and routers, so that one may die. Of a shard: three."""
+SHARD_REPLICAS = 3
 MESH_SHARE_MAX = 0.10
 """Of a core, for knowing the others."""
 
@@ -78,23 +78,24 @@ class Habits:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What so many people need. Numbers are cores that a role has to have, but for ``logs`` and ``machines``."""
+    """What so many people need. Numbers are cores that a role has to have, but for ``shards`` and ``machines``."""
 
     online: int
     gateway: int
     proxy: int
     broker: int
     router: int
-    carrier: int
-    logs: int
-    """Logs that are independent of each other, of three replicas each: more than one is more than one cluster."""
+    shard: int
+    """Of the leaders and followers of all shards."""
+    shards: int
+    """Shards of three replicas each. A cluster has one shard for now, so this is also the number of clusters."""
     machines: int
     bottleneck: str
 
     @property
     def cores(self) -> int:
         """All."""
-        return self.gateway + self.proxy + self.broker + self.router + self.carrier + self.logs * LOG_REPLICAS
+        return self.gateway + self.proxy + self.broker + self.router + self.shard
 
 
 def plan(figures: Mapping[str, float], online: int, habits: Habits) -> Plan:
@@ -107,11 +108,14 @@ def plan(figures: Mapping[str, float], online: int, habits: Habits) -> Plan:
     news = 2 * online * habits.in_rooms_share / (habits.stay_minutes * 60)
     used = habits.busy_share
 
-    log_load = stored / figures["queue_leader"]
-    logs = max(ceil(log_load / used), 1)
+    # A leader is one process, so one core bounds it. A follower does less, but may have to lead at any time.
+    leader_load = stored / figures["shard_leader"]
+    follower_load = stored / figures["shard_follower"]
+    shards = max(ceil(leader_load / used), 1)
+    shard = max(ceil((leader_load + (SHARD_REPLICAS - 1) * follower_load) / used), SHARD_REPLICAS)
 
     def cores(load: float) -> int:
-        return max(ceil(load / used), REPLICAS * logs)  # each cluster has its own
+        return max(ceil(load / used), REPLICAS * shards)  # each cluster has its own
 
     gateway_load = (
         live_heard / figures["gateway_deliveries"]
@@ -119,13 +123,11 @@ def plan(figures: Mapping[str, float], online: int, habits: Habits) -> Plan:
         + stored / figures["gateway_sends"]
     )
     gateway = cores(gateway_load)
-    reached = min(gateway / logs, habits.room_people)  # gateways with someone of a room; a room is in one cluster
+    reached = min(gateway / shards, habits.room_people)  # gateways with someone of a room; a room is in one cluster
     broker = cores(live * reached / figures["broker_messages"])
     proxy = cores(live / figures["proxy_messages"])
     router = cores(REPLICAS * news / figures["router_news"])
-    # A private message has two sides, in two partitions of users; each replica applies both.
-    carrier = cores(REPLICAS * 2 * stored / figures["carrier_messages"])
-    made = Plan(online, gateway, proxy, broker, router, carrier, logs, 0, "")
+    made = Plan(online, gateway, proxy, broker, router, shard, shards, 0, "")
     memory = online * figures["connection_kib"] * 1024 / used
     network = (live_heard + pushed) * FRAME_BYTES / used
     machines = {
@@ -134,24 +136,24 @@ def plan(figures: Mapping[str, float], online: int, habits: Habits) -> Plan:
         "network": network / NETWORK_PER_MACHINE,
     }
     by = max(machines, key=lambda name: machines[name])
-    followed = (made.cores - made.logs * LOG_REPLICAS) / logs
+    followed = (made.cores - made.shard) / shards  # replicas of a shard send no heartbeats to other roles
     limits = {
-        "one log's leader": log_load / used,
+        "one shard's leader": leader_load / used,
         "heartbeats of one cluster": followed * figures["mesh_cpu_per_peer"] / MESH_SHARE_MAX,
     }
     worst = max(limits, key=lambda name: limits[name])
-    roles = {role: getattr(made, role) for role in SHARED}
+    roles = {role: getattr(made, role) for role in (*SHARED, "shard")}
     if limits[worst] > 1:
         bottleneck = f"{worst}, {limits[worst]:.1f} times what it can"
-        if worst == "one log's leader":
-            bottleneck += f": {logs} clusters"
+        if worst == "one shard's leader":
+            bottleneck += f": {shards} clusters"
     elif by != "cores":
         bottleneck = f"{by} of the gateways' machines"
     else:
         bottleneck = f"cores of the {max(roles, key=lambda role: roles[role])}s"
-    if machines[by] <= 3:
+    if machines[by] <= 3 and limits[worst] <= 1:
         bottleneck = f"none: three machines, so that one may die (then {bottleneck})"
-    return Plan(online, gateway, proxy, broker, router, carrier, logs, max(ceil(machines[by]), 3), bottleneck)
+    return Plan(online, gateway, proxy, broker, router, shard, shards, max(ceil(machines[by]), 3), bottleneck)
 
 
 def figures_from(path: Path) -> dict[str, float]:
@@ -171,8 +173,8 @@ def measure(bench: Bench) -> Section:
         "proxy",
         "broker",
         "router",
-        "carrier",
-        "log",
+        "shard",
+        "shards",
         "cores",
         "machines",
         "first bottleneck",
@@ -188,10 +190,12 @@ def measure(bench: Bench) -> Section:
         made = plan(bench.figures, online, habits)
         section.rows.append([
             f"{online:,}", *(f"{getattr(made, role):,}" for role in SHARED),
-            f"{made.logs:,} x {LOG_REPLICAS}", f"{made.cores:,}", f"{made.machines:,}", made.bottleneck,
+            f"{made.shard:,}", f"{made.shards:,} x {SHARD_REPLICAS}", f"{made.cores:,}", f"{made.machines:,}",
+            made.bottleneck,
         ])  # fmt: skip
     section.notes = [
-        f"Cores of each role; machines of {CORES_PER_MACHINE} cores, {MEMORY_PER_MACHINE // 2**30} GiB, 10 Gbit/s.",
+        "Cores of each role, of all replicas. A cluster has one shard for now: more shards are more clusters.",
+        f"Machines of {CORES_PER_MACHINE} cores, {MEMORY_PER_MACHINE // 2**30} GiB, 10 Gbit/s.",
         f"Assumed: {habits.words()}.",
         "One core of this machine does, a second: "
         + "; ".join(_word(name, bench.figures[name]) for name in FIGURES)

@@ -1,11 +1,11 @@
-"""Three replicas on one machine: Pixiu's log with its ZooKeeper, and NATS JetStream."""
+"""Three replicas on one machine: a shard of Pixiu with its ZooKeeper, and NATS JetStream."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Self
 
-from benchmarks.cluster.whole import LOG_ROLE, PixiuCluster, cluster_file
+from benchmarks.cluster.whole import SHARD, PixiuCluster, cluster_file
 from benchmarks.queue.servers import HOST, JetStream, ServerError, connected, free_port, packaged_binary
 from pixiu.queue.client import BlockingClient
 
@@ -20,20 +20,23 @@ MEET_SECONDS = 8.0
 
 
 class PixiuThree(PixiuCluster):
-    """``pixiu cluster`` with three replicas of the log; a write is answered when every in-sync one has it on disk."""
+    """``pixiu cluster`` with the three replicas of a shard, and nothing else.
+
+    A write goes to the leader. It is answered when every in-sync replica has it on disk.
+    """
 
     product = "Pixiu, 3 replicas"
     protocol = "smss"
     topic = "bench-"
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, cluster_file((LOG_ROLE,)))
+        super().__init__(folder, cluster_file((SHARD,)))
         self.port = 0
         self.pids: list[int] = []
 
     def __enter__(self) -> Self:
         super().__enter__()
-        replicas = self.nodes(LOG_ROLE)
+        replicas = self.nodes(SHARD)
         self.port = next(node.port for node in replicas if node.leads)
         self.pids = [node.pid for node in replicas if node.pid]
         with BlockingClient(self.registry) as client:

@@ -1,7 +1,6 @@
 """A whole cluster, as a user starts it: ``pixiu cluster up`` with the roles of ``examples/cluster-3.toml``.
 
-This module alone names the roles that store and deliver durable messages: ``shard`` where this version of Pixiu has it,
-``queue`` and ``carrier`` otherwise. Processes are found by ``pixiu cluster status --json``.
+The role ``shard`` stores and delivers durable messages. Processes are found by ``pixiu cluster status --json``.
 """
 
 from __future__ import annotations
@@ -20,15 +19,12 @@ from typing import TYPE_CHECKING, Any, Self
 from benchmarks.cluster.path import tokens_file
 from benchmarks.cluster.roles import NO_LIMITS, ROOT, child_environment, cpu_seconds
 from benchmarks.queue.servers import ServerError, memory_mb
-from pixiu.config.cluster import ROLE_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 __all__ = [
-    "DURABLE_ROLES",
-    "LOG_ROLE",
-    "SERVING_ROLE",
+    "SHARD",
     "ZOOKEEPER",
     "Node",
     "PixiuCluster",
@@ -40,15 +36,10 @@ __all__ = [
 ]
 
 EXAMPLE = ROOT / "examples" / "cluster-3.toml"
-SEPARATE_ROLES = ("queue", "carrier")
-DURABLE_ROLES = ("shard",) if "shard" in ROLE_NAMES else SEPARATE_ROLES
-LOG_ROLE = DURABLE_ROLES[0]
-"""Its replicas copy the log; one of them leads."""
-SERVING_ROLE = DURABLE_ROLES[-1]
-"""It applies the log and serves users."""
+SHARD = "shard"
+"""Its replicas copy one log and apply it; the one that leads serves users."""
 SUPERVISOR = "supervisor"
 ZOOKEEPER = "zookeeper"
-LOG_PLAN = {"replicas": 3, "settings": {"replication.min_isr": 2}}
 LEFT_OUT = {"links.admin_port", "search.data"}
 """Settings of the example that name one port or one directory of the machine."""
 UNLIMITED = {**NO_LIMITS, "messaging.sends_per_second": 0}
@@ -57,22 +48,15 @@ COMMAND_SECONDS = 240.0
 LOOK_SECONDS = 0.5
 
 
-def cluster_file(roles: Iterable[str] = (), *, partitions: int | None = None) -> str:
-    """The example with free ports and without limits per user.
-
-    ``roles``: only these of it. ``partitions``: so many of each role that has partitions, instead of the example's.
-    """
+def cluster_file(roles: Iterable[str] = ()) -> str:
+    """The example with free ports and without limits per user. ``roles``: only these of it."""
     plans: dict[str, dict[str, Any]] = tomllib.loads(EXAMPLE.read_text(encoding="utf-8"))["roles"]
-    if LOG_ROLE not in plans:  # the example is still that of separate queues and carriers
-        plans = {LOG_ROLE: LOG_PLAN} | {role: plan for role, plan in plans.items() if role not in SEPARATE_ROLES}
     lines = ['name = "bench"', "zookeeper = { nodes = 3 }"]
     wanted = set(roles or plans)
     for role, plan in plans.items():
         if role not in wanted:
             continue
         counts = {key: plan[key] for key in ("partitions", "replicas") if key in plan}
-        if partitions is not None and "partitions" in counts:
-            counts["partitions"] = partitions
         settings = {key: value for key, value in plan.get("settings", {}).items() if key not in LEFT_OUT} | UNLIMITED
         assignments = ", ".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in settings.items())
         lines += [f"[roles.{role}]", *(f"{key} = {value}" for key, value in counts.items())]
@@ -98,7 +82,7 @@ class Node:
 
     @property
     def leads(self) -> bool:
-        """Whether it is the one of its partition that accepts writes or serves users."""
+        """Whether it leads its shard: it accepts writes and serves users."""
         return "leads" in self.detail or "serves" in self.detail
 
     @property
@@ -152,28 +136,27 @@ class PixiuCluster:
         """The processes of these roles; of all roles if none is named."""
         return [Node.of(row) for row in self.ask("status")["nodes"] if not roles or row["role"] in roles]
 
-    def leader(self, role: str) -> Node:
-        """The process of a role that leads its first partition. Waits until there is one."""
+    def leader(self) -> Node:
+        """The replica that leads the shard. Waits until there is one."""
         found: list[Node] = []
 
         def look() -> bool:
-            found[:] = [node for node in self.nodes(role) if node.leads and node.pid]
+            found[:] = [node for node in self.nodes(SHARD) if node.leads and node.pid]
             return bool(found)
 
-        self._wait(f"a leader of {role}", look)
+        self._wait("a leader of the shard", look)
         return found[0]
 
     def wait_ready(self) -> None:
-        """Wait until every replica of the durable roles leads or could take over, and every other process runs."""
+        """Wait until the shard has a leader, its other replicas could take over, and every other process runs."""
 
         def look() -> bool:
             nodes = self.nodes()
-            durable = [node for node in nodes if node.role in DURABLE_ROLES]
-            roles = {node.role for node in durable}
+            replicas = [node for node in nodes if node.role == SHARD]
             return (
                 all(node.state == "running" for node in nodes)
-                and all(node.is_ready for node in durable)
-                and all(any(node.leads for node in durable if node.role == role) for role in roles)
+                and all(node.is_ready for node in replicas)
+                and any(node.leads for node in replicas)
             )
 
         self._wait("all replicas", look)

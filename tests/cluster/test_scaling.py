@@ -10,7 +10,7 @@ import pytest
 from benchmarks.cluster.failover import longest_gap
 from benchmarks.cluster.load import body_of
 from benchmarks.cluster.mesh import HEADERS_BYTES, simulated
-from benchmarks.cluster.scaling import FIGURES, LOG_REPLICAS, Habits, figures_from, plan
+from benchmarks.cluster.scaling import FIGURES, SHARD_REPLICAS, Habits, figures_from, plan
 from pixiu.machines.links.sealing import HEAD_BYTES
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ MEASURED = {
     "proxy_messages": 200_000.0,
     "broker_messages": 100_000.0,
     "router_news": 50_000.0,
-    "carrier_messages": 10_000.0,
-    "queue_leader": 50_000.0,
+    "shard_leader": 50_000.0,
+    "shard_follower": 100_000.0,
     "connection_kib": 15.0,
     "mesh_cpu_per_peer": 50e-6,
 }
@@ -41,21 +41,31 @@ def test_more_people_need_more_and_a_faster_core_less() -> None:
     million = plan(MEASURED, 1_000_000, Habits())
     ten = plan(MEASURED, 10_000_000, Habits())
     assert ten.gateway == pytest.approx(10 * million.gateway, abs=10)
-    assert ten.carrier == pytest.approx(10 * million.carrier, abs=10)
+    hundred = plan(MEASURED, 100_000_000, Habits())
+    assert hundred.shard == pytest.approx(10 * ten.shard, abs=10)
     assert ten.cores > million.cores > 0
     faster = plan({**MEASURED, "gateway_sends": 50_000.0}, 10_000_000, Habits())
     assert faster.gateway < ten.gateway
-    assert faster.carrier == ten.carrier
+    assert faster.shard == ten.shard
+    assert plan({**MEASURED, "shard_follower": 200_000.0}, 10_000_000, Habits()).shard < ten.shard
 
 
-def test_a_log_is_not_divided_so_more_than_one_leader_can_do_is_more_clusters() -> None:
+def test_messages_beyond_what_one_shard_leader_can_do_need_more_clusters() -> None:
     habits = Habits()
-    most = int(MEASURED["queue_leader"] * habits.busy_share * 60 / habits.stored_per_minute)
-    assert plan(MEASURED, most, habits).logs == 1
+    most = int(MEASURED["shard_leader"] * habits.busy_share * 60 / habits.stored_per_minute)
+    assert plan(MEASURED, most, habits).shards == 1
     beyond = plan(MEASURED, most + 1_000, habits)
-    assert beyond.logs == 2
-    assert "one log's leader" in beyond.bottleneck
-    assert beyond.cores >= 2 * LOG_REPLICAS
+    assert beyond.shards == 2
+    assert beyond.bottleneck == "one shard's leader, 1.0 times what it can: 2 clusters"
+    assert beyond.cores > plan(MEASURED, most, habits).cores
+
+
+def test_shard_costs_its_leader_and_two_followers_and_at_least_a_core_each() -> None:
+    habits = Habits(stored_per_minute=60, busy_share=1.0)
+    assert plan(MEASURED, 10, habits).shard == SHARD_REPLICAS
+    made = plan(MEASURED, 10_000_000, habits)
+    assert made.shard == 10_000_000 / 50_000 + 2 * 10_000_000 / 100_000
+    assert made.shards == 200
 
 
 def test_memory_decides_where_people_say_nothing() -> None:

@@ -274,7 +274,7 @@ class Messaging:
 
     def find_user(self, user: str, done: Callable[[int | PixiuError], object]) -> None:
         """The number behind a public id."""
-        if self._has_started:
+        if self._is_serving():  # a former leader may not know the newest users
             self.proxy.find_user(user, done)
         else:
             done(_starting())

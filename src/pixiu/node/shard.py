@@ -355,4 +355,4 @@ class Shard:
 
     async def _report(self, host: MessagingHost, at_least: int, before: int | None) -> dict[str, object]:
         report = (await host.audit(at_least=at_least, before=before)).as_json()
-        return {**report, "partition": self._shard, "partitions": 1, "name": self.name}
+        return {**report, "name": self.name}
