@@ -48,9 +48,7 @@ SNAPSHOT_STORES: Final = b"stores"
 """As the name of a Snapshot request: the messaging stores, too."""
 FLUSH: Final = 140
 FEED: Final = 141
-READ_TOPIC: Final = 142
-SCHEDULE: Final = 143
-SCHEDULED: Final = 144
+# 142 to 144 belonged to commands that were removed. They stay reserved.
 JOIN: Final = 145
 CHALLENGE: Final = 146
 PROVE: Final = 147

@@ -20,7 +20,6 @@ from pixiu.queue.positions import pack_rows
 from pixiu.queue.server.answers import ALIVE, OK
 from pixiu.queue.server.connection import MESSAGES_MAX, MESSAGES_PER_COST
 from pixiu.queue.server.delay_pages import PAGE_BYTES_MAX, answer_page
-from pixiu.queue.server.log_commands import LOG_HANDLERS
 from pixiu.queue.server.node_commands import NODE_HANDLERS
 from pixiu.queue.server.parts import ROWS_MAX, append_part, delay_part, page_part, position_part
 from pixiu.queue.server.subscriptions import Subscription
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from pixiu.queue.batch import Batch
     from pixiu.queue.engine import Engine
     from pixiu.queue.server.connection import Connection, Request
-    from pixiu.queue.server.served import Served
     from pixiu.queue.storage.topics import Topic
 
 ACK_TIMEOUT_MS_MAX = 7 * 86_400_000
@@ -118,7 +116,7 @@ def delay(engine: Engine, connection: Connection, request: Request) -> None:
     connection.submit(Change(connection, sequence, size=len(request.part)))
 
 
-def alive(_engine: Served, connection: Connection, _request: Request) -> None:
+def alive(_engine: Engine, connection: Connection, _request: Request) -> None:
     """Alive."""
     connection.answer(ALIVE)
 
@@ -376,6 +374,5 @@ HANDLERS: dict[int, Callable[[Engine, Connection, Request], None]] = {
     wire.DELAYS: list_delays,
     wire.CANCEL_DELAY: cancel_delay,
     wire.FLUSH: flush,
-    **LOG_HANDLERS,
     **NODE_HANDLERS,
 }

@@ -29,8 +29,8 @@ from pixiu.queue.server.answers import OK
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pixiu.queue.engine import Engine
     from pixiu.queue.operations import Change
-    from pixiu.queue.server.served import Served, Stream
     from pixiu.queue.server.server import QueueServer
     from pixiu.queue.storage.topics import Topic
 
@@ -86,6 +86,18 @@ class Transport(Protocol):
     def get_write_buffer_size(self) -> int: ...
 
 
+class Stream(Protocol):
+    """A mode in which the connection's bytes are not commands: subscribing, following."""
+
+    def receive(self, data: bytes) -> None:
+        """Bytes from the peer."""
+        ...
+
+    def close(self) -> None:
+        """The connection is gone."""
+        ...
+
+
 class Request:
     """One whole command other than Pub."""
 
@@ -136,7 +148,7 @@ class Connection:
         "wake_stream",
     )  # fmt: skip
 
-    def __init__(self, engine: Served, server: QueueServer) -> None:
+    def __init__(self, engine: Engine, server: QueueServer) -> None:
         self._engine = engine
         self._server = server
         self._writer = engine.writer
