@@ -67,8 +67,8 @@ def test_every_process_of_the_cluster_is_a_service() -> None:
         expected |= {f"{plan.role}-{k}-{r}" for k in range(plan.partitions) for r in range(plan.replicas)}
     assert SERVICES.keys() == expected
     roles = [SERVICES[name]["command"][1] for name in OURS if SERVICES[name]["command"][0] == "role"]
-    assert {"queue", "proxy", "broker", "router", "gateway"} <= set(roles) <= ROLES.keys()
-    assert roles.count("queue") == 3
+    assert {"shard", "proxy", "broker", "router", "gateway"} <= set(roles) <= ROLES.keys()
+    assert roles.count("shard") == 3
 
 
 def test_engines_of_the_file_are_those_of_the_services() -> None:
@@ -77,7 +77,7 @@ def test_engines_of_the_file_are_those_of_the_services() -> None:
     log = "kafka://kafka:9092?prefix=talk"
     found = make_compose.services(replace(cluster, engines=replace(cluster.engines, log=log)))
     told = {name for name, service in found.items() if service.get("environment", {}).get("PIXIU_ENGINES__LOG") == log}
-    assert told == {"queue-0-0", "queue-0-1", "queue-0-2"}
+    assert told == {"shard-0-0", "shard-0-1", "shard-0-2"}
 
 
 @pytest.mark.parametrize("name", [name for name in OURS if name != "keys"])
@@ -96,7 +96,7 @@ def test_the_real_command_line_takes_every_command(name: str) -> None:
     assert service["secrets"] == ["cluster"]
     hosts = RegistryAddress.parse(values["registry"]).hosts.split(",")
     assert [host.partition(":")[0] for host in hosts] == [each for each in SERVICES if each.startswith("zookeeper")]
-    if values["name"] == "queue":
+    if values["name"] == "shard":
         assert values["settings"].replication.name == name
     else:
         assert f":{values['settings'].links.admin_port}/readyz" in service["healthcheck"]["test"][-1]

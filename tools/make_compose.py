@@ -104,13 +104,13 @@ def _without_admin_port(command: list[str]) -> list[str]:
 
 def _role(plan: ChildPlan, address: str, hosts: list[str]) -> Service:
     """One process of a role. It waits for the registry alone: who else is there it learns from that."""
-    port = {"queue": QUEUE_PORT, "gateway": CLIENT_PORT}.get(plan.role, LINKS_PORT)
+    port = {"shard": QUEUE_PORT, "gateway": CLIENT_PORT}.get(plan.role, LINKS_PORT)
     changes = {"--bind": address, "--port": str(port), "--data": DATA, "--secret-file": SECRET}
     command = list(_changed(_after_pixiu(plan), changes))
     searched = [each for each in command if each.startswith(SEARCHED)]
     command = [f"{SEARCHED}{LOG}" if each in searched else each for each in command]
     probe = f"import socket; socket.create_connection(('{address}', {port}), 3)"
-    if plan.role != "queue":
+    if plan.role != "shard":
         command = [*_without_admin_port(command), "--set", f"links.admin_port={ADMIN_PORT}"]
         probe = f"from urllib.request import urlopen; urlopen('http://{address}:{ADMIN_PORT}/readyz', timeout=3)"
     waits: dict[str, dict[str, str]] = {host: {"condition": "service_healthy"} for host in hosts}

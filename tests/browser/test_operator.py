@@ -354,7 +354,7 @@ def test_a_clusters_gateway_says_what_is_elsewhere_and_a_page_that_does_not_come
     context.route("**/v1/admin/topics?*", lambda route: route.fulfill(json={"topics": [row], "has_more": False}))
     context.route("**/pages/sessions.js", lambda route: route.abort())
     page = world.log_in("ops", context)
-    elsewhere = {"cluster": "pixiu cluster status", "live": "many processes", "pipeline": "nodes/queue-0-0"}
+    elsewhere = {"cluster": "pixiu cluster status", "live": "many processes", "pipeline": "nodes/shard-0-0"}
     for name, words in elsewhere.items():
         show(page, world.url, name)
         expect(page.locator(".empty")).to_contain_text("This server is part of a cluster")
@@ -363,7 +363,7 @@ def test_a_clusters_gateway_says_what_is_elsewhere_and_a_page_that_does_not_come
         maps = page.locator(".empty a[href='http://127.0.0.1:8410/']")
         expect(maps).to_have_count(0 if name == "pipeline" else 1)
     show(page, world.url, "topics")
-    expect(page.locator(".page tbody")).to_contain_text("the carriers read it")
+    expect(page.locator(".page tbody")).to_contain_text("the shard reads it")
     expect(page.locator(".page")).not_to_contain_text("NaN")
     page.goto(f"{world.url}/#/sessions")
     expect(page.locator(".page")).to_contain_text("The server cannot be reached")
@@ -372,14 +372,13 @@ def test_a_clusters_gateway_says_what_is_elsewhere_and_a_page_that_does_not_come
 def a_map(gateway: str) -> dict[str, Any]:
     """A map of a small cluster: measured links, one that loses requests, a killed relay."""
     cluster, now = ClusterMap(), int(time.time() * 1000)
-    names = "gateway-0-0 proxy-0-0 broker-0-0 broker-0-1 relay-0-0 carrier-0-0 queue-0-0 queue-0-1"
+    names = "gateway-0-0 proxy-0-0 broker-0-0 broker-0-1 relay-0-0 shard-0-0 shard-0-1"
     folder: dict[str, tuple[dict[str, object], int]] = {}
     for number, name in enumerate(names.split()):
         role = name.partition("-")[0]
         said = {"name": name, "role": role, "partition": 0, "state": "Running", "address": "x:1", "admin": "x:2"}
         folder[f"{role}/partition0/{number:010}"] = ({**said, "node": gateway} if role == "gateway" else said, 0)
-    for role in ("queue", "carrier"):
-        folder[f"{role}/partition0/ctl"] = ({"leader": f"{role}-0-0"}, 1)
+    folder["shard/partition0/ctl"] = ({"leader": "shard-0-0"}, 1)
     cluster.listed(folder, now)
     for path in (path for path in folder if path[-3:] != "ctl"):
         met = {"gateway": ["proxy-0-0"], "proxy": ["broker-0-0", "broker-0-1", "relay-0-0"], "broker": ["gateway-0-0"]}
@@ -437,15 +436,15 @@ def test_the_map_has_the_consoles_look_and_navigation_and_real_edges(world: Brow
         links = "[...document.querySelectorAll('nav.rail a')].map((each) => each.innerText.trim())"
         assert page.evaluate(links) == console.evaluate(links)
         expect(page.get_by_role("link", name="Live")).to_have_attribute("href", f"{world.url}/#/live")
-        expect(page.locator("#said")).to_contain_text("7 processes, 1 missing")
+        expect(page.locator("#said")).to_contain_text("6 processes, 1 missing")
         expect(page.locator(".node.gone")).to_contain_text("relay-0-0")
         measured = {"gateway-0-0 proxy-0-0": "", "broker-0-0 proxy-0-0": "", "broker-0-1 proxy-0-0": "bad"}
         measured |= {"broker-0-0 gateway-0-0": "", "broker-0-1 gateway-0-0": ""}
-        unmeasured = ("carrier-0-0 gateway-0-0", "carrier-0-0 queue-0-0", "queue-0-0 queue-0-1")
+        unmeasured = ("gateway-0-0 shard-0-0", "shard-0-0 shard-0-1")
         found = {name: (tone, fits) for name, tone, fits in page.evaluate(ENDS)}
         wanted = measured | dict.fromkeys(unmeasured, "unmeasured")
         assert found == {name: (tone, True) for name, tone in wanted.items()}
-        page.get_by_role("button", name="carrier-0-0").click()
+        page.get_by_role("button", name="shard-0-0").click()
         expect(page.locator(".edge.chosen")).to_have_count(2)
         page.get_by_role("button", name="Switch to Chinese").click()
         expect(page.get_by_role("heading", name="集群")).to_be_visible()

@@ -19,18 +19,20 @@ from pixiu.runtime.log_note import NOTE
         (["role", "broker", "--set", "registry=http://a"], "a registry is zk://HOST:PORT"),
         (
             ["role", "gateway", "--set", "store=redis://a", "--registry", "zk://127.0.0.1:1/x"],
-            "only carriers have stores: leave engines.store out for a gateway",
+            "only shards have a log and stores: leave engines.store out",
         ),
-        (["role", "carrier", "--set", "log=kafka://a"], "only the queue has the log: leave engines.log out for a carr"),
+        (["role", "proxy", "--set", "log=kafka://a"], "only shards have a log and stores: leave engines.log out"),
+        (["role", "proxy", "--replica", "1", "--registry", "zk://127.0.0.1:1/x"], "are for the role shard, not for"),
+        (["role", "shard", "--shard", "1", "--registry", "zk://127.0.0.1:1/x"], "a cluster has one shard, number 0"),
         (
-            ["role", "queue", "--set", "log=nats://a", "--data", "{}", "--registry", "zk://127.0.0.1:1/x"],
+            ["role", "shard", "--set", "log=nats://a", "--data", "{}", "--registry", "zk://127.0.0.1:1/x"],
             "engines.log is 'embedded' or kafka://HOST:PORT",
         ),
         (
             ["role", "gateway", "--set", "gateway.processes=2", "--registry", "zk://127.0.0.1:1/x"],
             "leave gateway.processes=2 out, and start more gateways",
         ),
-        (["role", "pi", "--registry", "zk://127.0.0.1:1/x"], "there is no role 'pi'; there are: queue, carrier"),
+        (["role", "pi", "--registry", "zk://127.0.0.1:1/x"], "there is no role 'pi'; there are: shard, proxy"),
         (["serve", "--set", "registry=zk://127.0.0.1:1/x"], "pixiu serve is a node of its own"),
         (["serve", "--set", "store=mysql://a", "--data", "{}"], "store must be embedded, or redis://HOST:PORT"),
         (["serve", "--set", "timelines=mysql://a", "--data", "{}"], "timelines must be embedded or cassandra://"),
@@ -50,7 +52,7 @@ def test_a_folder_that_has_served_a_log_in_kafka_is_no_replica_of_a_journal(tmp_
     """As when the line was taken out of the cluster's file."""
     note = {"log": "kafka://127.0.0.1:1?prefix=talk", "client": "", "cluster_id": "c", "topic_id": "t"}
     (tmp_path / NOTE).write_text(json.dumps(note))
-    words = ["role", "queue", "--data", str(tmp_path), "--registry", "zk://127.0.0.1:1/x"]
+    words = ["role", "shard", "--data", str(tmp_path), "--registry", "zk://127.0.0.1:1/x"]
     done = subprocess.run(
         [sys.executable, "-m", "pixiu", *words], capture_output=True, text=True, timeout=60, check=False
     )

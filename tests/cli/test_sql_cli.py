@@ -108,9 +108,9 @@ def test_what_does_not_fit_the_terminal_is_shown_record_by_record() -> None:
 
 
 def test_a_narrow_terminal_does_without_spare_columns() -> None:
-    columns, lines = ("name", "role", "restarts"), [["carrier-0-1", "carrier", "0"]]
+    columns, lines = ("name", "role", "restarts"), [["shard-0-1", "shard", "0"]]
     spare = ("role", "restarts")
     assert narrowed(columns, lines, 80, spare) == (["name", "role", "restarts"], lines)
-    assert narrowed(columns, lines, 25, spare) == (["name", "restarts"], [["carrier-0-1", "0"]])
-    assert narrowed(columns, lines, 5, spare) == (["name"], [["carrier-0-1"]])
+    assert narrowed(columns, lines, 25, spare) == (["name", "restarts"], [["shard-0-1", "0"]])
+    assert narrowed(columns, lines, 5, spare) == (["name"], [["shard-0-1"]])
     assert narrowed(columns, lines, 5, ()) == (["name", "role", "restarts"], lines)

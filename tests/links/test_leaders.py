@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING
 
 from pixiu.backends.memory.registry import MemoryRegistry
 from pixiu.links.leaders import KnownLeaders, Leader, Leaders
+from pixiu.model.errors import Unavailable
 from pixiu.ports.registry import Write
 from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pytest
+
+    from pixiu.model.errors import PixiuError
+    from pixiu.ports.registry import Folder
 
 
 class Memory:
@@ -109,9 +115,9 @@ def test_memory_is_used_if_the_registry_is_not_read_within_a_poll_and_replaced_b
     memory = Memory(KnownLeaders(2, {0: stale, 1: stale}))
     world = World(memory, has_registry=False)
     world.start()
-    assert not world.leaders.is_known and world.leaders.count == 0
+    assert (world.leaders.is_known, world.leaders.count) == (False, 0)
     world.scheduler.run_for(2_000)
-    assert world.leaders.is_known and not world.leaders.is_read
+    assert (world.leaders.is_known, world.leaders.is_read) == (True, False)
     assert (world.leaders.count, world.leaders.of(0), world.leaders.of(1)) == (2, stale, stale)
     assert world.changes == 1 and not memory.kept
     world.write("partition_num", count=2)
@@ -145,3 +151,19 @@ def test_without_registry_and_without_memory_nothing_is_known() -> None:
         world.start()
         world.scheduler.run_for(5_000)
         assert not world.leaders.is_known and world.changes == 0
+
+
+def test_registry_that_does_not_answer_has_one_request_at_most() -> None:
+    world = World()
+    waiting: list[Callable[[Folder | PixiuError], object]] = []
+    world.session.read = lambda path, done: waiting.append(done)  # type: ignore[method-assign]
+    world.start()
+    world.scheduler.run_for(60_000)
+    world.leaders.refresh()
+    assert len(waiting) == 1
+    waiting[0]({})
+    assert len(waiting) == 2, "a change may have come after the first reading began"
+    waiting[1](Unavailable("the registry did not answer"))
+    assert len(waiting) == 2
+    world.scheduler.run_for(1_000)
+    assert len(waiting) == 3

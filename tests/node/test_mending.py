@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-FOLDER = "/pubsub/queue/partition0"
+FOLDER = "/pubsub/shard/partition0"
 SECRET = "a secret of sixteen characters"
 MESSAGES = 60
 SECONDS = 20.0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-LEADER = "/pubsub/queue/partition0/leader"
+LEADER = "/pubsub/shard/partition0/leader"
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ async def test_a_client_leaves_a_leader_that_stands_still_and_repeats_what_is_sa
 
 async def test_without_anyone_registered_the_error_says_where_it_looked(tree: MemoryRegistry) -> None:
     async with Client(registry=tree.open(), partition=3, patience_s=0.2) as client:
-        with pytest.raises(Unavailable, match="/pubsub/queue/partition3"):
+        with pytest.raises(Unavailable, match="/pubsub/shard/partition3"):
             await client.alive()
 
 

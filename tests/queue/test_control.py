@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pixiu.model.errors import PixiuError
     from pixiu.ports.registry import Folder
 
-FOLDER = "/pubsub/queue/partition0"
+FOLDER = "/pubsub/shard/partition0"
 FIRST = Control(1, "a", frozenset({"a"}))
 
 

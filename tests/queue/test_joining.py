@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pixiu.queue.engine import Engine
 
-FOLDER = "/pubsub/queue/partition0"
+FOLDER = "/pubsub/shard/partition0"
 WANTED = Control(5, "a", frozenset({"a"}))
 
 
@@ -75,7 +75,7 @@ def test_a_directory_that_has_joined_is_not_led_alone(tmp_path: Path) -> None:
     check_alone(tmp_path)
     note_joined(tmp_path, Joined("zk://h:1/p", is_founding=True))
     assert joined_of(tmp_path) == Joined("zk://h:1/p", is_founding=True)
-    with pytest.raises(ConfigError, match="pixiu role queue --registry zk://h:1/p --data"):
+    with pytest.raises(ConfigError, match="pixiu role shard --registry zk://h:1/p --data"):
         check_alone(tmp_path)
     forget_joined(tmp_path)
     check_alone(tmp_path)
@@ -95,7 +95,7 @@ async def test_who_asks_while_a_node_joins_is_told_where_it_goes(
     told: list[bytes] = []
     joining = Joining(
         cast("Any", None), replication, root=tmp_path, name="a", address="127.0.0.1:1", bind="127.0.0.1",
-        joined=print, overtaken=print,
+        listen=cast("Any", None), joined=print, overtaken=print,
     )  # fmt: skip
     joining.asked("zk://127.0.0.1:1/wrong", "", told.append)
     joining.asked("zk://127.0.0.1:2181/right", "", told.append)

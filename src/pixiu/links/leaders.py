@@ -98,6 +98,7 @@ class Leaders:
         self._poll_ms = poll_ms
         self._memory = memory
         self._timer: Timer | None = None
+        self._is_reading = self._reads_again = False
         self._is_stopped = False
 
     def start(self) -> None:
@@ -123,9 +124,12 @@ class Leaders:
         return self._leaders.get(shard)
 
     def refresh(self) -> None:
-        """Read the registry now."""
-        if not self._is_stopped:
-            self._registry.read(self._folder, self._found)
+        """Read the registry now, or after the reading under way: a registry that is away gets one request at most."""
+        if self._is_reading:
+            self._reads_again = True
+        elif not self._is_stopped:
+            self._is_reading = True
+            self._registry.read(self._folder, self._answered)
 
     def _poll(self) -> None:
         if not self.is_known:
@@ -143,9 +147,17 @@ class Leaders:
         self._recalled = set(known.leaders)
         self.when_changed()
 
-    def _found(self, found: Folder | PixiuError) -> None:
-        if self._is_stopped or isinstance(found, PixiuError):
-            return  # what is known stays, and the next poll asks again
+    def _answered(self, found: Folder | PixiuError) -> None:
+        self._is_reading = False
+        reads_again, self._reads_again = self._reads_again, False
+        if self._is_stopped:
+            return
+        if not isinstance(found, PixiuError):  # otherwise what is known stays, and the next poll reads again
+            self._found(found)
+            if reads_again:
+                self.refresh()
+
+    def _found(self, found: Folder) -> None:
         before = (self.is_read, self.count, dict(self._leaders))
         self.is_read = True
         for path, entry in found.items():

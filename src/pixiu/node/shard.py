@@ -24,6 +24,7 @@ from pixiu.machines.links.sealing import Secrets
 from pixiu.model.counted import counted
 from pixiu.model.errors import PixiuError, Unavailable
 from pixiu.node.admin.remote import RemoteAdministration
+from pixiu.node.admin.stats import Doors
 from pixiu.node.gateways.hub import GatewayHub
 from pixiu.node.gateways.listener import HubListener
 from pixiu.node.group_rooms import GroupRooms
@@ -77,7 +78,8 @@ class Surface:
         self.hub = GatewayHub(messaging, context.directory, clock, scheduler, settings.gateway)
         LiveActions(self.hub, context, scheduler, tell=relay.tell, is_present=relay.is_present)
         self.group_rooms = GroupRooms(self.hub, messaging, clock, scheduler, settings.rooms, shard)
-        self.administration = RemoteAdministration(host)
+        self.administration = RemoteAdministration(host, Doors(self.hub.counters, self.group_rooms.broker))
+        self._scheduler = scheduler
         self.hub.administer = self.administration.ask
         self.is_open = False
         """Does the host serve?"""
@@ -86,6 +88,7 @@ class Surface:
         """Take gateways."""
         self.is_open = True
         self.hub.start()
+        self.administration.start(self._scheduler)
 
     def stop(self) -> None:
         """Disconnect every gateway."""

@@ -19,9 +19,9 @@ FOLDER: dict[str, tuple[dict[str, object], int]] = {
     "broker/partition0/0000000003": entry("broker-0-3", "broker", admin="127.0.0.1:91"),
     "proxy/partition0/0000000001": entry("proxy-0-1", "proxy", admin="127.0.0.1:92"),
     "probe/partition0/0000000001": entry("probe-0-1", "probe", admin="127.0.0.1:93", address="127.0.0.1:3"),
-    "queue/partition0/0000000001": entry("queue-0-0", "queue"),
+    "shard/partition0/0000000001": entry("shard-0-0", "shard"),
     "gateway/partition0/0000000009": entry("gateway-0-9", "gateway", probe=True, address="127.0.0.1:3"),
-    "queue/partition0/ctl": ({"epoch": 3, "leader": "queue-0-0"}, 7),
+    "shard/partition0/ctl": ({"epoch": 3, "leader": "shard-0-0"}, 7),
     "rooms/big": ({"rooms": {"stadium": {"index": 0, "phase": "split", "clean_at": 1}}}, 2),
     "slots/0000000001": ({}, 0),
 }
@@ -70,15 +70,15 @@ def test_nodes_links_rates_and_alarms_in_one_place() -> None:
     cluster = filled()
     content = cluster.content(NOW + 2_000)
     by_name = {node["name"]: node for node in content["nodes"]}
-    assert set(by_name) == {"broker-0-3", "proxy-0-1", "probe-0-1", "queue-0-0"}
+    assert set(by_name) == {"broker-0-3", "proxy-0-1", "probe-0-1", "shard-0-0"}
     broker = by_name["broker-0-3"]
     assert (broker["role"], broker["replica"], broker["state"], broker["answers"]) == ("broker", 3, "Running", True)
     assert broker["rates"]["messages_in"] == 100.0
-    assert {name for name, node in by_name.items() if node["leads"]} == {"queue-0-0"}
+    assert {name for name, node in by_name.items() if node["leads"]} == {"shard-0-0"}
     assert broker["rates"]["messages_out"] == 200.0
     assert broker["rates"]["deliveries"] == 1_000.0
     assert broker["gauges"] == {"rooms": 3.0}
-    assert not by_name["queue-0-0"]["answers"]
+    assert not by_name["shard-0-0"]["answers"]
     assert content["partitions"] == {"broker": {"count": 2, "version": 1}}
     assert content["links"] == [
         {"from": "proxy-0-1", "to": "broker-0-3", "role": "broker", "rtt_ms": 0.4, "success": 0.98,

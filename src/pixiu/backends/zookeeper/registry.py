@@ -72,12 +72,20 @@ class ZooKeeperRegistry:
         self._is_closed = False
 
     def connect(self, timeout_seconds: float = 15) -> None:
-        """Find the ensemble. Raises ``Unavailable`` if nobody answers in time."""
+        """Find the ensemble. Raises ``Unavailable`` if no server answers in time."""
         try:
             self._client.start(timeout=timeout_seconds)
         except KazooTimeoutError as error:
             hosts = ",".join(f"{host}:{port}" for host, port in self._client.hosts)
             raise Unavailable(f"no ZooKeeper answers at {hosts}") from error
+
+    def connect_later(self, timeout_seconds: float) -> bool:
+        """Wait for the ensemble for this long, and go on trying in the background. Returns whether it has answered.
+
+        Requests wait until it answers.
+        """
+        self._client.start_async().wait(timeout_seconds)
+        return bool(self._client.connected)
 
     # The port.
 

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pixiu.im.draft import Answer, Params
+    from pixiu.node.admin.stats import Doors
     from pixiu.node.host import MessagingHost
+    from pixiu.ports.scheduler import Scheduler
     from pixiu.roles.gateway.needs import Done
 
 __all__ = ["ADMIN_PREFIX", "RemoteAdministration"]
@@ -35,8 +37,9 @@ ASKED_MAX = 64
 class RemoteAdministration:
     """Answers questions of admins in the loop in which it was made."""
 
-    def __init__(self, host: MessagingHost) -> None:
-        self._node = node = NodeAdministration(host)
+    def __init__(self, host: MessagingHost, doors: Doors | None = None) -> None:
+        """``doors``: the gateways and the rooms of this replica, for its statistics."""
+        self._node = node = NodeAdministration(host, doors)
         self._asked: set[asyncio.Task[None]] = set()
         self._answers: Mapping[str, Callable[[Params], Answer | Awaitable[Answer]]] = {
             "sessions": lambda params: {"rows": node.sessions(_text(params, "user"), *_page(params))},
@@ -68,6 +71,10 @@ class RemoteAdministration:
             task = asyncio.get_running_loop().create_task(self._answer(answer, params, done))
             self._asked.add(task)
             task.add_done_callback(self._asked.discard)
+
+    def start(self, scheduler: Scheduler) -> None:
+        """Take samples for ``stats_history`` from now on."""
+        self._node.history.start(scheduler)
 
     def stop(self) -> None:
         """Answer nothing more."""

@@ -53,6 +53,8 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 PORT_TRIES = 16
+OPTIONAL_SECONDS = 3.0
+"""How long a process that can start without the registry waits for it."""
 LIFE_BITS = NODE_BITS + SEQUENCE_BITS
 QUEUE_SESSION_MS = 4_000
 """Of the queue. Longer than a lease: the session's end only tidies up. A server that stands still is left after two
@@ -122,14 +124,21 @@ class ClusterEnd:
         *,
         bind: str = "127.0.0.1",
         port: int = 0,
+        needs_registry: bool = True,
     ) -> ClusterEnd:
-        """Listen, and find the registry. Raises ``ConfigError`` or ``Unavailable``."""
+        """Listen, and find the registry. Raises ``ConfigError`` or ``Unavailable``.
+
+        Without ``needs_registry`` a registry that does not answer within ``OPTIONAL_SECONDS`` is found later.
+        """
         loop = asyncio.get_running_loop()
         address = RegistryAddress.parse(registry) if isinstance(registry, str) else registry
         end = cls(secrets, settings, address, loop)
         try:
             await end._listen(bind, port)
-            await loop.run_in_executor(None, end.registry.connect)
+            if needs_registry:
+                await loop.run_in_executor(None, end.registry.connect)
+            elif not await loop.run_in_executor(None, end.registry.connect_later, OPTIONAL_SECONDS):
+                log.warning("registry_unreachable", extra={"registry": str(address)})
         except BaseException:
             await end.close()
             raise

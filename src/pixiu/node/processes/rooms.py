@@ -18,6 +18,7 @@ from pixiu.links.metrics import snapshot as links_snapshot
 from pixiu.links.splitting import SPLITTABLE
 from pixiu.machines.view import PeerState
 from pixiu.node.processes.cluster_end import ClusterEnd, read_secrets, secrets_of
+from pixiu.node.processes.gateway.known_leaders import leader_file
 from pixiu.node.processes.gateway.process import GatewayPart
 from pixiu.node.processes.room_rows import RoomRowsLog
 from pixiu.node.processes.running import run_until_stopped
@@ -132,7 +133,7 @@ class RoleProcess:
 
     def _reasons(self) -> dict[str, str]:
         reasons = self.part.reasons()
-        if not self.member.path:
+        if not self.member.path and self.options.role != "gateway":  # its clients find it without the registry
             reasons.setdefault("registry", "not registered")
         return reasons
 
@@ -315,7 +316,11 @@ async def _run(options: RoleOptions, stop: asyncio.Event) -> None:
     text = read_secrets(options.secret_file)
     secrets = secrets_of(text, options.bind)
     links_port = 0 if options.role == "gateway" else options.port
-    end = await ClusterEnd.open(options.registry, secrets, options.settings.links, bind=options.bind, port=links_port)
+    memory = leader_file(options) if options.role == "gateway" else None
+    end = await ClusterEnd.open(
+        options.registry, secrets, options.settings.links, bind=options.bind, port=links_port,
+        needs_registry=memory is None or memory.recall() is None,
+    )  # fmt: skip
     if options.secret_file is not None:
         end.watch_secrets(options.secret_file, text)
     try:

@@ -177,7 +177,7 @@ class NodeLink:
         for timer in (self._beat_timer, self._dial_timer):
             if timer is not None:
                 timer.cancel()
-        link, self._link = self._link, None
+        link, self._link, self._epoch = self._link, None, 0
         if link is not None:
             link.close()
         self._refuse_all()

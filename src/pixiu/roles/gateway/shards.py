@@ -142,8 +142,8 @@ class ShardLink:
         """Do nothing: clients stay connected without the shard, since live rooms do not need it."""
 
     def counted(self) -> tuple[int, Mapping[str, object]]:
-        """Return how many sessions are at this shard."""
-        return self.link.sessions, {}
+        """Return how many sessions are at this shard, and what the gateway has counted."""
+        return self.link.sessions, self._shards.counts()
 
 
 class ShardLinks:
@@ -229,6 +229,10 @@ class ShardLinks:
             "pixiu_gateway_shard_sessions": {(str(k),): each.link.sessions for k, each in self.shards.items()},
             "pixiu_gateway_shard_moves_total": sum(each.moves for each in self.shards.values()),
         }
+
+    def counts(self) -> Mapping[str, object]:
+        """What the gateway has counted since its start, for the statistics of the shards."""
+        return {} if self._gateway is None else self._gateway.counters.numbers()
 
     def name_of(self, actor: Actor) -> str:
         """The public id of the acting user."""

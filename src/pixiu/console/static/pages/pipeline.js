@@ -164,6 +164,6 @@ export default function Page({ client, t, parts }) {
   const load = useLoad(() => client.http('/v1/admin/pipeline'), [], 2000);
   const tab = TABS.includes(parts[0]) ? parts[0] : 'usage';
   return html`<${PageFrame} title=${t('nav.pipeline')} text=${t('pipeline.text')}>
-    <${Loaded} of=${load} elsewhere=${() => html`<${Elsewhere} text=${t('pipeline.elsewhere')} command=${'pixiu pipeline run --data pixiu-cluster/nodes/queue-0-0\npixiu pipeline report --data pixiu-cluster/nodes/queue-0-0'} />`}>${(state) => html`<${State} state=${state} t=${t} /><${Charts} client=${client} tab=${tab} now=${state} t=${t} />`}<//>
+    <${Loaded} of=${load} elsewhere=${() => html`<${Elsewhere} text=${t('pipeline.elsewhere')} command=${'pixiu pipeline run --data pixiu-cluster/nodes/shard-0-0\npixiu pipeline report --data pixiu-cluster/nodes/shard-0-0'} />`}>${(state) => html`<${State} state=${state} t=${t} /><${Charts} client=${client} tab=${tab} now=${state} t=${t} />`}<//>
   <//>`;
 }

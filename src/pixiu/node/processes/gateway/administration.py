@@ -135,7 +135,10 @@ class ClusterAdministration:
 
     async def redact(self) -> Answer:
         """Refuse: each replica has its own files."""
-        _elsewhere("redaction", "stop each replica in turn and run pixiu queue redact --data DIR on its directory")
+        _elsewhere(
+            "redaction",
+            "for each replica, pixiu cluster drain NAME, pixiu queue redact --data DIR, pixiu cluster start NAME",
+        )
 
     async def cut(self) -> AsyncIterator[bytes]:
         """Refuse: the state as of one event is too large for one answer over a link."""

@@ -15,10 +15,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pixiu.config.registry import RegistryAddress
+    from pixiu.node.processes.options import RoleOptions
 
-__all__ = ["LeaderFile"]
+__all__ = ["LeaderFile", "leader_file"]
 
 log = logging.getLogger(__name__)
+
+
+def leader_file(options: RoleOptions) -> LeaderFile | None:
+    """The file of a gateway. A gateway on a random port has none: the next process would not find it."""
+    return LeaderFile(options.data, options.port, options.registry) if options.port else None
 
 
 class LeaderFile:

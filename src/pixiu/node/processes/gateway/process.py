@@ -28,7 +28,7 @@ from pixiu.model.errors import ConfigError
 from pixiu.model.hosts import is_loopback
 from pixiu.node.grpc_door import make_grpc
 from pixiu.node.processes.gateway.administration import ClusterAdministration
-from pixiu.node.processes.gateway.known_leaders import LeaderFile
+from pixiu.node.processes.gateway.known_leaders import leader_file
 from pixiu.node.processes.gateway.seen import keep_seen
 from pixiu.queue.replication.control import SHARD
 from pixiu.roles.gateway import (
@@ -81,8 +81,7 @@ class GatewayPart:
         settings = options.settings
         authentication = _authentication(options.data, settings, end.clock, is_local=is_loopback(options.bind))
         alone = RoomSessions(end.boot, lambda: int.from_bytes(os.urandom(8), "big") >> 1)
-        # A gateway on a random port finds no file of an earlier process.
-        self._leader_file = LeaderFile(options.data, options.port, options.registry) if options.port else None
+        self._leader_file = leader_file(options)
         leaders = Leaders(end.registry, end.scheduler, end.root, SHARD, memory=self._leader_file)
         self._shards = ShardLinks(
             f"gateway-{end.boot:x}", leaders, self._dial, end.clock, end.scheduler, settings.gateway, alone=alone
@@ -195,8 +194,9 @@ class GatewayPart:
         return {} if self._shards.count else self._missing_proxies()
 
     def notes(self) -> dict[str, str]:
-        """Shards and proxies that cannot be reached."""
-        return {**self._shards.problems(), **self._missing_proxies()}
+        """Shards and proxies that cannot be reached; whether the registry does not list this gateway."""
+        registry = {} if self._process.member.path else {"registry": "not registered"}
+        return {**registry, **self._shards.problems(), **self._missing_proxies()}
 
     def says(self) -> dict[str, object]:
         """Where clients are taken."""
