@@ -300,10 +300,10 @@ class Node:
         )  # fmt: skip
 
     def _new_lease(self, engine: Engine, elected: Elected, address: str, told: dict[str, object]) -> RegistryLease:
-        """The lease of a replica whose log is in Kafka. Its own queue holds nothing and takes nothing."""
+        """The lease of a replica whose log is in Kafka. Its own queue holds nothing."""
         shard, name, root = self._shard, self._name(), self._directory.path
         assert shard is not None and self._scheduler is not None
-        engine.is_leader = False
+        engine.is_leader, engine.publish_elsewhere = False, shard.publish
         control = self._control = RegistryControl(
             elected.registry, self._scheduler, folder=elected.folder, name=name, address=address, more=told
         )

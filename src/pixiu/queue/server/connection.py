@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pixiu.machines.queue_wire import commands as wire
 from pixiu.machines.queue_wire.messages import split_messages
-from pixiu.machines.queue_wire.responses import encode_refused
+from pixiu.machines.queue_wire.responses import encode_done, encode_refused
 from pixiu.model.errors import PixiuError
 from pixiu.queue.operations import Answer, Publish
 from pixiu.queue.server import stray_http
@@ -403,6 +403,11 @@ class Connection:
             return end
         self._cost += len(messages) // MESSAGES_PER_COST
         name = data[position + 20 : position + 20 + name_bytes]
+        elsewhere = self._engine.publish_elsewhere
+        if elsewhere is not None:
+            self.block()
+            elsewhere(name, messages, self.is_node, lambda result: self.answered(_published(result, ask=ask)))
+            return end
         try:
             topic = self._engine.topic_to_publish(name, self.is_node)
         except PixiuError as error:
@@ -608,3 +613,9 @@ class Connection:
     def is_idle(self) -> bool:
         """In the command loop, with nothing to answer?"""
         return self._stream is None and not self._outstanding
+
+
+def _published(result: int | PixiuError, *, ask: bool) -> bytes:
+    if isinstance(result, PixiuError):
+        return encode_refused(str(result))
+    return encode_done(result) if ask else OK
