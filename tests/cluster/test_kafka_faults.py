@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("confluent_kafka")
 
-from pixiu.model.errors import RequestError
+from pixiu.model.errors import NotAllowed
 from pixiu.model.pixiu_pb2 import Record, Traces
 from pixiu.node.processes.cluster_secrets import queue_key
 from pixiu.ports.log import MAIN
@@ -174,12 +174,14 @@ async def test_queue_port_appends_rows_of_rooms_and_nothing_else(kafka: KafkaSer
         async with Client(cluster.registry, key=queue_key(secret, "127.0.0.1"), patience_s=20) as client:
             first = await client.publish(MAIN, record)
             assert await client.publish(MAIN, record) > first > 0
-            with pytest.raises(RequestError, match="no topics of users"):
+            with pytest.raises(NotAllowed, match="log of this cluster is in Kafka"):
                 await client.publish("orders", b"one")
+            with pytest.raises(NotAllowed, match="log of this cluster is in Kafka"):
+                await client.create_topic("orders")
             await at(cluster.ask, "kill", await at(owner, cluster))
             assert await client.publish(MAIN, record) > first
         async with Client(cluster.registry, patience_s=5) as stranger:
-            with pytest.raises(RequestError, match="no topics of users"):
+            with pytest.raises(NotAllowed, match="log of this cluster is in Kafka"):
                 await stranger.publish(MAIN, record)
         report = await at(audit, cluster)
         assert report["balanced"], report

@@ -36,7 +36,7 @@ from pixiu.queue.replication.driver import Replication
 from pixiu.queue.replication.joining import led_alone
 from pixiu.queue.replication.mending import Mending
 from pixiu.queue.replication.smss_follower import SmssFollower
-from pixiu.queue.server.commands import HANDLERS
+from pixiu.queue.server.commands import HANDLERS, HANDLERS_WITHOUT_JOURNAL
 from pixiu.queue.server.server import QueueServer
 from pixiu.queue.storage.journal_check import JournalCheck
 from pixiu.runtime.admin import AdminServer, standard_routes
@@ -182,7 +182,7 @@ class Node:
         queue_max, self._gateway_max = connections_max(settings, with_http=self._with_http and self._leads_alone)
         self._server = server = QueueServer(
             engine,
-            HANDLERS,
+            HANDLERS_WITHOUT_JOURNAL if self._elected is not None and is_kafka(settings) else HANDLERS,
             connections_max=queue_max,
             watch_peer=watch_peer,
             reset_on_close=reset_on_close,

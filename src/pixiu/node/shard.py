@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from pixiu.machines.links.sealing import Secrets
-from pixiu.machines.queue_wire.commands import LEADER_PUBLISHES
+from pixiu.machines.queue_wire.commands import IN_KAFKA, LEADER_PUBLISHES
 from pixiu.model.counted import counted
 from pixiu.model.errors import NotAllowed, NotLeader, PixiuError, Unavailable
 from pixiu.node.admin.remote import RemoteAdministration
@@ -285,7 +285,7 @@ class Shard:
     ) -> None:
         """Publish to a log in Kafka what processes of the cluster send to the queue port: rows of live rooms."""
         if not is_node or name != MAIN.encode() or len(messages) > 1:
-            refusal: PixiuError = NotAllowed("the log of this shard is in Kafka: its queue port has no topics of users")
+            refusal: PixiuError = NotAllowed(f"{IN_KAFKA}: use its own topics for your programs")
         elif self.host is None or not self.is_serving:
             refusal = NotLeader(LEADER_PUBLISHES)
         else:

@@ -376,3 +376,13 @@ HANDLERS: dict[int, Callable[[Engine, Connection, Request], None]] = {
     wire.FLUSH: flush,
     **NODE_HANDLERS,
 }
+
+
+def _refuse(_engine: Engine, _connection: Connection, _request: Request) -> None:
+    raise NotAllowed(f"{wire.IN_KAFKA}: use its own topics and clients")
+
+
+HANDLERS_WITHOUT_JOURNAL = dict.fromkeys(HANDLERS, _refuse) | {
+    number: HANDLERS[number] for number in (wire.ALIVE, wire.HELLO, wire.AUTHORIZE, wire.CHALLENGE, wire.PROVE)
+}
+"""Of a shard whose log is in Kafka: its queue has no topics."""
