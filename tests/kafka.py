@@ -9,6 +9,7 @@ import pytest
 
 from pixiu.backends.kafka.address import KafkaAddress
 from pixiu.backends.kafka.log import KafkaLog
+from pixiu.backends.kafka.topics import Identity
 from pixiu.config import KafkaSettings
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.scheduler import LoopScheduler
@@ -65,6 +66,12 @@ class Driven(DrivenLoop):
         self.until(lambda: bool(opened))
         if isinstance(opened[0], Exception):
             raise opened[0]
+        return self.log
+
+    def stand_by(self, known: Identity | None, *, applied: int = 0) -> KafkaLog:
+        """Follow the log that another node owns."""
+        self.log._known = known
+        self.log.stand_by(applied)
         return self.log
 
     def close(self) -> None:

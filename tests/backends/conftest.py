@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from tests.kafka_port import Port
     from tools.kafka_server import KafkaServer
 
 
@@ -20,12 +19,3 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
 
     with require_kafka(tmp_path_factory.mktemp("kafka")) as server:
         yield server
-
-
-@pytest.fixture
-def open_port(kafka: KafkaServer) -> Iterator[Callable[..., Port]]:
-    """Opens owners of a log in it, each with its port."""
-    from tests.kafka_port import opened_ports
-
-    with opened_ports(kafka.hosts) as open_one:
-        yield open_one

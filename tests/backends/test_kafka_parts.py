@@ -11,13 +11,10 @@ import pytest
 from pixiu.backends.kafka.address import KafkaAddress, client_options, parse_address
 from pixiu.backends.kafka.memory import ANCHORS_MAX, Anchors, Recent, RecentTopic
 from pixiu.backends.kafka.records import Entry, found_in, kafka_records
-from pixiu.backends.kafka.schedules import Waiting
 from pixiu.backends.kafka.versions import supported_metadata_version
 from pixiu.model.errors import ConfigError
 from pixiu.model.pixiu_pb2 import MsgChat, Push, Record
-from pixiu.ports.log import MAIN, NOTIFY, SCHEDULE, LogRecord, Scheduled
-from pixiu.runtime.clock import SystemClock
-from pixiu.runtime.scheduler import NoScheduler
+from pixiu.ports.log import MAIN, NOTIFY, LogRecord
 
 
 def test_an_address_names_brokers_and_a_prefix() -> None:
@@ -185,30 +182,3 @@ def test_the_release_is_read_from_a_brokers_answer() -> None:
     tagged = answer + bytes([2, 9, 1, 0xAA, 0, len(features)]) + features
     assert supported_metadata_version(tagged) == 27
     assert supported_metadata_version(answer + bytes([0])) == 0
-
-
-def test_what_waits_is_paged_by_id_whatever_came_and_went() -> None:
-    waiting = Waiting(SystemClock(), NoScheduler(), lambda _each: None)
-    of = {number: Scheduled(number, 2**60, SCHEDULE if number % 3 else NOTIFY, b"") for number in range(1, 31)}
-    waiting.start(of[number] for number in (9, 3, 1, 2))
-    for number in range(10, 31):
-        waiting.add(of[number])
-    for number in (4, 8, 5):  # as after a batch that was given up
-        waiting.add(of[number])
-    taken = [waiting.take(number) for number in (10, 11, 20)]
-    waiting.add(of[11])
-    assert all(taken)
-    left = [number for number in (1, 2, 4, 5, 8, *range(10, 31)) if number % 3 and number not in (10, 20)]
-    assert [each.schedule_id for each in waiting.after(0, SCHEDULE)] == left
-    assert [each.schedule_id for each in waiting.after(8, SCHEDULE)] == [number for number in left if number > 8]
-    assert [each.schedule_id for each in waiting.after(0, NOTIFY)] == [3, 9, *range(12, 31, 3)]
-    assert next(waiting.after(29, NOTIFY)).schedule_id == 30 and not list(waiting.after(0, MAIN))
-
-
-def test_what_waits_no_more_takes_no_room() -> None:
-    waiting = Waiting(SystemClock(), NoScheduler(), lambda _each: None)
-    for number in range(1, 1_001):
-        waiting.add(Scheduled(number, 2**60, SCHEDULE, b""))
-        if number > 10:
-            waiting.take(number - 10)
-    assert len(waiting) == 10 and len(waiting._ids[SCHEDULE]) <= 3 * 10

@@ -1,28 +1,22 @@
-"""The log's contract in memory and on the queue's engine, simulated, on a real loop and over the network.
+"""The log's contract in memory and on the queue's engine, simulated and on a real loop.
 
 tests/backends/test_kafka.py has it on Kafka.
 """
 
-import asyncio
 import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pixiu.backends.queue_log import RemoteLog
 from pixiu.config import JournalSettings, LogSettings, QueueSettings, Settings
 from pixiu.node.stopped import open_store
 from pixiu.ports.log import Log
-from pixiu.queue.client import Client
 from pixiu.queue.engine import Engine
 from pixiu.queue.log import EngineLog
-from pixiu.queue.server.commands import HANDLERS
-from pixiu.queue.server.server import QueueServer
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.files import SystemFiles
 from pixiu.runtime.scheduler import LoopScheduler
-from pixiu.runtime.server import address_of, listen
 from pixiu.testing.disk import SimulatedDisk
 from pixiu.testing.keyvalue import SimulatedKeyValue, StoreContent
 from pixiu.testing.memory_log import MemoryLog
@@ -111,9 +105,7 @@ class Looped(LogContract):
         self.clock = SystemClock()
         self.scheduler = LoopScheduler(self.driven.loop)
         settings = Settings(log=LogSettings(sample=0))
-        self.engine = Engine(
-            settings, SystemFiles(self.path), open_store(self.path), self.clock, self.scheduler, key=KEY
-        )
+        self.engine = Engine(settings, SystemFiles(self.path), open_store(self.path), self.clock, self.scheduler)
         self.engine.recover()
         self.engine.start()
         return self.engine
@@ -138,9 +130,6 @@ class Looped(LogContract):
         return self.clock.now_ms()
 
 
-KEY = "the key of this node"
-
-
 class TestEngineLogOnALoop(Looped):
     def start(self) -> Log:
         log = EngineLog(self.boot())
@@ -148,35 +137,3 @@ class TestEngineLogOnALoop(Looped):
         log.open(opened.append)
         self.until(lambda: opened == [None])
         return log
-
-
-class TestRemoteLog(Looped):
-    """Over TCP; tests/backends/test_remote_log.py has it beside servers that die."""
-
-    def start(self) -> Log:
-        self.boot()
-        self.server = QueueServer(self.engine, HANDLERS, connections_max=100)
-        self.server.start()
-
-        async def connected() -> RemoteLog:
-            self.listener = await listen(self.server.connection, "127.0.0.1", 0)
-            self.client = Client(address_of(self.listener), key=KEY)
-            log = RemoteLog(self.client)
-            await log.open()
-            log.follow(0, lambda: None)
-            return log
-
-        self.remote: RemoteLog = self.driven.run(connected())
-        log: Log = self.driven.within(self.remote)
-        return log
-
-    def stop(self) -> None:
-        async def closed() -> None:
-            await self.remote.close()
-            await self.client.close()
-            self.listener.close()
-            self.server.close_all()
-            await asyncio.sleep(0)
-
-        self.driven.run(closed())
-        super().stop()

@@ -14,6 +14,11 @@ import pytest
 
 pytest.importorskip("confluent_kafka")
 
+from pixiu.model.errors import NotAllowed
+from pixiu.model.pixiu_pb2 import Record, Traces
+from pixiu.node.processes.cluster_secrets import queue_key
+from pixiu.ports.log import MAIN
+from pixiu.queue.client import Client
 from tests.cluster.processes import Cluster
 from tests.cluster.talkers import Talkers
 from tests.cluster.test_durable_faults import DURABLE, Extra, audit, doors_of
@@ -158,3 +163,25 @@ def test_replica_with_another_log_never_serves(kafka: KafkaServer, tmp_path: Pat
         finally:
             cluster.ask("thaw", "shard-0-0")
             assert extra.stop() == 0
+
+
+@pytest.mark.feature("X75")
+async def test_queue_port_appends_rows_of_rooms_and_nothing_else(kafka: KafkaServer, tmp_path: Path) -> None:
+    with Cluster(tmp_path, text_of(kafka)) as cluster:
+        await at(doors_of, cluster)
+        secret = (cluster.folder / "secret").read_text()
+        record = Record(at=1, traces=Traces()).SerializeToString()
+        async with Client(cluster.registry, key=queue_key(secret, "127.0.0.1"), patience_s=20) as client:
+            first = await client.publish(MAIN, record)
+            assert await client.publish(MAIN, record) > first > 0
+            with pytest.raises(NotAllowed, match="log of this cluster is in Kafka"):
+                await client.publish("orders", b"one")
+            with pytest.raises(NotAllowed, match="log of this cluster is in Kafka"):
+                await client.create_topic("orders")
+            await at(cluster.ask, "kill", await at(owner, cluster))
+            assert await client.publish(MAIN, record) > first
+        async with Client(cluster.registry, patience_s=5) as stranger:
+            with pytest.raises(NotAllowed, match="log of this cluster is in Kafka"):
+                await stranger.publish(MAIN, record)
+        report = await at(audit, cluster)
+        assert report["balanced"], report

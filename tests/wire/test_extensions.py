@@ -81,8 +81,8 @@ def test_hello_on_a_follower_says_so(connect: Connect, follower: QueueProcess) -
 
 
 @pytest.mark.feature("X-Range")
-@pytest.mark.parametrize("command", [148, 150, 159])
-def test_an_unknown_number_of_the_range_is_refused_and_its_part_consumed(raw: Raw, command: int) -> None:
+@pytest.mark.parametrize("command", [142, 143, 144, 148, 150, 159])
+def test_an_unknown_or_removed_number_is_refused_and_its_part_consumed(raw: Raw, command: int) -> None:
     for part in (b"", b"\x11" * 33, alive() * 3):
         raw.send(extension(command, b"any", part, flags=255, trace=b"trace") + alive())
         assert raw.error() == "don't support action"

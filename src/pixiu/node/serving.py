@@ -36,7 +36,7 @@ from pixiu.queue.replication.driver import Replication
 from pixiu.queue.replication.joining import led_alone
 from pixiu.queue.replication.mending import Mending
 from pixiu.queue.replication.smss_follower import SmssFollower
-from pixiu.queue.server.commands import HANDLERS
+from pixiu.queue.server.commands import HANDLERS, HANDLERS_WITHOUT_JOURNAL
 from pixiu.queue.server.server import QueueServer
 from pixiu.queue.storage.journal_check import JournalCheck
 from pixiu.runtime.admin import AdminServer, standard_routes
@@ -182,7 +182,7 @@ class Node:
         queue_max, self._gateway_max = connections_max(settings, with_http=self._with_http and self._leads_alone)
         self._server = server = QueueServer(
             engine,
-            HANDLERS,
+            HANDLERS_WITHOUT_JOURNAL if self._elected is not None and is_kafka(settings) else HANDLERS,
             connections_max=queue_max,
             watch_peer=watch_peer,
             reset_on_close=reset_on_close,
@@ -300,10 +300,10 @@ class Node:
         )  # fmt: skip
 
     def _new_lease(self, engine: Engine, elected: Elected, address: str, told: dict[str, object]) -> RegistryLease:
-        """The lease of a replica whose log is in Kafka. Its own queue holds nothing and takes nothing."""
+        """The lease of a replica whose log is in Kafka. Its own queue holds nothing."""
         shard, name, root = self._shard, self._name(), self._directory.path
         assert shard is not None and self._scheduler is not None
-        engine.is_leader = False
+        engine.is_leader, engine.publish_elsewhere = False, shard.publish
         control = self._control = RegistryControl(
             elected.registry, self._scheduler, folder=elected.folder, name=name, address=address, more=told
         )

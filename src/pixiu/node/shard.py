@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from pixiu.machines.links.sealing import Secrets
+from pixiu.machines.queue_wire.commands import IN_KAFKA, LEADER_PUBLISHES
 from pixiu.model.counted import counted
-from pixiu.model.errors import PixiuError, Unavailable
+from pixiu.model.errors import NotAllowed, NotLeader, PixiuError, Unavailable
 from pixiu.node.admin.remote import RemoteAdministration
 from pixiu.node.admin.stats import Doors
 from pixiu.node.gateways.hub import GatewayHub
@@ -30,6 +31,8 @@ from pixiu.node.gateways.listener import HubListener
 from pixiu.node.group_rooms import GroupRooms
 from pixiu.node.host import MessagingHost, Replica
 from pixiu.node.metrics import add_log, add_messaging
+from pixiu.ports.log import MAIN
+from pixiu.queue.storage.messages import body_of
 from pixiu.roles.broker.metrics import METRICS as BROKER
 from pixiu.roles.broker.metrics import snapshot as broker_snapshot
 from pixiu.roles.gateway import LiveActions
@@ -278,6 +281,19 @@ class Shard:
         if problems := host.stores.problems():
             return problems[0]
         return "its stores are being rebuilt from the log" if host.messaging.is_going_back else ""
+
+    def publish(
+        self, name: bytes, messages: list[bytes], is_node: bool, done: Callable[[int | PixiuError], object]
+    ) -> None:
+        """Publish to a log in Kafka what processes of the cluster send to the queue port: rows of live rooms."""
+        if not is_node or name != MAIN.encode() or len(messages) > 1:
+            refusal: PixiuError = NotAllowed(f"{IN_KAFKA}: use its own topics for your programs")
+        elif self.host is None or not self.is_serving:
+            refusal = NotLeader(LEADER_PUBLISHES)
+        else:
+            self.host.log.publish(MAIN, body_of(messages[0]), done)
+            return
+        self._scheduler.soon(lambda: done(refusal))
 
     # What others ask.
 

@@ -54,6 +54,11 @@ NOTE_EVERY_MS = 50
 """A batch that changes nothing in the store notes how far it is at most this often: the note may lag, never lead."""
 
 
+if TYPE_CHECKING:
+    PublishElsewhere = Callable[[bytes, list[bytes], bool, Callable[[int | PixiuError], object]], object]
+    """Called with the topic, the messages, whether the connection has shown a key, and what takes the event id."""
+
+
 class Engine:
     """One queue."""
 
@@ -115,6 +120,8 @@ class Engine:
         """Whoever streams the journal: told that there is more of it."""
         self.retention_holds: list[Callable[[], int]] = []
         """Followers and others: the oldest event id that each still needs."""
+        self.publish_elsewhere: PublishElsewhere | None = None
+        """Takes publishes in the place of the journal, where the log is not this engine's."""
         self.dump_stores: Callable[[], Iterator[tuple[bytes, bytes]]] | None = None
         """Of a replica with messaging: the pairs of its stores at this moment, for a snapshot."""
         self._behind: dict[int, Topic] = {}

@@ -23,7 +23,7 @@ from pixiu.backends.kafka.standby import Standby
 from pixiu.backends.kafka.topics import MESSAGE_BYTES_MAX, Identity, Topics
 from pixiu.machines.queue_wire.commands import BEHIND
 from pixiu.model.cursor import epoch_of
-from pixiu.model.errors import Conflict, CorruptData, Gone, NotFound, Overloaded, PixiuError, TooLarge, Unavailable
+from pixiu.model.errors import Conflict, CorruptData, Gone, NotFound, PixiuError, TooLarge, Unavailable
 from pixiu.model.ids import Snowflakes
 from pixiu.ports.log import SCHEDULE, TASKS, TASKS_READER, TOPICS, Appended, LogRecord, Scheduled
 from pixiu.queue.positions import pack_rows
@@ -48,14 +48,8 @@ log = logging.getLogger(__name__)
 LOOK_MS = 2_000
 """How often a log that nobody writes to is looked after."""
 PAYLOAD_BYTES_MAX = MESSAGE_BYTES_MAX - 2 * 2**20
-POSITIONS_MAX = 10_000
-"""Names whose position is kept, of all topics together."""
 STANDBY_BYTES_MAX = RECENT_BYTES_MAX // 2
 """A node that stands by reads no further while so much waits to be applied."""
-
-
-def _ignore(_: object) -> None:
-    """For callers that do not need the result."""
 
 
 class _Opening(NamedTuple):
@@ -83,13 +77,12 @@ class KafkaLog:
         node_id: int,
         keys_max: int,
         known: Identity | None = None,
-        recent_bytes_max: int = RECENT_BYTES_MAX,
         closed: Callable[[], object] = lambda: None,
     ) -> None:
         """``thread`` runs what blocks, in order, for this log alone. ``token`` is new with every process.
 
         ``known``: which log the stores were made from; another one is refused with ``CorruptData``.
-        ``recent_bytes_max`` is what memory keeps for the one follower. ``closed`` is called at the end.
+        ``closed`` is called at the end.
         """
         self.address = address
         self.counters = KafkaCounters()
@@ -104,7 +97,7 @@ class KafkaLog:
         self._owner = Owner(
             address, options, name=name, token=token, copies=settings.copies, min_insync=settings.min_insync
         )
-        self._reading = LogReading(address, options, self.counters, recent_bytes_max=recent_bytes_max)
+        self._reading = LogReading(address, options, self.counters)
         self._waiting = Waiting(clock, scheduler, self._fire)
         self._keys = RecentKeys(limit=keys_max, read_back=_read_back, now_us=clock.monotonic_us)
         self._snowflakes = Snowflakes(node_id)
@@ -402,28 +395,13 @@ class KafkaLog:
         """How far a name has come in a topic; 0 if that is not known."""
         return self.positions.get((topic, name), 0)
 
-    def set_position(
-        self, topic: str, name: bytes, event_id: int, done: Callable[[bool | PixiuError], object] = _ignore
-    ) -> None:
-        """Keep how far a name has come in a topic; an event id below 0 forgets it."""
-        if self._refused(topic, b"", done):
-            return
-        place, is_kept = (topic, name), event_id >= 0
-        if is_kept and place not in self.positions and len(self.positions) >= POSITIONS_MAX:
-            full = Overloaded(f"{POSITIONS_MAX} positions are kept already: forget some")
-            self._scheduler.soon(lambda: done(full))
+    def set_position(self, topic: str, name: bytes, event_id: int) -> None:
+        """Keep how far a name has come in a topic. A position that Kafka does not take is dropped."""
+        if self._refused(topic, b"", None):
             return
         batch = self.sending.batch()
         self._add(batch, topic, pack_rows([(name, event_id)]), key=name, what=PLACE)
-
-        def committed() -> None:
-            if is_kept:
-                self.positions[place] = event_id
-            else:
-                self.positions.pop(place, None)
-
-        batch.on_commit.append(committed)
-        batch.answers.append((done, True))
+        batch.on_commit.append(lambda: self.positions.update({(topic, name): event_id}))
 
     def _fire(self, scheduled: Scheduled) -> None:
         """Its time has come. It fires once: the record and its end as a schedule are one transaction."""
@@ -506,10 +484,6 @@ class KafkaLog:
     def scheduled(self, topic: str) -> list[Scheduled]:
         """What waits for a topic, by due time."""
         return self._waiting.of(topic)
-
-    def scheduled_after(self, schedule_id: int, topic: str) -> Iterator[Scheduled]:
-        """What waits for a topic with a greater id, by id."""
-        return self._waiting.after(schedule_id, topic)
 
     def follow(self, after: int, receive: Callable[[], object]) -> None:
         """Call ``receive`` whenever something has been committed."""

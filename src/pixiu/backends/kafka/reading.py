@@ -60,13 +60,11 @@ class _Sequence:
 class LogReading:
     """All readings of one log."""
 
-    def __init__(
-        self, address: KafkaAddress, options: dict[str, str], counters: KafkaCounters, *, recent_bytes_max: int
-    ) -> None:
+    def __init__(self, address: KafkaAddress, options: dict[str, str], counters: KafkaCounters) -> None:
         self._address = address
         self._options = options
         self._counters = counters
-        self.recent = Recent(bytes_max=recent_bytes_max)
+        self.recent = Recent()
         self.anchors = Anchors()
         self.committed = 0
         self._topics: dict[str, RecentTopic] = {}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from pixiu.ports.clock import Clock
     from pixiu.ports.log import Scheduled
@@ -28,8 +27,6 @@ class Waiting:
         self._fire = fire
         self._by_id: dict[int, Scheduled] = {}
         self._due: list[tuple[int, int]] = []
-        self._ids: dict[str, list[int]] = {}
-        """Of each topic, rising; some of them may wait no more."""
         self._timer: Timer | None = None
         self._is_running = False
 
@@ -60,13 +57,6 @@ class Waiting:
         schedule_id = scheduled.schedule_id
         self._by_id[schedule_id] = scheduled
         heappush(self._due, (scheduled.due, schedule_id))
-        ids = self._ids.setdefault(scheduled.topic, [])
-        if len(ids) > 2 * len(self._by_id):
-            ids[:] = [each for each in ids if each in self._by_id]
-        if not ids or ids[-1] < schedule_id:
-            ids.append(schedule_id)
-        elif ids[bisect_right(ids, schedule_id) - 1] != schedule_id:
-            insort(ids, schedule_id)
 
     def take(self, schedule_id: int) -> Scheduled | None:
         """Take one out; None if it does not wait."""
@@ -76,12 +66,6 @@ class Waiting:
         """Those of a topic, by due time."""
         found = [each for each in self._by_id.values() if each.topic == topic]
         return sorted(found, key=lambda each: (each.due, each.schedule_id))
-
-    def after(self, schedule_id: int, topic: str) -> Iterator[Scheduled]:
-        """Those of a topic with a greater id, by id: whoever takes a page of them walks no further."""
-        ids = self._ids.get(topic, [])
-        found = (self._by_id.get(ids[at]) for at in range(bisect_right(ids, schedule_id), len(ids)))
-        return (each for each in found if each is not None)
 
     def _arm(self) -> None:
         if self._timer is not None:

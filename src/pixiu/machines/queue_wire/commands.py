@@ -48,9 +48,7 @@ SNAPSHOT_STORES: Final = b"stores"
 """As the name of a Snapshot request: the messaging stores, too."""
 FLUSH: Final = 140
 FEED: Final = 141
-READ_TOPIC: Final = 142
-SCHEDULE: Final = 143
-SCHEDULED: Final = 144
+# 142 to 144 belonged to commands that were removed. They stay reserved.
 JOIN: Final = 145
 CHALLENGE: Final = 146
 PROVE: Final = 147
@@ -158,8 +156,7 @@ LOG_BEGINS_BEHIND: Final = "the journal begins behind this event"
 NOT_IN_SYNC: Final = "not enough followers in sync"
 LEASE_OVER: Final = "the lease was not renewed in time"
 STOPPING: Final = "the queue is stopping"
-KAFKA_SILENT: Final = "Kafka does not take or give it now"
 IN_KAFKA: Final = "the log of this cluster is in Kafka"
-"""Begins the text of what is refused there, and what to do instead ends it."""
+"""The queue port of a shard whose log is in Kafka begins its refusals with this."""
 FATE_UNKNOWN: Final = "whether this was kept is unknown"
 """Ends the text for writes that a leader had appended, and could not commit before it had to stop."""

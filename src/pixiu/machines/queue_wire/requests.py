@@ -37,10 +37,7 @@ from pixiu.machines.queue_wire.commands import (
     PROMOTE,
     PROVE,
     PUB,
-    READ_TOPIC,
     REPLICA,
-    SCHEDULE,
-    SCHEDULED,
     SET_POSITION,
     SNAPSHOT,
     SNAPSHOT_STORES,
@@ -76,10 +73,7 @@ __all__ = [
     "encode_promote",
     "encode_prove",
     "encode_pub",
-    "encode_read_topic",
     "encode_replica",
-    "encode_schedule",
-    "encode_scheduled",
     "encode_set_position",
     "encode_snapshot",
     "encode_status",
@@ -340,18 +334,3 @@ def encode_flush(*, trace_id: bytes = b"") -> bytes:
 def encode_feed(*, after: int, trace_id: bytes = b"") -> bytes:
     """Feed: the committed journal behind this event, as it comes."""
     return encode_extension(FEED, _number(after, "an event id"), trace_id=trace_id)
-
-
-def encode_read_topic(topic: bytes, *, after: int, limit: int, trace_id: bytes = b"") -> bytes:
-    """ReadTopic: a page of one topic behind this event."""
-    return encode_extension(READ_TOPIC, _delays_part.pack(after, limit), topic=topic, trace_id=trace_id)
-
-
-def encode_schedule(topic: bytes, message: bytes, *, due: int, trace_id: bytes = b"") -> bytes:
-    """Schedule: publish this message at a time."""
-    return encode_extension(SCHEDULE, _number(due, "a time") + message, topic=topic, trace_id=trace_id)
-
-
-def encode_scheduled(topic: bytes, *, after: int, limit: int, trace_id: bytes = b"") -> bytes:
-    """Scheduled: a page of what waits for a topic."""
-    return encode_extension(SCHEDULED, _delays_part.pack(after, limit), topic=topic, trace_id=trace_id)

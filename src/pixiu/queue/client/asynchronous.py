@@ -19,18 +19,18 @@ been done; reads, and ``append`` with a key, are repeated instead, because that 
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 from weakref import WeakSet
 
-from pixiu.machines.queue_wire import Kind, Message, Response, pack
+from pixiu.machines.queue_wire import Kind, Message, pack
 from pixiu.machines.queue_wire import requests as wire
 from pixiu.machines.queue_wire.commands import START_AFTER, START_NOW, START_STORED, START_TIME
-from pixiu.machines.queue_wire.responses import AppendAnswer, decode_append_answer
-from pixiu.model.errors import LocalProtocolError, PixiuError, TooLarge
+from pixiu.machines.queue_wire.responses import decode_append_answer
+from pixiu.model.errors import LocalProtocolError, TooLarge
 from pixiu.queue.client.answers import (
     Appended,
     DelayedMessage,
@@ -40,7 +40,6 @@ from pixiu.queue.client.answers import (
     decode_list,
     decode_object,
 )
-from pixiu.queue.client.feed import Feed
 from pixiu.queue.client.keys import key_bytes
 from pixiu.queue.client.pool import SILENCE_S_MAX, Pool, PoolOptions
 from pixiu.queue.client.servers import parse_addresses
@@ -230,49 +229,9 @@ class Client:
         answer = decode_append_answer(response.body)
         return Appended(answer.event_id, answer.message_id, answer.repeat)
 
-    def post_append(
-        self,
-        topic: str,
-        body: bytes,
-        done: Callable[[AppendAnswer | PixiuError], object],
-        *,
-        key: bytes = b"",
-        unless_after: int = 0,
-    ) -> None:
-        """As ``append``, for those with many at once: no task for each, ``done`` is told later."""
-
-        def answered(response: Response | PixiuError) -> None:
-            done(response if isinstance(response, PixiuError) else decode_append_answer(response.body))
-
-        request = wire.encode_append(topic.encode(), pack([Message.of(body)]), key=key, unless_after=unless_after)
-        self._pool.post(topic, request, f"appending to {topic!r}", answered, kind=Kind.SIZED, is_safe=bool(key))
-
-    def post(self, topic: str, request: bytes, about: str, done: Callable[[int | PixiuError], object]) -> None:
-        """Any request that is answered with a number, likewise."""
-        self._pool.post(
-            topic, request, about,
-            lambda response: done(response if isinstance(response, PixiuError) else response.value),
-        )  # fmt: skip
-
-    def feed(
-        self,
-        position: Callable[[], int],
-        receive: Callable[[int, bytes], object],
-        fail: Callable[[PixiuError | None], object],
-    ) -> Feed:
-        """Follow the whole committed journal, wherever its leader is: for Pixiu's own roles, with the node's key."""
-        return Feed(
-            connect=self._pool.connect_feed, leave=self._pool.leave, key=lambda: self._pool.key,
-            backoff=self._pool.new_backoff(), position=position, receive=receive, fail=fail,
-        )  # fmt: skip
-
     def change_key(self, key: str) -> None:
         """Show this key from now on, wherever a connection is made: the cluster's secret has changed."""
         self._pool.change_key(key_bytes(key) or None)
-
-    async def ask(self, topic: str, request: bytes, about: str) -> bytes:
-        """A request that changes nothing and is answered with bytes."""
-        return (await self._pool.ask(topic, request, about, kind=Kind.SIZED, is_safe=True)).body
 
     def subscribe(
         self,

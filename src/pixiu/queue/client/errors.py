@@ -46,7 +46,7 @@ _EXACT: dict[str, type[RequestError]] = {
 }
 _NOT_LEADER = ("just master ", wire.LEADER_DECIDES, wire.FENCED_PREFIX)
 _BUSY = (wire.OVERLOADED, "too many connections")
-_LATER = (wire.NOT_IN_SYNC, wire.LEASE_OVER, wire.DISK_FULL, wire.STOPPING, wire.READING_BACK, wire.KAFKA_SILENT)
+_LATER = (wire.NOT_IN_SYNC, wire.LEASE_OVER, wire.DISK_FULL, wire.STOPPING, wire.READING_BACK)
 _MEANINGS = {
     wire.EVENT_ID_BEYOND: "no message of this topic has that event id",
     wire.DONT_SUPPORT_ACTION: "this queue does not know the command (an old server, or not the leader)",

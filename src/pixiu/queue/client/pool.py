@@ -14,7 +14,6 @@ from pixiu.machines.queue_wire.commands import CODE_REFUSED
 from pixiu.model.errors import LocalProtocolError, NotLeader, PixiuError, Unavailable
 from pixiu.queue.client.connection import Connection
 from pixiu.queue.client.errors import FateUnknown, error_of
-from pixiu.queue.client.feed import FeedConnection
 from pixiu.queue.client.keys import show_key
 from pixiu.queue.client.leader import LeaderFinder
 from pixiu.queue.client.line import Line
@@ -71,8 +70,7 @@ class Pool:
         self._random = random
         self.servers = Servers(options.addresses, connect_timeout_s=options.connect_timeout_s)
         self._lines: list[Line] = []
-        self._streams: WeakSet[SubscribeConnection | FeedConnection] = WeakSet()
-        self._retrying: set[asyncio.Task[None]] = set()
+        self._streams: WeakSet[SubscribeConnection] = WeakSet()
         self._is_closed = False
         self._finder: LeaderFinder | None = None
         if options.registry is not None:
@@ -133,63 +131,7 @@ class Pool:
             error = lost
         if not moves_on:
             raise error
-        return await self._ask_again(topic, request, about, kind, error, call.address, is_safe=is_safe)
-
-    def post(
-        self,
-        topic: str,
-        request: bytes,
-        about: str,
-        done: Callable[[Response | PixiuError], object],
-        *,
-        kind: Kind = Kind.DONE,
-        is_safe: bool = False,
-    ) -> None:
-        """As ``ask``, without a task for each: ``done`` is told, later. Many may be on their way."""
-        loop = asyncio.get_running_loop()
-        try:
-            call = self._line(topic).submit(request, kind)
-        except PixiuError as error:
-            loop.call_soon(done, error)
-            return
-
-        def answered(future: asyncio.Future[Response]) -> None:
-            try:
-                response = future.result()
-                if response.code != CODE_REFUSED:
-                    done(response)
-                    return
-                error: PixiuError = error_of(response.text, about)
-            except FateUnknown as lost:
-                error = lost
-            except PixiuError as refused:
-                done(refused)
-                return
-            task = loop.create_task(again(error))
-            self._retrying.add(task)
-            task.add_done_callback(self._retrying.discard)
-
-        async def again(error: PixiuError) -> None:
-            try:
-                done(await self._ask_again(topic, request, about, kind, error, call.address, is_safe=is_safe))
-            except PixiuError as last:
-                done(last)
-
-        call.future.add_done_callback(answered)
-
-    async def _ask_again(
-        self,
-        topic: str,
-        request: bytes,
-        about: str,
-        kind: Kind,
-        error: PixiuError,
-        address: Address | None,
-        *,
-        is_safe: bool,
-    ) -> Response:
-        """After a first failure: elsewhere, or later, where that can help."""
-        retry = _Retry(self, error, address, is_safe=is_safe)
+        retry = _Retry(self, error, call.address, is_safe=is_safe)
         line = self._line(topic)
         while True:
             await retry.prepare()
@@ -221,8 +163,6 @@ class Pool:
         connecting = [task for line in self._lines if (task := line.close()) is not None]
         if connecting:
             await asyncio.wait(connecting)
-        if self._retrying:
-            await asyncio.wait(self._retrying)  # each finds that this is closed
         if self._finder is not None:
             await self._finder.close()
         await asyncio.sleep(0)  # Let the loop close the sockets.
@@ -286,21 +226,6 @@ class Pool:
                 connection.abort()
                 raise
         return connection
-
-    async def connect_feed(self, make: Callable[[Address], FeedConnection]) -> FeedConnection:
-        """A connection of its own for whoever follows the log."""
-        if self._is_closed:
-            raise Unavailable("this client is closed")
-        if self._finder is not None:
-            await self._finder.ready()
-        connection = await self.servers.connect(make)
-        self._streams.add(connection)
-        return connection
-
-    @property
-    def key(self) -> bytes | None:
-        """The node's key."""
-        return self._options.key
 
     def change_key(self, key: bytes | None) -> None:
         """Show this one from now on, wherever a connection is made."""

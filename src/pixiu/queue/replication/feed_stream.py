@@ -1,15 +1,13 @@
-"""The committed journal, for appliers in other processes: frames as they are on disk, and how far they are committed.
+"""The committed journal, for a replica that repairs a damaged record: frames as they are on disk.
 
-Nothing is decoded here: an applier reads the same bytes that the disk has, so that many of them cost the log little.
-A log that is not on this disk makes the same frames of what it has. A stream keeps only its place. It sends what its
-socket takes; whoever reads slowly is waited for, and cut when it takes nothing for too long: it comes back and goes on
-where it is. Of records that are not committed it says nothing.
+A stream keeps only its place. It sends what its socket takes. A slow reader is waited for, and disconnected when it
+takes nothing for too long. Records that are not committed are not sent.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pixiu.machines.queue_wire.commands import LEADER_DECIDES, LOG_BEGINS_BEHIND, LOG_ENDS_BEFORE
 from pixiu.machines.queue_wire.follow import encode_frames
@@ -20,10 +18,10 @@ from pixiu.queue.replication.replica_stream import SEND_BYTES
 if TYPE_CHECKING:
     from pixiu.ports.scheduler import Timer
     from pixiu.queue.engine import Engine
+    from pixiu.queue.replication.replica_stream import JournalReader
     from pixiu.queue.server.connection import Connection
-    from pixiu.queue.server.served import Fed
 
-__all__ = ["FeedStream", "FrameReader", "whole_records_before"]
+__all__ = ["FeedStream", "whole_records_before"]
 
 log = logging.getLogger(__name__)
 
@@ -31,18 +29,10 @@ BEAT_MS = 500
 """How often an idle stream says that it is there, and how far the log is committed."""
 
 
-class FrameReader(Protocol):
-    """A place in the log that moves forward record by record."""
-
-    def read(self, size: int, through: int) -> bytes:
-        """The next frames, about ``size`` bytes of them, not beyond ``through``; none when there is none yet."""
-        ...
-
-
 class FeedStream:
-    """One applier's connection."""
+    """The connection of one reader."""
 
-    def __init__(self, engine: Fed, connection: Connection, reader: FrameReader) -> None:
+    def __init__(self, engine: Engine, connection: Connection, reader: JournalReader) -> None:
         self._engine = engine
         self._connection = connection
         self._reader = reader
@@ -58,7 +48,7 @@ class FeedStream:
         self._engine.scheduler.soon(self.send)
 
     def receive(self, data: bytes) -> None:
-        """Whatever an applier sends means nothing."""
+        """A reader sends nothing."""
 
     def send(self) -> None:
         """One piece per turn of the loop: whoever is served here takes no more than its share."""
@@ -71,7 +61,7 @@ class FeedStream:
         try:
             data = self._reader.read(SEND_BYTES, engine.commit_event_id)
         except (PixiuError, OSError) as error:
-            log.error("cannot read the journal for an applier", extra={"reason": str(error)})
+            log.error("journal_not_read", extra={"reason": str(error)})
             self._end(str(error))
             return
         if data:
@@ -84,7 +74,7 @@ class FeedStream:
         if not connection.can_write:
             waited_us = engine.clock.monotonic_us() - connection.blocked_since_us
             if waited_us > engine.settings.replica_write_timeout_ms * 1000:
-                log.warning("an applier reads nothing, cut off")
+                log.warning("feed_disconnected")
                 connection.abort()
                 return
         elif not engine.is_leader:
@@ -99,7 +89,7 @@ class FeedStream:
         self._connection.stream_ended(encode_refused(reason), b"")
 
     def close(self) -> None:
-        """The applier is gone."""
+        """The reader is gone."""
         if not self._is_closed:
             self._is_closed = True
             self._engine.counters.followers -= 1

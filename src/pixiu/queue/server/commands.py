@@ -21,7 +21,6 @@ from pixiu.queue.positions import pack_rows
 from pixiu.queue.server.answers import ALIVE, OK
 from pixiu.queue.server.connection import MESSAGES_MAX, MESSAGES_PER_COST
 from pixiu.queue.server.delay_pages import PAGE_BYTES_MAX, answer_page
-from pixiu.queue.server.log_commands import LOG_HANDLERS
 from pixiu.queue.server.node_commands import NODE_HANDLERS
 from pixiu.queue.server.parts import ROWS_MAX, append_part, delay_part, page_part, position_part
 from pixiu.queue.server.subscriptions import Subscription
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from pixiu.queue.batch import Batch
     from pixiu.queue.engine import Engine
     from pixiu.queue.server.connection import Connection, Request
-    from pixiu.queue.server.served import Served
     from pixiu.queue.storage.topics import Topic
 
 POSITIONS_AT_ONCE = 500
@@ -122,7 +120,7 @@ def delay(engine: Engine, connection: Connection, request: Request) -> None:
     connection.submit(Change(connection, sequence, size=len(request.part)))
 
 
-def alive(_engine: Served, connection: Connection, _request: Request) -> None:
+def alive(_engine: Engine, connection: Connection, _request: Request) -> None:
     """Alive."""
     connection.answer(ALIVE)
 
@@ -399,6 +397,15 @@ HANDLERS: dict[int, Callable[[Engine, Connection, Request], None]] = {
     wire.DELAYS: list_delays,
     wire.CANCEL_DELAY: cancel_delay,
     wire.FLUSH: flush,
-    **LOG_HANDLERS,
     **NODE_HANDLERS,
 }
+
+
+def _refuse(_engine: Engine, _connection: Connection, _request: Request) -> None:
+    raise NotAllowed(f"{wire.IN_KAFKA}: use its own topics and clients")
+
+
+HANDLERS_WITHOUT_JOURNAL = dict.fromkeys(HANDLERS, _refuse) | {
+    number: HANDLERS[number] for number in (wire.ALIVE, wire.HELLO, wire.AUTHORIZE, wire.CHALLENGE, wire.PROVE)
+}
+"""Of a shard whose log is in Kafka: its queue has no topics."""

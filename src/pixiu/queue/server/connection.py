@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pixiu.machines.queue_wire import commands as wire
 from pixiu.machines.queue_wire.messages import split_messages
-from pixiu.machines.queue_wire.responses import encode_refused
+from pixiu.machines.queue_wire.responses import encode_done, encode_refused
 from pixiu.model.errors import PixiuError
 from pixiu.queue.operations import Answer, Publish
 from pixiu.queue.server import stray_http
@@ -29,8 +29,8 @@ from pixiu.queue.server.answers import OK
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pixiu.queue.engine import Engine
     from pixiu.queue.operations import Change
-    from pixiu.queue.server.served import Served, Stream
     from pixiu.queue.server.server import QueueServer
     from pixiu.queue.storage.topics import Topic
 
@@ -89,6 +89,18 @@ class Transport(Protocol):
     def get_write_buffer_size(self) -> int: ...
 
 
+class Stream(Protocol):
+    """A mode in which the connection's bytes are not commands: subscribing, following."""
+
+    def receive(self, data: bytes) -> None:
+        """Bytes from the peer."""
+        ...
+
+    def close(self) -> None:
+        """The connection is gone."""
+        ...
+
+
 class Request:
     """One whole command other than Pub."""
 
@@ -140,7 +152,7 @@ class Connection:
         "wake_stream",
     )  # fmt: skip
 
-    def __init__(self, engine: Served, server: QueueServer) -> None:
+    def __init__(self, engine: Engine, server: QueueServer) -> None:
         self._engine = engine
         self._server = server
         self._writer = engine.writer
@@ -424,6 +436,11 @@ class Connection:
             return end
         self._cost += len(messages) // MESSAGES_PER_COST
         name = data[position + 20 : position + 20 + name_bytes]
+        elsewhere = self._engine.publish_elsewhere
+        if elsewhere is not None:
+            self.block()
+            elsewhere(name, messages, self.is_node, lambda result: self.answered(_published(result, ask=ask)))
+            return end
         try:
             topic = self._engine.topic_to_publish(name, self.is_node)
         except PixiuError as error:
@@ -636,3 +653,9 @@ class Connection:
     def is_idle(self) -> bool:
         """In the command loop, with nothing to answer?"""
         return self._stream is None and not self._outstanding
+
+
+def _published(result: int | PixiuError, *, ask: bool) -> bytes:
+    if isinstance(result, PixiuError):
+        return encode_refused(str(result))
+    return encode_done(result) if ask else OK

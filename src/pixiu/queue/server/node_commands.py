@@ -19,8 +19,10 @@ from pixiu.machines.queue_wire.proof import NONCE_BYTES, accept_proof
 from pixiu.machines.queue_wire.responses import encode_sized
 from pixiu.model.errors import NotAllowed, NotLeader, RequestError
 from pixiu.model.version import __version__
-from pixiu.queue.replication.replica_stream import ReplicaStream
+from pixiu.queue.replication.feed_stream import FeedStream, whole_records_before
+from pixiu.queue.replication.replica_stream import JournalReader, ReplicaStream
 from pixiu.queue.server.answers import OK
+from pixiu.queue.server.parts import feed_part
 from pixiu.queue.storage.snapshot import SnapshotStream
 from pixiu.queue.storage.topic_size import size_of_topic
 
@@ -29,9 +31,8 @@ if TYPE_CHECKING:
 
     from pixiu.queue.engine import Engine
     from pixiu.queue.server.connection import Connection, Request
-    from pixiu.queue.server.served import Served
 
-__all__ = ["KEY_HANDLERS", "NODE_HANDLERS"]
+__all__ = ["NODE_HANDLERS"]
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ _U16 = Struct("<H")
 _FOLLOW = Struct("<qIIB")
 
 
-def authorize(engine: Served, connection: Connection, request: Request) -> None:
+def authorize(engine: Engine, connection: Connection, request: Request) -> None:
     """Authorize: show the node's key."""
     fits = [compare_digest(request.part, key.encode()) for key in engine.node_keys]
     if not any(fits):
@@ -55,13 +56,13 @@ def authorize(engine: Served, connection: Connection, request: Request) -> None:
     connection.answer(OK)
 
 
-def challenge(_engine: Served, connection: Connection, _request: Request) -> None:
+def challenge(_engine: Engine, connection: Connection, _request: Request) -> None:
     """Challenge: something that no proof was made of yet."""
     connection.challenge = secrets.token_bytes(NONCE_BYTES)
     connection.answer(encode_sized(connection.challenge))
 
 
-def prove(engine: Served, connection: Connection, request: Request) -> None:
+def prove(engine: Engine, connection: Connection, request: Request) -> None:
     """Prove: the key is the same at both ends, and neither has said it."""
     asked, connection.challenge = connection.challenge, b""
     answer = accept_proof([key.encode() for key in engine.node_keys], asked, request.part)
@@ -92,6 +93,18 @@ def follow(engine: Engine, connection: Connection, request: Request) -> None:
         raise RequestError(wire.BAD_EXTENSION_PART)
     has_stamps = bool(flags & wire.FOLLOW_FLAG_STAMPS)
     engine.replication.follow_asked(connection, name, last_event_id, last_epoch, highest_epoch, has_stamps=has_stamps)
+
+
+def feed(engine: Engine, connection: Connection, request: Request) -> None:
+    """Feed: the committed journal, from behind an event."""
+    if not connection.is_node:
+        raise NotAllowed(wire.TOPIC_RESERVED)
+    if not engine.is_leader:
+        raise NotLeader(wire.LEADER_DECIDES)
+    reader = JournalReader(engine, whole_records_before(engine, feed_part(request.part)))
+    stream = FeedStream(engine, connection, reader)
+    connection.begin_stream(stream)
+    stream.start()
 
 
 def promote(engine: Engine, connection: Connection, request: Request) -> None:
@@ -161,14 +174,11 @@ def replica(engine: Engine, connection: Connection, request: Request) -> None:
     stream.start()
 
 
-KEY_HANDLERS: dict[int, Callable[[Served, Connection, Request], None]] = {
+NODE_HANDLERS: dict[int, Callable[[Engine, Connection, Request], None]] = {
     wire.AUTHORIZE: authorize,
     wire.CHALLENGE: challenge,
     wire.PROVE: prove,
-}
-
-NODE_HANDLERS: dict[int, Callable[[Engine, Connection, Request], None]] = {
-    **KEY_HANDLERS,
+    wire.FEED: feed,
     wire.FOLLOW: follow,
     wire.PROMOTE: promote,
     wire.JOIN: join,

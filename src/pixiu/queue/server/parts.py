@@ -1,7 +1,4 @@
-"""The extensions' own parts of a request, taken apart and checked: the same whichever log they are for.
-
-What does not fit raises ``RequestError``.
-"""
+"""The extensions' own parts of a request, taken apart and checked. What does not fit raises ``RequestError``."""
 
 from __future__ import annotations
 
@@ -12,10 +9,7 @@ from pixiu.machines.queue_wire.messages import split_messages
 from pixiu.model.errors import RequestError
 from pixiu.queue.positions import FORGET
 
-__all__ = [
-    "KEY_BYTES_MAX", "ROWS_MAX", "append_part", "delay_part", "feed_part", "page_part", "position_part",
-    "schedule_part",
-]  # fmt: skip
+__all__ = ["KEY_BYTES_MAX", "ROWS_MAX", "append_part", "delay_part", "feed_part", "page_part", "position_part"]
 
 KEY_BYTES_MAX = 512
 ROWS_MAX = 10_000
@@ -51,7 +45,7 @@ def position_part(part: bytes, name_bytes_max: int) -> tuple[bytes, int]:
 
 
 def page_part(part: bytes) -> tuple[int, int]:
-    """ReadTopic, Scheduled and Delays: behind which event, and how many rows at most."""
+    """Delays: behind which event, and how many rows at most."""
     if len(part) != _PAGE.size:
         raise RequestError(BAD_EXTENSION_PART)
     after, limit = _PAGE.unpack(part)
@@ -71,15 +65,3 @@ def feed_part(part: bytes) -> int:
     if after < 0:
         raise RequestError(BAD_EXTENSION_PART)
     return after
-
-
-def schedule_part(part: bytes) -> tuple[int, bytes]:
-    """Schedule: when it is due, and the one message."""
-    if len(part) < _I64.size:
-        raise RequestError(BAD_EXTENSION_PART)
-    (due,) = _I64.unpack_from(part)
-    message = part[_I64.size :]
-    messages = split_messages(message)
-    if messages is None or len(messages) != 1 or not 0 <= due < 2**62:
-        raise RequestError(BAD_EXTENSION_PART)
-    return due, message

@@ -12,8 +12,8 @@ from pixiu.queue.server.connection import TURN_COST_MAX, Connection
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pixiu.queue.engine import Engine
     from pixiu.queue.server.connection import Request
-    from pixiu.queue.server.served import Served
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class QueueServer:
 
     def __init__(
         self,
-        engine: Served,
+        engine: Engine,
         handlers: Mapping[int, Callable[[Any, Connection, Request], None]],
         *,
         connections_max: int,
