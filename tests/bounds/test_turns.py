@@ -59,7 +59,7 @@ def masked(payload: bytes) -> bytes:
 async def test_expensive_requests_of_one_segment_run_in_turns_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, action: str
 ) -> None:
-    monkeypatch.setattr("pixiu.machines.turns.TURN_US", 1)
+    monkeypatch.setattr("pixiu.im.turns.TURN_US", 1)
     async with (
         world_at(tmp_path, requests_per_user=0) as world,
         raw_client(world, "eve") as eve,
@@ -90,7 +90,7 @@ async def test_expensive_requests_of_one_segment_run_in_turns_of_their_own(
 async def test_expensive_requests_that_wait_are_dropped_with_their_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pixiu.machines.turns.TURN_US", 1)
+    monkeypatch.setattr("pixiu.im.turns.TURN_US", 1)
     async with world_at(tmp_path, requests_per_user=0) as world, raw_client(world, "eve") as eve:
         await eve.recv()
         eve.transport.write(b"".join(masked(request(each, "presence")) for each in range(50)))

@@ -16,9 +16,9 @@ def calls_of(name: str) -> list[str]:
     for path in sorted(SOURCE.rglob("*.py")):
         if path.is_relative_to(SOURCE / "testing"):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
-                found.append(str(path.relative_to(SOURCE)))
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        calls = (node.func for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name))
+        found += [str(path.relative_to(SOURCE)) for call in calls if call.id == name]
     return found
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pixiu.im import params as read
 from pixiu.im.messages import member_of
-from pixiu.machines.turns import Turns
+from pixiu.im.turns import Turns
 from pixiu.model.errors import NotAllowed, PixiuError, RequestError
 from pixiu.ports.scheduler import raise_apart
 

@@ -34,8 +34,8 @@ from pixiu.im.draft import (
     drafted,
 )
 from pixiu.im.schedules import fired, scheduling
+from pixiu.im.turns import Turns
 from pixiu.im.users import new_user, user_key
-from pixiu.machines.turns import Turns
 from pixiu.model.cursor import Cursors
 from pixiu.model.errors import (
     NotFound,
