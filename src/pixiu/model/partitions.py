@@ -11,7 +11,6 @@ slowly without moving the others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import log
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,6 @@ __all__ = [
     "SLICES",
     "SLICE_ROOMS_BEGIN",
     "SLICE_ROOMS_END",
-    "Share",
     "check_count",
     "is_slice",
     "owners",
@@ -35,7 +33,6 @@ __all__ = [
     "router_partitions",
     "slice_of",
     "slices",
-    "user_partition",
 ]
 
 PARTITIONS_MAX = 256
@@ -51,8 +48,6 @@ PROBE_ROOMS_BEGIN = SLICE_ROOMS_END
 
 _ODD = 0x9E3779B97F4A7C15
 _MASK = 2**64 - 1
-_USERS = 7
-"""Mixes users otherwise than replica 0 mixes keys. It is in every carrier's stores: it never changes."""
 
 
 def check_count(count: int, before: int = 0) -> None:
@@ -68,31 +63,9 @@ def partition_of(key: int, count: int) -> int:
     return key % count
 
 
-def user_partition(user: int, count: int) -> int:
-    """The partition of a user, whatever it is that the user does.
-
-    The numbers that the log gives end in a counter that nearly always is 0: their own remainders would put almost
-    everybody into one partition. So they are mixed first, and doubling stays what it is. The system, 0, is in
-    the first.
-    """
-    return _mixed(user, _USERS) % count if user else 0
-
-
 def owns(partition: int, key: int, count: int) -> bool:
     """Does a write for this key concern this partition? True also for the new twin of its partition (M7, E18)."""
     return key % count == partition % count
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """One partition of a count of them, asked of a user: is it ours? 0, the system, is the first partition's."""
-
-    partition: int
-    count: int
-
-    def __call__(self, key: int) -> bool:
-        """Whether this partition answers for a key."""
-        return user_partition(key, self.count) == self.partition
 
 
 def owners(key: int, count: int, registered: Iterable[int]) -> list[int]:

@@ -81,10 +81,6 @@ class NewsSource:
         """Someone receives it from now on, without having asked."""
         self._sinks[boot] = now_ms
 
-    def dismiss(self, boot: int) -> None:
-        """Someone does not any more."""
-        self._sinks.pop(boot, None)
-
     def tell(self, row: RouteRow) -> None:
         """Number a row. It goes out with the next ``flush``."""
         self._told.tell(row)
