@@ -136,7 +136,7 @@ def plan(figures: Mapping[str, float], online: int, habits: Habits) -> Plan:
         "network": network / NETWORK_PER_MACHINE,
     }
     by = max(machines, key=lambda name: machines[name])
-    followed = (made.cores - made.shard) / shards  # replicas of a shard send no heartbeats to other roles
+    followed = (made.cores - made.shard) / shards  # replicas of a shard are no part of the mesh
     limits = {
         "one shard's leader": leader_load / used,
         "heartbeats of one cluster": followed * figures["mesh_cpu_per_peer"] / MESH_SHARE_MAX,
