@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 import websockets
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from pixiu.config.security import SecuritySettings
 from pixiu.node.processes.watching import map_routes
@@ -342,29 +342,34 @@ def test_every_page_speaks_both_languages_and_says_what_is_not_there_yet(world: 
     assert page.evaluate(spoken, times) == ["1.4 秒", "5 分钟", "3 小时 20 分钟", "4 天 6 小时"]
 
 
-def test_a_clusters_gateway_says_what_is_elsewhere_and_a_page_that_does_not_come_that_the_server_is_away(
+def test_gateway_of_a_cluster_shows_the_map_and_the_leader_and_what_to_run_instead_of_the_pipeline(
     world: BrowserWorld,
 ) -> None:
     world.forgiven = ("404", "ERR_FAILED")
     context = world.context()
     context.route("**/console.json", lambda route: route.fulfill(json={"dev": True, "node": "g", "cluster": True}))
-    refusal = {"code": "not_found", "message": "not available in a cluster; instead: http://127.0.0.1:8410/ (there)"}
-    context.route("**/v1/admin/*", lambda route: route.fulfill(status=404, json={"error": refusal}))
-    row = {"name": "pixiu.main", "at": 1, "expires_at": 0, "is_reserved": True, "subscribers": []}
-    context.route("**/v1/admin/topics?*", lambda route: route.fulfill(json={"topics": [row], "has_more": False}))
+    refusal = {"code": "not_found", "message": "the pipeline is not available in a cluster; instead: pixiu pipeline"}
+    context.route("**/v1/admin/pipeline*", lambda route: route.fulfill(status=404, json={"error": refusal}))
+
+    def with_map(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "map": "http://127.0.0.1:8410/"})
+
+    context.route("**/v1/admin/stats", with_map)
     context.route("**/pages/sessions.js", lambda route: route.abort())
     page = world.log_in("ops", context)
-    elsewhere = {"cluster": "pixiu cluster status", "live": "many processes", "pipeline": "nodes/shard-0-0"}
-    for name, words in elsewhere.items():
+    for name, words in {"cluster": "pixiu cluster status", "pipeline": "nodes/shard-0-0"}.items():
         show(page, world.url, name)
         expect(page.locator(".empty")).to_contain_text("This server is part of a cluster")
         expect(page.locator(".empty")).to_contain_text(words)
         expect(page.get_by_role("button", name="Try again")).to_have_count(0)
         maps = page.locator(".empty a[href='http://127.0.0.1:8410/']")
         expect(maps).to_have_count(0 if name == "pipeline" else 1)
-    show(page, world.url, "topics")
-    expect(page.locator(".page tbody")).to_contain_text("the shard reads it")
-    expect(page.locator(".page")).not_to_contain_text("NaN")
+    show(page, world.url, "cluster")
+    expect(page.get_by_role("heading", name="The leader of the shard")).to_be_visible()
+    show(page, world.url, "live")
+    expect(page.locator(".page")).to_contain_text("Connections")
+    expect(page.locator(".page")).not_to_contain_text("part of a cluster")
     page.goto(f"{world.url}/#/sessions")
     expect(page.locator(".page")).to_contain_text("The server cannot be reached")
 

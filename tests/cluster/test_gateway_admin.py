@@ -1,4 +1,4 @@
-"""A gateway of a cluster for those who look after it: administration over HTTP, and gRPC, for all partitions."""
+"""Administration over HTTP, and gRPC, at a gateway of a cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from google.protobuf.wrappers_pb2 import StringValue
 from pixiu.model.gomsg.msg_pb2 import ClientPayload, MessageOption, Ping, ServerPayload
 from pixiu.model.gomsg.push_pb2 import PushRequest
 from pixiu.model.gomsg.session_pb2 import KickRequest, KickResponse, ListRequest, ListResponse
-from pixiu.model.partitions import user_partition
 from pixiu.queue.client import Client
 from tests.cluster.processes import Cluster
 from tests.cluster.scenario import Doors
@@ -36,8 +35,7 @@ zookeeper = {{ nodes = 1 }}
 [roles.gateway]
 settings = {{ "gateway.grpc_port" = {grpc_port} }}
 """
-EVEN, ODD = (next(str(n) for n in range(1000, 1100) if user_partition(n, 2) == side) for side in (0, 1))
-"""Users of partition 0 and of partition 1."""
+ANN, BEN = "1000", "1001"
 
 
 class Admin:
@@ -61,7 +59,7 @@ class Admin:
 @pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.feature("P11")
-async def test_a_gateway_looks_after_the_users_of_all_partitions_and_serves_grpc(tmp_path: Path) -> None:
+async def test_gateway_answers_admins_as_a_node_does_and_serves_grpc(tmp_path: Path) -> None:
     port = free_port()
     with Cluster(tmp_path, TEXT.format(grpc_port=port)) as cluster:
         address = next(row["address"] for row in cluster.nodes().values() if row["role"] == "gateway")
@@ -70,32 +68,33 @@ async def test_a_gateway_looks_after_the_users_of_all_partitions_and_serves_grpc
         wait_for(lambda: httpx.get(ready).json().get("notes", {}).get("shards") is None, timeout_s=40, what="the shard")
         admin = Admin(doors)
         async with admin.http:
-            await sessions_of_two_partitions(doors, admin, port)
+            await sessions_and_kicks(doors, admin, port)
             await dead_letters(cluster, admin)
             await the_log(doors, admin)
-            await what_is_elsewhere(admin)
+            await numbers_and_explanations(doors, admin)
+            await what_is_not_available(admin)
             assert (
                 await admin.http.get("/v1/admin/sessions", headers={"Authorization": "Bearer x"})
             ).status_code == 401
 
 
-async def sessions_of_two_partitions(doors: Doors, admin: Admin, port: int) -> None:
-    async with doors.connect(EVEN) as even, doors.connect(ODD) as odd:
-        await even.send(ODD, "hello")
+async def sessions_and_kicks(doors: Doors, admin: Admin, port: int) -> None:
+    async with doors.connect(ANN) as ann, doors.connect(BEN) as ben:
+        await ann.send(BEN, "hello")
         found = await admin.get("sessions")
-        assert {row["user"] for row in found["sessions"]} == {EVEN, ODD} and not found["has_more"]
+        assert {row["user"] for row in found["sessions"]} == {ANN, BEN} and not found["has_more"]
         ids = [int(row["session_id"]) for row in found["sessions"]]
         assert ids == sorted(ids, reverse=True)
         first = await admin.get("sessions", limit=1)
         rest = await admin.get("sessions", limit=1, after=first["sessions"][0]["session_id"])
-        assert [first["has_more"], rest["has_more"]] == [True, False], "a page goes over all partitions"
-        assert [row["user"] for row in (await admin.get("sessions", user=ODD))["sessions"]] == [ODD]
+        assert [first["has_more"], rest["has_more"]] == [True, False]
+        assert [row["user"] for row in (await admin.get("sessions", user=BEN))["sessions"]] == [BEN]
         await grpc_door(doors, port)
-        assert await admin.post("kick", user=EVEN, reason="enough") == {"kicked": 1}
-        wait = await admin.get("sessions", user=EVEN)
+        assert await admin.post("kick", user=ANN, reason="enough") == {"kicked": 1}
+        wait = await admin.get("sessions", user=ANN)
         assert wait["sessions"] == [] or wait["sessions"][0]["session_id"] not in map(str, ids)
         await admin.post("kick", status=404, user="nobody-at-all")
-        del odd
+        del ben
 
 
 async def grpc_door(doors: Doors, port: int) -> None:
@@ -153,19 +152,34 @@ async def dead_letters(cluster: Cluster, admin: Admin) -> None:
 async def the_log(doors: Doors, admin: Admin) -> None:
     names = [row["name"] for row in (await admin.get("topics"))["topics"]]
     assert {"pixiu.main", "pixiu.dlq"} <= set(names) and names == sorted(names)
-    scheduled = await doors.act(EVEN, "schedule", to=ODD, text="later", at=int(time.time() + 3600) * 1000)
+    scheduled = await doors.act(ANN, "schedule", to=BEN, text="later", at=int(time.time() + 3600) * 1000)
     async with asyncio.timeout(20):
         while not (found := (await admin.get("scheduled"))["scheduled"]):
             await asyncio.sleep(0.1)
     assert found[0]["schedule_id"] == scheduled["schedule_id"] and "text" not in found[0]
     report = await admin.get("audit")
-    assert report["balanced"] and [row["partition"] for row in report["partitions"]] == [0, 1]
+    assert report["balanced"] and [row["shard"] for row in report["shards"]] == [0]
+    tail = await admin.get("topics/pixiu.main/tail", limit=2)
+    assert len(tail["messages"]) == 2 and tail["topic"]["bytes"] > 0
+    await admin.get("topics/nothing/tail", status=404)
 
 
-async def what_is_elsewhere(admin: Admin) -> None:
-    for path in ("stats", "cut", "pipeline", "pipeline/report", "explain", "topics/pixiu.main/tail"):
-        query = {"message_id": 1} if path == "explain" else {}
-        error = (await admin.get(path, status=404, **query))["error"]
+async def numbers_and_explanations(doors: Doors, admin: Admin) -> None:
+    sent = await doors.act(ANN, "send", to=BEN, text="explain me")
+    found = await admin.get("explain", message_id=sent["message_id"])
+    assert (found["from"], found["to"]) == (ANN, BEN) and found["hops"]
+    await admin.get("explain", status=404, message_id=1)
+    stats = await admin.get("stats")
+    assert stats["queue"]["is_leader"] and stats["counters"]["accepted"] > 0
+    async with asyncio.timeout(20):
+        while not (history := await admin.get("stats/history"))["samples"]["at"]:
+            await asyncio.sleep(0.1)
+    assert history["every_ms"] == 2_000
+
+
+async def what_is_not_available(admin: Admin) -> None:
+    for path in ("cut", "pipeline", "pipeline/report"):
+        error = (await admin.get(path, status=404))["error"]
         assert "not available in a cluster; instead: " in error["message"], path
         assert ("pixiu pipeline r" in error["message"]) == path.startswith("pipeline"), error
         assert "--server" not in error["message"], error

@@ -12,13 +12,15 @@ from pixiu.machines.links.messages import Talk
 from pixiu.machines.rooms import room_number
 from pixiu.model.errors import Overloaded, PixiuError, Unavailable
 from pixiu.model.partitions import replica_of
-from pixiu.testing.cluster.world import Cluster, Node, Weather
+from pixiu.testing.cluster.world import Cluster, Environment, Node
 
 Answers = list[PixiuError | None]
 
 
-def started(proxies: int = 3, *, weather: Weather | None = None, replicas: int = 1) -> tuple[Cluster, Publishing]:
-    cluster = Cluster(random.Random(2), weather=weather)
+def started(
+    proxies: int = 3, *, environment: Environment | None = None, replicas: int = 1
+) -> tuple[Cluster, Publishing]:
+    cluster = Cluster(random.Random(2), environment=environment)
     cluster.add_gateway()
     cluster.add_router()
     for _ in range(replicas):
@@ -84,7 +86,7 @@ def test_nothing_counts_as_under_way_when_everything_is_answered(proxies: int) -
 @pytest.mark.sim
 @pytest.mark.feature("X27", "X25")
 def test_of_copies_hardly_one_is_lost_and_none_is_shown_twice() -> None:
-    cluster, publishing = started(3, weather=Weather(loss=0.01), replicas=3)
+    cluster, publishing = started(3, environment=Environment(loss=0.01), replicas=3)
     gateway = cluster.gateways[0]
     gateway.enter(1, "lobby")
     assert cluster.run_until(cluster.is_settled)

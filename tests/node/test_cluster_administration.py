@@ -193,7 +193,11 @@ async def test_shard_that_cannot_be_reached_is_named(world: World) -> None:
     world.shards.stop()
     with pytest.raises(Unavailable, match="shard 0: ") as refused:
         await world.remote.stats()
-    assert refused.value.retry_after_ms
+    assert refused.value.retry_after_ms and "map" not in str(refused.value)
+    world.registry.write(Write("/pubsub/meta/partition0/1", {"admin": "127.0.0.1:8410"}), lambda _version: None)
+    await asyncio.sleep(0)
+    with pytest.raises(Unavailable, match=r"shard 0: .*; the map of all processes: http://127\.0\.0\.1:8410/"):
+        await world.remote.stats()
 
 
 async def test_question_of_a_user_who_is_no_admin_is_refused(world: World) -> None:

@@ -37,9 +37,7 @@ def audit(
     url: Url = None,
     registry: Annotated[
         str | None,
-        typer.Option(
-            "--registry", metavar="zk://HOST:PORT[,…]/PATH", help="Audit the carriers of a cluster, added up."
-        ),
+        typer.Option("--registry", metavar="zk://HOST:PORT[,…]/PATH", help="Audit the shards of a cluster, added up."),
     ] = None,
     token: Token = None,
     since: Annotated[
@@ -100,7 +98,7 @@ def _registry_of(folder: Path) -> str | None:
 
 
 def _summed(registry: str, at_least: int, before: int | None) -> dict[str, Any]:
-    """The reports of a cluster's carriers, added up."""
+    """The reports of a cluster's shards, added up."""
     from pixiu.config.registry import RegistryAddress
     from pixiu.node.processes.gateway.audit import audit_cluster
 
@@ -134,10 +132,10 @@ def _print(report: dict[str, Any]) -> None:
         if found:
             named = [(str(row["message_id"]), _place(row), str(row["reason"])) for row in found]
             print_rows((title, "where", "why"), named)
-    for row in report.get("partitions", ()):
-        print(f"partition {row['partition']} by {row['name']}: {'balanced' if row['balanced'] else 'NOT balanced'}")
-    for partition in report.get("missing", ()):
-        print(f"partition {partition}: nobody serves it")
+    for row in report.get("shards", ()):
+        print(f"shard {row['shard']} by {row['name']}: {'balanced' if row['balanced'] else 'NOT balanced'}")
+    for shard in report.get("missing", ()):
+        print(f"shard {shard}: no replica leads it")
     print("balanced" if report["balanced"] else "NOT balanced", f"(log through event {report['cut']})")
 
 

@@ -38,8 +38,8 @@ def sim(
         str,
         typer.Option(
             "--world",
-            metavar="messages|log|carriers|cluster",
-            help="The whole platform, the replicated log and who leads, carriers alone, or all roles of a cluster.",
+            metavar="messages|log|shards|cluster",
+            help="The whole platform, the replicated log, a shard with its gateways, or all roles of a cluster.",
         ),
     ] = "",
     trace: Annotated[bool, typer.Option("--trace", help="With one seed: print everything that happens.")] = False,
@@ -118,7 +118,7 @@ def _runs_of() -> dict[str, Any]:
     from pixiu.testing.replication import runs as replication_runs
 
     return {
-        "messages": messaging_runs, "log": replication_runs, "carriers": cluster_runs.CARRIERS,
+        "messages": messaging_runs, "log": replication_runs, "shards": cluster_runs.SHARDS,
         "cluster": cluster_runs.CLUSTERS,
     }  # fmt: skip
 

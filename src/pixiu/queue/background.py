@@ -69,6 +69,15 @@ class Background:
         engine.scheduler.after(settings.topics.retention_interval_ms, self._retain_on_time)
         engine.scheduler.after(settings.journal.checkpoint_interval_ms, self._checkpoint_on_time)
 
+    def leads(self) -> None:
+        """Look for delays and topics that came from other leaders, now that this node leads.
+
+        A leader with nothing to fire has no timer, and a follower sets none for what it copies.
+        """
+        if not self._is_stopped:
+            self._delay_alarm.set(self.steady.now_ms())
+            self._lifetime_alarm.set(self._engine.clock.now_ms())
+
     def stop(self) -> None:
         """No more timers."""
         self._is_stopped = True

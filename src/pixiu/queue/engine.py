@@ -161,6 +161,8 @@ class Engine:
         for segment, position, frame in self.journal.scan_after(applied):
             record = decode_block(frame.block)
             number = self._topic_number(record.topic)
+            if frame.epoch > self.state.epoch:  # also behind ``through``: the store may have lost it with the power
+                self._begin_epoch(frame.epoch, record.event_id)
             if record.event_id <= through:
                 self._apply_again(record, frame)
                 replayed += frame.count
@@ -308,15 +310,19 @@ class Engine:
         self.writer.epoch = epoch
         self.keys.start(self.journal.last_event_id)
         self.snowflakes.observe(self.state.last_message_id)
-        changes = Changes()
-        self.state.begin_epoch(epoch, self.journal.last_event_id + 1, changes)
-        self.state.store.write(changes.puts, changes.deletes)
+        self._begin_epoch(epoch, self.journal.last_event_id + 1)
+        self.background.leads()
 
     def open_epoch(self, epoch: int, event_ids: int, name: str) -> None:
         """Write the record that opens an epoch, leaving room for ids that may have been given elsewhere."""
         changes = Changes()
         self.state.begin_epoch(epoch, self.writer.next_event_id, changes)
         self.writer.open_epoch(epoch, event_ids, epoch_payload(epoch, name))
+        self.state.store.write(changes.puts, changes.deletes)
+
+    def _begin_epoch(self, epoch: int, event_id: int) -> None:
+        changes = Changes()
+        self.state.begin_epoch(epoch, event_id, changes)
         self.state.store.write(changes.puts, changes.deletes)
 
     def stop_leading(self, reason: str) -> None:
@@ -334,9 +340,7 @@ class Engine:
                 self._arriving[record.topic] = record.event_id
             entries.append(entries_of(record, frame, position + at, self._topic_number(record.topic), messages))
             if frame.epoch > self.state.epoch:
-                changes = Changes()
-                self.state.begin_epoch(frame.epoch, record.event_id, changes)
-                self.state.store.write(changes.puts, changes.deletes)
+                self._begin_epoch(frame.epoch, record.event_id)
         self.journal.append(frames, b"".join(entries), copies[-1].last_event_id)
         self.writer.failing = None
         self._copies.add(copies)
@@ -372,6 +376,8 @@ class Engine:
         for call in tuple(self.committed_hooks):
             call()
         self.background.written()
+        if self.is_leader:
+            self.background.leads()
 
     def _to_show(self, through: int) -> Iterable[Copy]:
         """What is committed and not shown: as it arrived, or read back from the journal."""

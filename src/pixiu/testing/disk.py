@@ -229,6 +229,22 @@ class SimulatedDisk:
         del self._folders[parent][name]
         del self._folders[folder]
 
+    def move_folder(self, source: str, target: str) -> None:
+        """Rename a folder, in the place of another one; durable when this returns, with all names in it."""
+        self.remove_folder(target)
+        for path in [path for path in self._on_disk if _is_under(path, target)]:
+            del self._on_disk[path]
+        for path in [path for path in self._folders if _is_under(path, source)]:
+            moved = target + path[len(source) :]
+            self._on_disk.pop(path, None)
+            self._folders[moved] = self._folders.pop(path)
+            self._on_disk[moved] = dict(self._folders[moved])
+        (above, name), (into, new_name) = _split(source), _split(target)
+        del self._folders[above][name]
+        self._folders[into][new_name] = None
+        for folder in (above, into):
+            self._on_disk[folder] = dict(self._folders[folder])
+
     def flush_folder(self, folder: str) -> None:
         """Return when the names in ``folder`` are on the disk."""
         folder = folder.rstrip("/")
@@ -372,6 +388,10 @@ class SimulatedDisk:
         inode = self.open(path).inode
         inode.content[bit // 8] ^= 1 << bit % 8
         inode.on_disk = bytes(inode.content)
+
+
+def _is_under(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
 
 
 def _split(path: str) -> tuple[str, str]:

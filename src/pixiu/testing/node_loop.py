@@ -60,12 +60,13 @@ class NodeLoop:
 
     def abandon(self) -> None:
         """The world is over: what still waits is let go of, and does nothing more."""
-        for task in self._tasks:
-            if not task.done():
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
-                with self.running(), suppress(RuntimeError):  # one that waits while it ends
-                    task.get_coro().close()
-        self._tasks.clear()
+        while self._tasks:
+            tasks, self._tasks = self._tasks, []
+            for task in tasks:
+                if not task.done():
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    with self.running(), suppress(RuntimeError):  # one that waits while it ends, in a further task
+                        task.get_coro().close()
 
     # What asyncio asks for.
 

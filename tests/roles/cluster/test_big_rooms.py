@@ -13,9 +13,9 @@ from pixiu.machines.scheduling import Priority
 from pixiu.model.errors import Conflict, PixiuError, TooLarge
 from pixiu.model.ids import Snowflakes
 from pixiu.model.partitions import SLICES, is_slice, slices
+from pixiu.testing.cluster.environment import texts
 from pixiu.testing.cluster.mutants import mutated
-from pixiu.testing.cluster.weather import texts
-from pixiu.testing.cluster.world import Cluster, Weather
+from pixiu.testing.cluster.world import Cluster, Environment
 from tests.roles.cluster.test_rooms import is_up, small_cluster
 
 
@@ -117,8 +117,8 @@ def test_errors_in_becoming_big_are_caught(name: str) -> None:
 def becomes_big(seed: int) -> None:
     """A room with people who talk all the time becomes big; everyone hears everything once, in order."""
     rng = random.Random(seed)
-    weather = Weather(loss=0.05, repeat=0.05, reorder=0.1, delay_ms_max=10, watch_loss=0.7)
-    cluster = small_cluster(seed, weather=weather, partitions=2)
+    environment = Environment(loss=0.05, repeat=0.05, reorder=0.1, delay_ms_max=10, watch_loss=0.7)
+    cluster = small_cluster(seed, environment=environment, partitions=2)
     cluster.add_router()
     one, other = cluster.gateways
     people = range(1, 13)

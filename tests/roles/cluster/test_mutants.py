@@ -10,9 +10,9 @@ import pytest
 
 from pixiu.machines.rooms import room_number
 from pixiu.model.errors import PixiuError
+from pixiu.testing.cluster.environment import churn
 from pixiu.testing.cluster.mutants import mutated
-from pixiu.testing.cluster.weather import churn
-from pixiu.testing.cluster.world import Cluster, Weather
+from pixiu.testing.cluster.world import Cluster, Environment
 
 pytestmark = pytest.mark.sim
 
@@ -38,7 +38,7 @@ def shows_every_slice(seed: int) -> bool:
 def runs_only_when_it_knows_all(seed: int) -> bool:
     """E8: a broker that says Running knows everyone who had entered by then."""
     rng = random.Random(seed)
-    cluster = Cluster(rng, weather=Weather(loss=0.1, delay_ms_max=20, reorder=0.2))
+    cluster = Cluster(rng, environment=Environment(loss=0.1, delay_ms_max=20, reorder=0.2))
     gateway = cluster.add_gateway()
     cluster.add_router()
     cluster.add_broker()
@@ -55,7 +55,7 @@ def runs_only_when_it_knows_all(seed: int) -> bool:
 def ends_with_the_truth(seed: int) -> bool:
     """E11: whatever is overtaken, routes end as the gateways have them."""
     rng = random.Random(seed)
-    cluster = Cluster(rng, weather=Weather(reorder=0.5, delay_ms_max=50))
+    cluster = Cluster(rng, environment=Environment(reorder=0.5, delay_ms_max=50))
     cluster.add_gateway()
     cluster.add_router()
     cluster.add_broker()
@@ -91,7 +91,7 @@ def loads_a_new_partition(seed: int) -> bool:
 
 def hears_all_while_it_doubles(seed: int) -> bool:
     """E19: proxies that still use the old count send to a broker that still has the room; live talk goes on."""
-    cluster = Cluster(random.Random(seed), weather=Weather(watch_loss=1.0))
+    cluster = Cluster(random.Random(seed), environment=Environment(watch_loss=1.0))
     gateway = cluster.add_gateway()
     cluster.add_router()
     for partition in range(2):
@@ -111,7 +111,7 @@ def hears_all_while_it_doubles(seed: int) -> bool:
 
 def keeps_the_new_session(seed: int) -> bool:
     """E43: who leaves at the old gateway after it has entered at a new one is still in."""
-    cluster = Cluster(random.Random(seed), weather=Weather(delay_ms_max=100, reorder=0.5), relays=1)
+    cluster = Cluster(random.Random(seed), environment=Environment(delay_ms_max=100, reorder=0.5), relays=1)
     one, other = cluster.add_gateway(), cluster.add_gateway()
     cluster.add_router()
     cluster.add_broker()

@@ -10,17 +10,17 @@ from pixiu.machines.room_link import Ack, Frame, Outgoing
 from pixiu.machines.room_relay import LATE_MS, RoomRelay
 from pixiu.machines.rooms import Fan
 from pixiu.machines.scheduling import Priority
+from pixiu.testing.cluster.environment import texts
 from pixiu.testing.cluster.mutants import mutated
-from pixiu.testing.cluster.weather import texts
-from pixiu.testing.cluster.world import Cluster, Node, Weather
+from pixiu.testing.cluster.world import Cluster, Environment, Node
 from tests.roles.cluster.test_big_rooms import is_clean, is_split, propose
 from tests.roles.cluster.test_rooms import is_up
 
 pytestmark = pytest.mark.sim
 
 
-def relayed(seed: int, *, weather: Weather | None = None, relays: int = 2, replicas: int = 1) -> Cluster:
-    cluster = Cluster(random.Random(seed), weather=weather, relays=relays)
+def relayed(seed: int, *, environment: Environment | None = None, relays: int = 2, replicas: int = 1) -> Cluster:
+    cluster = Cluster(random.Random(seed), environment=environment, relays=relays)
     cluster.add_gateway()
     cluster.add_gateway()
     cluster.add_router()
@@ -73,8 +73,8 @@ def test_a_message_goes_once_to_each_partition_of_relays_and_once_to_each_gatewa
 @pytest.mark.feature("X71", "X28", "X25")
 @pytest.mark.parametrize("seed", range(2))
 def test_reliable_talk_reaches_everyone_once_though_relays_die(seed: int) -> None:
-    weather = Weather(loss=0.2, repeat=0.1, reorder=0.2, delay_ms_max=10)
-    cluster = relayed(seed, weather=weather, replicas=2)
+    environment = Environment(loss=0.2, repeat=0.1, reorder=0.2, delay_ms_max=10)
+    cluster = relayed(seed, environment=environment, replicas=2)
     one, other = cluster.gateways
     for person in range(1, 9):
         (one if person % 3 else other).enter(person, "lobby")
@@ -93,8 +93,8 @@ def test_reliable_talk_reaches_everyone_once_though_relays_die(seed: int) -> Non
 
 @pytest.mark.feature("X71", "X14", "X15")
 def test_relays_double_and_rooms_become_big_on_the_relayed_path() -> None:
-    weather = Weather(loss=0.05, reorder=0.1, delay_ms_max=5, watch_loss=0.5)
-    cluster = relayed(7, weather=weather, relays=1)
+    environment = Environment(loss=0.05, reorder=0.1, delay_ms_max=5, watch_loss=0.5)
+    cluster = relayed(7, environment=environment, relays=1)
     one, other = cluster.gateways
     for person in range(1, 9):
         (one if person % 3 else other).enter(person, "lobby")
@@ -127,7 +127,7 @@ def test_relays_double_and_rooms_become_big_on_the_relayed_path() -> None:
 
 @pytest.mark.feature("X71", "X17")
 def test_a_relay_that_starts_after_the_doubling_knows_the_sessions_of_brokers_that_have_not_heard_of_it() -> None:
-    cluster = relayed(5, weather=Weather(watch_loss=1.0), relays=1)
+    cluster = relayed(5, environment=Environment(watch_loss=1.0), relays=1)
     one = cluster.gateways[0]
     people = range(1, 9)
     for person in people:
@@ -192,12 +192,12 @@ def loses_nothing_with_a_relay(seed: int) -> bool:
     for node in cluster.brokers:
         note_frames(node, used)
     for relay in cluster.relays:  # what they send is lost, as when they die in between
-        cluster.weather.cuts |= {(relay.address, gateway.address) for gateway in cluster.gateways}
+        cluster.environment.cuts |= {(relay.address, gateway.address) for gateway in cluster.gateways}
     answer = one.say(1, "lobby", "kept", is_reliable=True)
     cluster.run(50)
     chosen = used[0][0]
     next(node for node in cluster.relays if node.boot == chosen).crash()
-    cluster.weather.cuts.clear()
+    cluster.environment.cuts.clear()
     return cluster.run_until(lambda: bool(answer), within_ms=60_000) and texts(one, 1) == ["kept"]
 
 

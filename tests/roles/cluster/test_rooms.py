@@ -8,14 +8,16 @@ import pytest
 from pixiu.links.splitting import Stand
 from pixiu.machines.links.messages import News, Reach, Routes
 from pixiu.machines.scheduling import Priority
-from pixiu.testing.cluster.weather import churn, texts
-from pixiu.testing.cluster.world import Cluster, Weather
+from pixiu.testing.cluster.environment import churn, texts
+from pixiu.testing.cluster.world import Cluster, Environment
 
-FOUL = Weather(loss=0.2, repeat=0.1, reorder=0.2, delay_ms_max=20, watch_loss=0.3)
+FOUL = Environment(loss=0.2, repeat=0.1, reorder=0.2, delay_ms_max=20, watch_loss=0.3)
 
 
-def small_cluster(seed: int = 1, *, weather: Weather | None = None, partitions: int = 1, replicas: int = 1) -> Cluster:
-    cluster = Cluster(random.Random(seed), weather=weather, brokers=partitions)
+def small_cluster(
+    seed: int = 1, *, environment: Environment | None = None, partitions: int = 1, replicas: int = 1
+) -> Cluster:
+    cluster = Cluster(random.Random(seed), environment=environment, brokers=partitions)
     cluster.add_gateway()
     cluster.add_gateway()
     cluster.add_router()
@@ -49,7 +51,7 @@ def test_what_is_said_reaches_everyone_in_order() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_brokers_know_what_gateways_know_whatever_the_network_does(seed: int) -> None:
     rng = random.Random(seed)
-    cluster = Cluster(rng, weather=Weather(loss=0.2, repeat=0.1, reorder=0.2, delay_ms_max=20, watch_loss=0.3),
+    cluster = Cluster(rng, environment=Environment(loss=0.2, repeat=0.1, reorder=0.2, delay_ms_max=20, watch_loss=0.3),
                       brokers=2, routers=2)  # fmt: skip
     for partition in (0, 1):
         cluster.add_router(partition)
@@ -71,8 +73,8 @@ def test_brokers_know_what_gateways_know_whatever_the_network_does(seed: int) ->
 @pytest.mark.feature("X28", "X25", "X74")
 @pytest.mark.parametrize("seed", range(2))
 def test_reliable_talk_reaches_everyone_once_and_in_order_whatever_is_lost(seed: int) -> None:
-    weather = Weather(loss=0.3, repeat=0.1, reorder=0.2, delay_ms_max=10)
-    cluster = small_cluster(seed, weather=weather, replicas=2)
+    environment = Environment(loss=0.3, repeat=0.1, reorder=0.2, delay_ms_max=10)
+    cluster = small_cluster(seed, environment=environment, replicas=2)
     one, other = cluster.gateways
     for session_id in range(1, 7):
         (one if session_id % 2 else other).enter(session_id, "lobby")
@@ -147,7 +149,7 @@ def test_a_lost_leave_is_told_back() -> None:
 @pytest.mark.sim
 @pytest.mark.feature("X03")
 def test_without_any_hint_the_poll_finds_everyone() -> None:
-    cluster = small_cluster(weather=Weather(watch_loss=1.0))
+    cluster = small_cluster(environment=Environment(watch_loss=1.0))
     cluster.gateways[0].enter(1, "lobby")
     assert cluster.run_until(lambda: is_up(cluster), within_ms=20_000)
 
@@ -162,7 +164,7 @@ def test_a_gateway_of_which_no_hint_came_hears_long_before_the_poll() -> None:
     cluster.add_proxy()
     one.enter(1, "lobby")
     assert cluster.run_until(lambda: cluster.is_settled() and bool(one.publishing.proxies.usable()))
-    cluster.weather.watch_loss = 1.0
+    cluster.environment.watch_loss = 1.0
     new = cluster.add_gateway()
     new.enter(2, "lobby")
     cluster.run(3_000)  # the router has asked it, and has told the broker
@@ -193,7 +195,7 @@ def test_a_proxy_is_found_only_when_it_knows_every_broker() -> None:
 @pytest.mark.parametrize("role", ["broker", pytest.param("router", marks=pytest.mark.long)])
 def test_doubling_under_load_misses_nothing(role: str) -> None:
     rng = random.Random(5)
-    cluster = small_cluster(5, weather=Weather(loss=0.05, reorder=0.1, delay_ms_max=5, watch_loss=0.7))
+    cluster = small_cluster(5, environment=Environment(loss=0.05, reorder=0.1, delay_ms_max=5, watch_loss=0.7))
     one, other = cluster.gateways
     rooms = [str(number) for number in range(1, 9)]
     for session_id in range(1, 17):
@@ -233,7 +235,7 @@ def test_doubling_under_load_misses_nothing(role: str) -> None:
 @pytest.mark.feature("X15", "X17")
 def test_doubling_to_eight_while_everyone_learns_of_it_up_to_a_minute_later() -> None:
     # No hint of the registry ever comes: a new count is known at the next poll, of each at another time.
-    cluster = Cluster(random.Random(9), weather=Weather(watch_loss=1.0), poll_ms=60_000, grace_ms=125_000)
+    cluster = Cluster(random.Random(9), environment=Environment(watch_loss=1.0), poll_ms=60_000, grace_ms=125_000)
     cluster.add_router()
     cluster.run(500)
     gateway = cluster.add_gateway()
@@ -329,7 +331,7 @@ def test_routers_send_to_brokers_only_and_all_hold_the_same_routes() -> None:
 @pytest.mark.feature("X68")
 @pytest.mark.parametrize("relays", [0, 1])
 def test_a_late_leave_at_the_old_gateway_leaves_the_user_in_at_the_new_one(relays: int) -> None:
-    cluster = Cluster(random.Random(6), weather=Weather(delay_ms_max=200, reorder=0.5), relays=relays)
+    cluster = Cluster(random.Random(6), environment=Environment(delay_ms_max=200, reorder=0.5), relays=relays)
     one, other = cluster.add_gateway(), cluster.add_gateway()
     cluster.add_router()
     cluster.add_broker()

@@ -5,14 +5,14 @@ import random
 import pytest
 
 from pixiu.machines.probes import Alarm, Hop, Path, ProbeRules, Probes, read_probe, stamped, write_probe
-from pixiu.testing.cluster.weather import texts
-from pixiu.testing.cluster.world import Cluster, Node, Weather
+from pixiu.testing.cluster.environment import texts
+from pixiu.testing.cluster.world import Cluster, Environment, Node
 
 RULES = ProbeRules(interval_ms=200, late_ms=300, failures=3)
 
 
-def probed(seed: int = 1, *, relays: int = 0, weather: Weather | None = None) -> Cluster:
-    cluster = Cluster(random.Random(seed), brokers=2, relays=relays, weather=weather)
+def probed(seed: int = 1, *, relays: int = 0, environment: Environment | None = None) -> Cluster:
+    cluster = Cluster(random.Random(seed), brokers=2, relays=relays, environment=environment)
     cluster.add_gateway()
     cluster.add_router()
     for partition in range(relays):
@@ -96,7 +96,7 @@ def proxy_rows(cluster: Cluster) -> list[dict[str, object]]:
 
 
 def cut(cluster: Cluster, one: Node, other: Node) -> None:
-    cluster.weather.cuts |= {(one.address, other.address)}
+    cluster.environment.cuts |= {(one.address, other.address)}
 
 
 @pytest.mark.sim

@@ -12,7 +12,7 @@ const facts = await fetch('/console.json').then((answer) => answer.json()).catch
 /** Was the server started with `--dev`? Then a name is enough. */
 export const isDev = facts.dev;
 export const version = facts.version;
-/** Is it a gateway of a cluster? Then numbers, the log and the pipeline are elsewhere. */
+/** Is it a gateway of a cluster? Then the numbers are those of the shard's leader, and it has no pipeline. */
 export const isCluster = facts.cluster === true;
 /** The data directory that `pixiu token` needs on the server. */
 export const dataHint = isCluster ? 'pixiu-cluster/nodes/gateway' : 'DIR';

@@ -173,12 +173,11 @@ export function Toasts() {
   return html`<div class="toasts" role="status" aria-live="polite">${toasts.shown.map((each) => html`<div key=${each.id} class="toast ${each.tone}">${each.text}</div>`)}</div>`;
 }
 
-/** Does a refusal say that this is no affair of a cluster's gateway? Then no other try helps. */
-export const isElsewhere = (error) => isCluster && error?.code === 'not_found';
+/** Does a gateway of a cluster refuse this for good? Then another try does not help. */
+export const isElsewhere = (error) => isCluster && error?.code === 'not_found' && error.message.includes('not available in a cluster');
 
-/** What a cluster's gateway does not have, and who has it. The refusal names the map, where one runs. */
-export function Elsewhere({ error, text, command }) {
-  const map = /https?:\/\/[^\s()]+/.exec(error?.message ?? '')?.[0];
+/** What a gateway of a cluster does not have: the command to use instead, and the map, if one runs. */
+export function Elsewhere({ map, text, command }) {
   return html`<${Card}><${Empty} icon="cluster" title=${t('elsewhere.title')} text=${text}>
     ${command && html`<pre class="mono">${command}</pre>`}
     ${map && html`<a class="button primary" href=${map} target="_blank" rel="noopener noreferrer"><${Icon} name="cluster" size=${18} />${t('elsewhere.map')}</a>`}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, nullcontext
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from pixiu.backends.embedded.layout import INBOXES
@@ -12,32 +13,30 @@ from pixiu.machines.bigrooms import JOINING, BigRoom, SliceAcks
 from pixiu.machines.dedup import Seen
 from pixiu.machines.lifecycle import Command, Lifecycle, Phase, SetRunning
 from pixiu.machines.listeners import Listeners
+from pixiu.machines.queue_wire.follow import FileClosed, SnapshotEnded
 from pixiu.machines.replication import Control, ControlSeen
 from pixiu.machines.room_relay import RoomRelay
 from pixiu.machines.routes import RouteRow, RouteTable
-from pixiu.machines.serving import Serving, ServingState
-from pixiu.machines.snapshots import Pairs
-from pixiu.machines.split import Counts, Flip
+from pixiu.machines.split import Counts
 from pixiu.model.errors import PixiuError
-from pixiu.model.partitions import Share
-from pixiu.node.processes.carrier.host import CarrierHost
-from pixiu.node.processes.carrier.snapshots import Giving, _Take
-from pixiu.node.processes.carrier.stores import seal
+from pixiu.node.host import MessagingHost
+from pixiu.node.messaging import Messaging
+from pixiu.node.shard import Shard
 from pixiu.ports.registry import Write
+from pixiu.queue.background import Background
 from pixiu.queue.replication.control import RegistryControl, _row
-from pixiu.roles.carrier.consume import Carrier
+from pixiu.queue.storage.snapshot import SnapshotFetch
 from pixiu.roles.proxy.rooms import RoomProxy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from pixiu.machines.room_link import Ack, Frame
-    from pixiu.machines.snapshots import Ask, Head, Said
 
     Mutate = Callable[[], AbstractContextManager[object]]
 
-__all__ = ["MUTANTS", "MUTANTS_OF_CARRIERS", "mutated"]
+__all__ = ["MUTANTS", "MUTANTS_OF_SHARDS", "mutated"]
 
 
 def _by_id_alone() -> AbstractContextManager[object]:
@@ -139,10 +138,6 @@ def _acked_on_receipt() -> AbstractContextManager[object]:
     return patch.object(RoomRelay, "receive", literal)
 
 
-def _lease_for_ever() -> AbstractContextManager[object]:
-    return patch.object(Serving, "is_serving", lambda self, _now_ms: self.state is ServingState.SERVING)
-
-
 def _swap_without_compare() -> AbstractContextManager[object]:
     def change(self: RegistryControl, expected_version: int, control: Control, asked_ms: int) -> None:
         def done(version: int | PixiuError) -> None:
@@ -155,60 +150,61 @@ def _swap_without_compare() -> AbstractContextManager[object]:
 
 
 def _serve_unapplied() -> AbstractContextManager[object]:
-    async def at_once(_self: CarrierHost) -> None:
+    async def at_once(_self: MessagingHost) -> None:
         return
 
-    return patch.object(CarrierHost, "applied", at_once)
+    return patch.object(MessagingHost, "_fence", at_once)
 
 
-def _flip_before_running() -> AbstractContextManager[object]:
-    return patch(
-        "pixiu.node.processes.carrier.doubling.check_flip",
-        lambda count, version, *_rest, **_named: Flip(2 * count, version),
-    )
+def _stale_leader() -> AbstractContextManager[object]:
+    return patch.object(Shard, "_hub", lambda self: None if self.surface is None else self.surface.hub)
 
 
-def _kept_by_the_old() -> AbstractContextManager[object]:
-    return patch.object(CarrierHost, "_let_go", lambda _self, _users: None)
+def _pushes_on() -> AbstractContextManager[object]:
+    def ended(self: Shard, _reason: str) -> None:
+        self._leads.clear()
+
+    stack = ExitStack()
+    stack.enter_context(patch.object(Shard, "_leading_ended", ended))
+    stack.enter_context(patch.object(Messaging, "_may_serve", lambda _self: True))
+    return stack
 
 
-def _cleaned_unwritten() -> AbstractContextManager[object]:
-    commit = Carrier.commit
-
-    def without_more(self: Carrier, *, has_more: bool = False) -> bool:
-        return commit(self) or has_more
-
-    return patch.object(Carrier, "commit", without_more)
+def _tasks_again() -> AbstractContextManager[object]:
+    return patch.object(MessagingHost, "_tasks_finished", lambda _self: 0)
 
 
-def _first_flip_counts() -> AbstractContextManager[object]:
-    def by_its_count(users: Iterable[int], share: Share, count: int, *, is_wide: bool = False) -> list[int]:
-        return [user for user in users if (is_wide or share(user)) and not Share(share.partition, count)(user)]
-
-    return patch("pixiu.node.processes.carrier.host.moved_away", by_its_count)
+def _delays_asleep() -> AbstractContextManager[object]:
+    return patch.object(Background, "leads", lambda _self: None)
 
 
 def _snapshot_without_inboxes() -> AbstractContextManager[object]:
-    begin = Giving._begin
+    dump = MessagingHost._dump
 
-    def partly(self: Giving, ask: Ask) -> tuple[Head, Iterator[tuple[bytes, bytes]]]:
-        head, pairs = begin(self, ask)
-        return head, (pair for pair in pairs if not pair[0].startswith(INBOXES))
+    def partly(self: MessagingHost) -> Iterator[tuple[bytes, bytes]]:
+        return (pair for pair in dump(self) if not pair[0].startswith(INBOXES))
 
-    return patch.object(Giving, "_begin", partly)
+    return patch.object(MessagingHost, "_dump", partly)
 
 
 def _snapshot_torn() -> AbstractContextManager[object]:
-    take = _Take._take
+    take = SnapshotFetch._take
 
-    def soon(self: _Take, said: Said) -> None:
-        take(self, said)
-        if isinstance(said, Pairs) and not self.is_complete and self._store is not None:
-            self._write()
-            seal(self._store, None)
-            self.is_complete = True
+    def soon(self: SnapshotFetch, event: object) -> None:
+        take(self, event)
+        if isinstance(event, FileClosed) and not self._is_over:
+            take(self, SnapshotEnded(b""))
 
-    return patch.object(_Take, "_take", soon)
+    return patch.object(SnapshotFetch, "_take", soon)
+
+
+def _snapshot_without_stores() -> AbstractContextManager[object]:
+    return patch("pixiu.queue.replication.driver.SnapshotFetch", partial(_fetch_without_stores, SnapshotFetch))
+
+
+def _fetch_without_stores(fetch: type[SnapshotFetch], *arguments: Any, with_stores: bool) -> SnapshotFetch:
+    del with_stores
+    return fetch(*arguments, with_stores=False)
 
 
 MUTANTS: dict[str, tuple[str, Mutate]] = {
@@ -223,22 +219,23 @@ MUTANTS: dict[str, tuple[str, Mutate]] = {
     "split-at-once": ("proxies send to slices alone, which nobody has joined yet", _split_at_once),
     "left-at-once": ("gateways tell of slices only as soon as a room is split", _left_at_once),
     "settled-by-any": ("one slice speaks for all of a big room", _settled_by_any),
-    "lease-for-ever": ("a carrier that stood still goes on serving until it hears otherwise (E27)", _lease_for_ever),
-    "swap-without-compare": ("the lease of carriers is written whatever its version (E27)", _swap_without_compare),
-    "serve-unapplied": ("a carrier serves before it has applied what was accepted (E28)", _serve_unapplied),
-    "flip-before-running": ("carriers flip before the new half has caught up (E33)", _flip_before_running),
-    "kept-by-the-old": ("an old carrier keeps what has moved", _kept_by_the_old),
-    "cleaned-unwritten": ("what has moved is forgotten in memory, and noted as gone on the disk", _cleaned_unwritten),
-    "first-flip-counts": ("who is born by a second doubling goes by the count of the first one", _first_flip_counts),
+    "swap-without-compare": ("the control record is written whatever its version (E27)", _swap_without_compare),
+    "serve-unapplied": ("a replica serves before its fence record is applied (E28)", _serve_unapplied),
+    "stale-leader": ("a replica that does not hold the lease accepts gateways", _stale_leader),
+    "pushes-on": ("a former leader goes on pushing to its sessions", _pushes_on),
+    "tasks-again": ("a new leader ignores how far the former one has finished tasks", _tasks_again),
+    "delays-asleep": ("a replica that leads again does not look for scheduled messages", _delays_asleep),
     "snapshot-without-inboxes": ("a snapshot leaves the inboxes out", _snapshot_without_inboxes),
     "snapshot-torn": ("a snapshot counts as soon as a part of it is there", _snapshot_torn),
+    "snapshot-without-stores": ("a snapshot has the journal and no messaging stores", _snapshot_without_stores),
     "acked-on-receipt": ("a relay confirms what gateways do not have yet", _acked_on_receipt),
 }
 
 
-MUTANTS_OF_CARRIERS = frozenset({
-    "lease-for-ever", "swap-without-compare", "serve-unapplied", "flip-before-running", "kept-by-the-old",
-    "cleaned-unwritten", "first-flip-counts", "snapshot-without-inboxes", "snapshot-torn",
+MUTANTS_OF_SHARDS = frozenset({
+    "swap-without-compare", "serve-unapplied", "stale-leader", "pushes-on", "tasks-again", "delays-asleep",
+    "snapshot-without-inboxes",
+    "snapshot-torn", "snapshot-without-stores",
 })  # fmt: skip
 """Those that need no rooms to be caught."""
 

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import logging
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pixiu.testing.cluster.mutants import MUTANTS, MUTANTS_OF_CARRIERS
-from pixiu.testing.cluster.weather import STEPS, run
+from pixiu.testing.cluster.environment import STEPS, run
+from pixiu.testing.cluster.mutants import MUTANTS, MUTANTS_OF_SHARDS
 from pixiu.testing.seeds import Explanation, Outcome, Summary, judge, replay_of, run_until_failure
 from pixiu.testing.shrink import shrink
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-__all__ = ["CARRIERS", "CLUSTERS", "Runs", "explain", "run_seeds"]
+__all__ = ["CLUSTERS", "SHARDS", "Runs", "explain", "run_seeds"]
 
 CHUNK = 2
 SHRINK_TRIES = 30
 NAMES = ("accepted", "stored", "failovers", "snapshots", "datagrams")
 WORDS = (
-    "messages accepted in rooms {accepted}, stored {stored}; of carriers failovers {failovers}, snapshots {snapshots}; "
+    "messages accepted in rooms {accepted}, stored {stored}; failovers {failovers}, snapshots {snapshots}; "
     "datagrams {datagrams}"
 )
-"""What is counted, and how that is told."""
+"""What is counted, and how it is shown."""
 
 
 class Runs:
@@ -35,9 +33,9 @@ class Runs:
         self._has_rooms = has_rooms
 
     def list_mutants(self) -> dict[str, str]:
-        """Errors that can be put back, and what each does."""
+        """Mutants of this world, and what each does."""
         return {
-            name: words for name, (words, _) in MUTANTS.items() if self._has_rooms or name in MUTANTS_OF_CARRIERS
+            name: words for name, (words, _) in MUTANTS.items() if self._has_rooms or name in MUTANTS_OF_SHARDS
         }  # fmt: skip
 
     def run_seeds(
@@ -54,49 +52,34 @@ class Runs:
         return run_until_failure(one, seeds, jobs=jobs, chunk=CHUNK, on_done=on_done, names=NAMES, words=WORDS)
 
     def explain(self, seed: int, mutant: str = "", *, keep: Sequence[int] | None = None) -> Explanation:
-        """Drop blows while the seed still fails."""
+        """Drop faults while the seed still fails."""
 
         def fails(lines: Sequence[int]) -> bool:
             return bool(run(seed, mutant, keep=lines, has_rooms=self._has_rooms).failure)
 
         kept = list(range(STEPS)) if keep is None else list(keep)
-        with _quietly():
-            if fails(kept):
-                kept = shrink(kept, fails, tries_max=SHRINK_TRIES)
-            last = run(seed, mutant, keep=kept, has_rooms=self._has_rooms)
-        script = tuple(str(blow) for blow in last.script if blow.step in kept)
+        if fails(kept):
+            kept = shrink(kept, fails, tries_max=SHRINK_TRIES)
+        last = run(seed, mutant, keep=kept, has_rooms=self._has_rooms)
+        script = tuple(str(fault) for fault in last.script if fault.step in kept)
         return Explanation(seed, last.failure, script, replay_of(seed, kept, mutant, world=self._world))
 
     def trace_of(self, seed: int, mutant: str, *, keep: Sequence[int] | None) -> list[str]:
         """Everything that happens, line by line."""
-        with _quietly():
-            return list(run(seed, mutant, keep=keep, is_verbose=True, has_rooms=self._has_rooms).lines)
+        return list(run(seed, mutant, keep=keep, is_verbose=True, has_rooms=self._has_rooms).lines)
 
 
 def _run_one(seed: int, *, mutant: str, keep: Sequence[int] | None, has_rooms: bool) -> Outcome:
     def live() -> tuple[str, dict[str, int]]:
-        with _quietly():
-            result = run(seed, mutant, keep=keep, has_rooms=has_rooms)
+        result = run(seed, mutant, keep=keep, has_rooms=has_rooms)
         return result.failure, {name: getattr(result, name) for name in NAMES}
 
     return judge(seed, live)
 
 
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """What roles log of the trouble that they are made is of no use here."""
-    logger = logging.getLogger("pixiu")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
 CLUSTERS = Runs("cluster", has_rooms=True)
-"""Everything at once: rooms, carriers, the registry."""
-CARRIERS = Runs("carriers", has_rooms=False)
-"""The same without rooms: a tenth of the cost, for what is stored."""
+"""All roles of a cluster."""
+SHARDS = Runs("shards", has_rooms=False)
+"""The shard and its gateways alone, for a part of the cost."""
 explain = CLUSTERS.explain
 run_seeds = CLUSTERS.run_seeds

@@ -156,11 +156,16 @@ def dial(
     cluster: Cluster,
     source: Process,
     address: str,
-    boot: int,
+    boot: int | None,
     receiver: WatchedReceiver,
     accept: Callable[[Process], WatchedReceiver | None],
+    *,
+    timeout_ms: float = 0,
 ) -> _Dialled:
-    """Begin to connect to the process that is meant; ``accept`` asks it for its end, in its own turn."""
+    """Begin to connect to an address. ``accept`` asks the process there for its end, in that process's own turn.
+
+    ``boot`` names the process that is meant; None: any process at that address.
+    """
     dialled = _Dialled()
 
     def refuse(reason: str) -> None:
@@ -174,14 +179,17 @@ def dial(
         target = cluster.nodes_by_address.get(address)
         if dialled.is_given_up or source.is_dead:
             return
-        if target is None or target.boot != boot or cluster.is_cut(source, target):
-            refuse("nobody listens")
+        if target is None or boot not in (None, target.boot):
+            refuse("connection refused")
+            return
+        if cluster.is_cut(source, target):
+            cluster.scheduler.after(timeout_ms, lambda: refuse("timed out"))
             return
 
         def take() -> None:
             end = accept(target)
             if end is None or source.is_dead:
-                refuse("nobody takes it")
+                refuse("the peer does not accept the connection")
             elif not dialled.is_given_up:
                 dialled.stream = Stream(cluster, source, target)
                 dialled.stream.open(end, receiver)

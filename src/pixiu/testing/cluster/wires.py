@@ -1,7 +1,8 @@
-"""What a process of a simulated cluster has for a loop, a socket and streams, and the weather that they are in."""
+"""The loop, the socket and the streams of a process in a simulated cluster, and the environment that they are in."""
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
     from pixiu.testing.cluster.world import Cluster, Node
     from pixiu.testing.scheduler import SimulatedScheduler
 
-__all__ = ["SECRETS", "NodeScheduler", "SimulatedBulk", "SimulatedDatagrams", "Weather"]
+__all__ = ["SECRETS", "Environment", "NodeScheduler", "SimulatedBulk", "SimulatedDatagrams"]
 
 SECRETS = Secrets([b"a secret for tests only"])
 
 
 @dataclass(slots=True)
-class Weather:
-    """How the network behaves: chances from 0 to 1, times in ms."""
+class Environment:
+    """How network and registry behave: chances from 0 to 1, times in ms."""
 
     loss: float = 0.0
     repeat: float = 0.0
@@ -36,6 +37,8 @@ class Weather:
     late_ms_max: float = 5_000.0
     registry_ms: float = 0.0
     """The registry's answers take up to this long, some of them fifty times as long."""
+    disk_ms: float = 0.0
+    """A flush takes up to this long."""
     cuts: set[tuple[str, str]] = field(default_factory=set)
 
 
@@ -47,6 +50,9 @@ class NodeScheduler:
         self._scheduler = scheduler
         self._soon = scheduler.soon
         self._after = scheduler.after
+        self._offloaded: deque[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = deque()
+        self.disk_ms: Callable[[], float] = lambda: 0.0
+        """How long the next piece of work beside the loop takes."""
         self._mine = self._run  # made once: half of a world's time is calls through here
 
     def soon(self, call: Callable[[], object]) -> None:
@@ -58,14 +64,22 @@ class NodeScheduler:
         return self._after(delay_ms, partial(self._mine, call))
 
     def offload(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-        """Work for another thread."""
-        node = self._node
+        """Do work beside the loop: a little later, one piece after the other, and none once the process is dead."""
+        self._offloaded.append((work, done))
+        if len(self._offloaded) == 1:
+            self.after(self.disk_ms(), self._work)
 
-        def finished(error: BaseException | None) -> None:
-            if not node.is_dead:
-                self.soon(lambda: done(error))
-
-        self._scheduler.offload(work, finished)
+    def _work(self) -> None:
+        work, done = self._offloaded[0]
+        error: BaseException | None = None
+        try:
+            work()
+        except Exception as raised:  # noqa: BLE001 - handed to the loop, which decides
+            error = raised
+        self.soon(lambda: done(error))
+        self._offloaded.popleft()
+        if self._offloaded:
+            self.after(self.disk_ms(), self._work)
 
     def _run(self, call: Callable[[], object]) -> None:
         """Its turn. What waits refers to nothing that refers back: a world makes no garbage that must be looked for."""

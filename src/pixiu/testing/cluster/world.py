@@ -33,7 +33,7 @@ from pixiu.roles.proxy.rooms import RoomProxy
 from pixiu.roles.relay.rooms import ClusterRelay
 from pixiu.roles.router.router import Router
 from pixiu.testing.cluster.process import Process
-from pixiu.testing.cluster.wires import SECRETS, SimulatedBulk, SimulatedDatagrams, Weather
+from pixiu.testing.cluster.wires import SECRETS, Environment, SimulatedBulk, SimulatedDatagrams
 from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pixiu.machines.probes import ProbeRules
     from pixiu.machines.room_link import Ack, Frame
 
-__all__ = ["Cluster", "GatewayNode", "Node", "Weather"]
+__all__ = ["Cluster", "Environment", "GatewayNode", "Node"]
 
 ROOT = "/pubsub"
 
@@ -143,13 +143,13 @@ class Cluster:
     """All of it, driven by one seed."""
 
     def __init__(
-        self, rng: random.Random, *, weather: Weather | None = None, brokers: int = 1, routers: int = 1,
+        self, rng: random.Random, *, environment: Environment | None = None, brokers: int = 1, routers: int = 1,
         poll_ms: int = 5_000, relays: int = 0, grace_ms: int = 12_000, heartbeat_ms: int = 500,
     ) -> None:  # fmt: skip
         """``brokers``, ``routers`` and ``relays`` are partition counts; without relays brokers send to gateways."""
         self.is_relayed = relays > 0
         self.rng = rng
-        self.weather = weather or Weather()
+        self.environment = environment or Environment()
         self.clock = SimulatedClock()
         self.scheduler = SimulatedScheduler(self.clock, rng, slow_us=0, pause_chance=0)
         self.registry = MemoryRegistry(self.scheduler)
@@ -159,6 +159,7 @@ class Cluster:
             poll_ms, grace_ms,
         )  # fmt: skip
         self.boots = 0
+        self.is_registry_down = False
         self.nodes_by_address: dict[str, Process] = {}
         self.routers: list[Node] = []
         self.brokers: list[Node] = []
@@ -282,6 +283,23 @@ class Cluster:
         self.run(10)
         return answers[0]
 
+    # The registry.
+
+    def stop_registry(self) -> None:
+        """From now on the registry answers no process."""
+        self.is_registry_down = True
+        for node in self.nodes_by_address.values():
+            node.session.suspend()
+
+    def start_registry(self, *, has_expired: bool = False) -> None:
+        """The registry answers again. ``has_expired``: it has forgotten all sessions, with their nodes."""
+        self.is_registry_down = False
+        for node in self.nodes_by_address.values():
+            if has_expired:
+                node.session.expire()
+            else:
+                node.session.resume()
+
     # Time and network.
 
     def run(self, milliseconds: float) -> None:
@@ -299,33 +317,33 @@ class Cluster:
 
     def delay_ms(self) -> float:
         """How long a datagram takes."""
-        weather = self.weather
+        environment = self.environment
         rng = self.rng
-        if weather.late and rng.random() < weather.late:
-            return weather.late_ms_max * rng.random()
-        return weather.delay_ms_min + (weather.delay_ms_max - weather.delay_ms_min) * rng.random()
+        if environment.late and rng.random() < environment.late:
+            return environment.late_ms_max * rng.random()
+        return environment.delay_ms_min + (environment.delay_ms_max - environment.delay_ms_min) * rng.random()
 
     def is_cut(self, source: Process, target: Process) -> bool:
         """Does nothing pass from one to the other?"""
-        return (source.address, target.address) in self.weather.cuts
+        return (source.address, target.address) in self.environment.cuts
 
     def carry(self, source: Node, address: str, data: bytes) -> None:
         """One datagram on its way."""
         self.datagrams += 1
-        target, weather, chance = self.nodes_by_address.get(address), self.weather, self.rng.random
+        target, environment, chance = self.nodes_by_address.get(address), self.environment, self.rng.random
         key = (source.address, address)
-        if not isinstance(target, Node) or source.is_dead or key in weather.cuts:
+        if not isinstance(target, Node) or source.is_dead or key in environment.cuts:
             return
         arrive = partial(target.datagram, data, source.address)
-        for _ in range(2 if chance() < weather.repeat else 1):
-            if chance() < weather.loss:
+        for _ in range(2 if chance() < environment.repeat else 1):
+            if chance() < environment.loss:
                 continue
             delay_ms = self.delay_ms()
-            if delay_ms > weather.delay_ms_max:
+            if delay_ms > environment.delay_ms_max:
                 pass  # late, and overtaken
-            elif chance() < weather.reorder:
-                delay_ms += weather.delay_ms_max * 5 * chance()
-            elif weather.delay_ms_max:  # in order: never before the one before it
+            elif chance() < environment.reorder:
+                delay_ms += environment.delay_ms_max * 5 * chance()
+            elif environment.delay_ms_max:  # in order: never before the one before it
                 now_ms = self.clock.now_us / 1000
                 due, before = now_ms + delay_ms, self._due.get(key, 0.0)
                 self._due[key] = due = due if due > before else before

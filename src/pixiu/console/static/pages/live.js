@@ -3,12 +3,12 @@ import { Chart } from '/chart.js';
 import { bytes, duration, number, short } from '/format.js';
 import { addWords, t } from '/i18n.js';
 import { HOPS, between } from '/stats.js';
-import { Badge, Card, Elsewhere, Empty, Loaded, PageFrame, Stat, Table, html, useLoad } from '/ui.js';
+import { Badge, Card, Empty, Loaded, PageFrame, Stat, Table, html, useLoad } from '/ui.js';
 
 addWords({
   en: {
     'live.text': 'What this server does now. The charts cover up to half an hour, also the time before this page was opened.', 'live.accepted': 'Accepted', 'live.delivered': 'Delivered', 'live.rooms': 'Room deliveries',
-    'live.elsewhere': 'A cluster has many processes. The map shows the numbers of each (pixiu role meta serves it).', 'live.per': '{n}/s', 'live.connections': 'Connections', 'live.of': 'of {n}', 'live.sessions': '{n} session|{n} sessions', 'live.memory': 'Memory', 'live.cpu': 'CPU {n} %', 'live.said': '{n}/s sent',
+    'live.per': '{n}/s', 'live.connections': 'Connections', 'live.of': 'of {n}', 'live.sessions': '{n} session|{n} sessions', 'live.memory': 'Memory', 'live.cpu': 'CPU {n} %', 'live.said': '{n}/s sent',
     'live.rates': 'Durable messages per second', 'live.talk': 'Room messages per second', 'live.line.accepted': 'accepted', 'live.line.delivered': 'delivered', 'live.line.acked': 'inbox entries acked', 'live.line.room_deliveries': 'deliveries', 'live.line.room_messages': 'sent', 'live.files': 'Open files', 'live.version': 'Version', 'live.latency': 'Latency per hop, 99th percentile', 'live.hops': 'Hops', 'live.hop': 'Hop', 'live.hop.samples': 'Samples', 'live.hops.over': 'over the last {time}',
     'live.accept': 'accept', 'live.apply': 'apply', 'live.deliver': 'deliver', 'live.ack': 'ack',
     'live.accept.text': 'request → on disk', 'live.apply.text': 'on disk → in the stores', 'live.deliver.text': 'in the stores → pushed', 'live.ack.text': 'pushed → acked',
@@ -19,7 +19,7 @@ addWords({
   },
   zh: {
     'live.text': '服务器此刻的运行情况。图表最多覆盖半小时，包括打开本页之前的时间。', 'live.accepted': '已接收', 'live.delivered': '已投递', 'live.rooms': '房间投递',
-    'live.elsewhere': '这里的数字分属许多进程，地图上有全部（由 pixiu role meta 显示）。', 'live.per': '{n}/秒', 'live.connections': '连接', 'live.of': '上限 {n}', 'live.sessions': '{n} 个会话', 'live.memory': '内存', 'live.cpu': 'CPU {n} %', 'live.said': '发言 {n}/秒',
+    'live.per': '{n}/秒', 'live.connections': '连接', 'live.of': '上限 {n}', 'live.sessions': '{n} 个会话', 'live.memory': '内存', 'live.cpu': 'CPU {n} %', 'live.said': '发言 {n}/秒',
     'live.rates': '每秒持久消息', 'live.talk': '每秒房间发言', 'live.line.accepted': '已接收', 'live.line.delivered': '已投递', 'live.line.acked': '已确认收件箱条目', 'live.line.room_deliveries': '投递', 'live.line.room_messages': '发言', 'live.files': '打开的文件', 'live.version': '版本', 'live.latency': '各环节延迟（99 分位）', 'live.hops': '环节', 'live.hop': '环节', 'live.hop.samples': '样本', 'live.hops.over': '最近 {time}',
     'live.accept': '接收', 'live.apply': '应用', 'live.deliver': '投递', 'live.ack': '确认',
     'live.accept.text': '请求 → 落盘', 'live.apply.text': '落盘 → 存储', 'live.deliver.text': '存储 → 推送', 'live.ack.text': '推送 → 确认',
@@ -111,7 +111,7 @@ function HotRooms({ rooms, t }) {
 export default function Page({ client, t }) {
   const load = useLoad(() => read(client), [], 1000);
   return html`<${PageFrame} title=${t('nav.live')} text=${t('live.text')} actions=${load.data && html`<${Badge} tone=${load.error ? 'bad' : 'good'}><span class="pulse" />${t('live.uptime')} ${duration(load.data.uptime_ms)}<//>`}>
-    <${Loaded} of=${load} elsewhere=${(error) => html`<${Elsewhere} error=${error} text=${t('live.elsewhere')} />`}>${(now) => {
+    <${Loaded} of=${load}>${(now) => {
       const since = between(past[Math.max(past.length - 1 - SMOOTH, 0)], now);
       const rate = (name) => t('live.per', { n: since ? short(since.rate(name)) : '–' });
       const lag = Math.max(...now.lanes.map((lane) => lane.lag), 0);

@@ -2,18 +2,18 @@
 import { bytes, moment, number } from '/format.js';
 import { addWords } from '/i18n.js';
 import { go, linkTo } from '/router.js';
-import { Badge, Button, Card, Elsewhere, Empty, ErrorBox, Icon, Loaded, PageFrame, Table, Tabs, html, isElsewhere, useEffect, useLoad, useRef, useState } from '/ui.js';
+import { Badge, Button, Card, Empty, ErrorBox, Icon, Loaded, PageFrame, Table, Tabs, html, useEffect, useLoad, useRef, useState } from '/ui.js';
 
 addWords({
   en: {
     'topics.text': 'Every message goes through the log; each topic is a view of it.', 'topics.none': 'No topics yet', 'topics.none.how': 'Make one, and publish to it:', 'topics.name': 'Topic', 'topics.size': 'Size', 'topics.newest': 'Newest event', 'topics.readers': 'Readers', 'topics.lag': 'Lag',
-    'topics.created': 'Created', 'topics.own': 'Pixiu', 'topics.ends': 'ends {at}', 'topics.even': 'up to date', 'topics.behind': '{n} event behind|{n} events behind', 'topics.nobody': 'nobody reads it', 'topics.shard': 'the shard reads it', 'topics.reading': '{n} reader connected|{n} readers connected', 'topics.elsewhere': 'The messages of a topic are in the files of the log. On the machine of a replica:', 'topics.more': 'Show more',
+    'topics.created': 'Created', 'topics.own': 'Pixiu', 'topics.ends': 'ends {at}', 'topics.even': 'up to date', 'topics.behind': '{n} event behind|{n} events behind', 'topics.nobody': 'nobody reads it', 'topics.more': 'Show more',
     'topics.back': 'All topics', 'topics.tail': 'Newest messages', 'topics.live': 'live', 'topics.paused': 'paused', 'topics.pause': 'Pause', 'topics.go': 'Go on', 'topics.as': 'Show as', 'topics.as.text': 'Text', 'topics.as.hex': 'Hex',
     'topics.empty': 'Nothing was said here yet', 'topics.empty.how': 'What comes in appears here at once.', 'topics.sealed': 'Pixiu’s own topics show who and when. What people say is not shown to admins.', 'topics.cut': 'beginning of {size}', 'topics.skipped': 'More came than can be shown: some are passed over here.', 'topics.reader': 'Reader', 'topics.at': 'Has event', 'topics.state': 'State', 'topics.here': 'connected', 'topics.away': 'away',
   },
   zh: {
     'topics.text': '每条消息都经过日志；每个主题都是它的一个视图。', 'topics.none': '还没有主题', 'topics.none.how': '创建一个主题并发布消息：', 'topics.name': '主题', 'topics.size': '大小', 'topics.newest': '最新事件', 'topics.readers': '读者', 'topics.lag': '延迟',
-    'topics.created': '创建于', 'topics.own': '系统', 'topics.ends': '{at} 到期', 'topics.even': '已跟上', 'topics.behind': '落后 {n} 个事件', 'topics.nobody': '无人读取', 'topics.shard': '由分片读取', 'topics.reading': '{n} 个读者在线', 'topics.elsewhere': '主题的消息在日志文件里。在某个副本的机器上运行：', 'topics.more': '显示更多',
+    'topics.created': '创建于', 'topics.own': '系统', 'topics.ends': '{at} 到期', 'topics.even': '已跟上', 'topics.behind': '落后 {n} 个事件', 'topics.nobody': '无人读取', 'topics.more': '显示更多',
     'topics.back': '全部主题', 'topics.tail': '最新消息', 'topics.live': '实时', 'topics.paused': '已暂停', 'topics.pause': '暂停', 'topics.go': '继续', 'topics.as': '显示方式', 'topics.as.text': '文本', 'topics.as.hex': '十六进制',
     'topics.empty': '这里还没有消息', 'topics.empty.how': '新消息会立即出现在这里。', 'topics.sealed': '系统主题只显示何人何时。用户所说的内容不向管理员显示。', 'topics.cut': '共 {size}，仅显示开头', 'topics.skipped': '消息太多，此处略过一些。', 'topics.reader': '读者', 'topics.at': '已读到事件', 'topics.state': '状态', 'topics.here': '已连接', 'topics.away': '离线',
   },
@@ -32,14 +32,7 @@ const LagBadge = ({ lag, t }) => (lag
   ? html`<${Badge} tone=${lag > LAG_GOOD ? 'gold' : ''}>${t('topics.behind', { n: number(lag) })}<//>`
   : html`<${Badge} tone="good">${t('topics.even')}<//>`);
 
-/** A cluster tells who reads, and not how far behind. */
-const knowsSizes = (topic) => topic.bytes !== undefined;
-
 function Lag({ topic, t }) {
-  if (!knowsSizes(topic)) {
-    const live = topic.subscribers.filter((each) => each.is_live).length;
-    return html`<span class="muted small">${topic.is_reserved && !live ? t('topics.shard') : live ? t('topics.reading', { n: number(live) }) : t('topics.nobody')}</span>`;
-  }
   if (!topic.subscribers.length) return html`<span class="muted small">${t('topics.nobody')}</span>`;
   const lag = worst(topic);
   return html`<${LagBadge} lag=${lag} t=${t} />`;
@@ -52,7 +45,7 @@ function List({ client, t }) {
   const topics = useLoad(() => client.http('/v1/admin/topics', { query: { limit } }), [limit], 3000);
   const columns = [
     { key: 'name', title: t('topics.name'), show: (topic) => html`<${Name} topic=${topic} t=${t} />` },
-    { key: 'bytes', title: t('topics.size'), right: true, show: (topic) => (knowsSizes(topic) ? bytes(topic.bytes) : '–') },
+    { key: 'bytes', title: t('topics.size'), right: true, show: (topic) => bytes(topic.bytes) },
     { key: 'last_event_id', title: t('topics.newest'), right: true, show: (topic) => (!Number(topic.last_event_id) ? '–' : number(Number(topic.last_event_id))) },
     { key: 'lag', title: t('topics.lag'), show: (topic) => html`<${Lag} topic=${topic} t=${t} />` },
     { key: 'at', title: t('topics.created'), show: (topic) => html`<span class="small nowrap">${moment(topic.at)}${topic.expires_at > 0 && html` · ${t('topics.ends', { at: moment(topic.expires_at) })}`}</span>` },
@@ -86,7 +79,6 @@ function useTail(client, name, paused) {
         setState((before) => ({ topic, rows: [...(before.rows ?? []), ...fresh].slice(-TAIL_MAX), error: null }));
       } catch (error) {
         if (alive) setState((before) => ({ ...before, error }));
-        if (isElsewhere(error)) return;
       }
       if (alive) timer = setTimeout(look, document.hidden ? 5000 : 1000);
     };
@@ -154,8 +146,7 @@ function Topic({ client, name, t }) {
   return html`<${PageFrame} title=${html`<span class="mono">${name}</span>`} text=${facts}
     actions=${html`<${Button} icon="back" onClick=${() => go('topics')}>${t('topics.back')}<//>`}>
     ${topic?.subscribers.length > 0 && html`<${Card} flush title=${t('topics.readers')}><${Table} label=${t('topics.readers')} columns=${columns} rows=${topic.subscribers} keyOf=${(each) => each.name} /><//>`}
-    ${isElsewhere(error) ? html`<${Elsewhere} text=${t('topics.elsewhere')} command=${`pixiu queue tail --topic ${name} --data pixiu-cluster/nodes/shard-0-0`} />`
-      : html`<${Tail} rows=${rows} error=${error} view=${view} t=${t} isReserved=${isReserved} actions=${actions} />`}
+    <${Tail} rows=${rows} error=${error} view=${view} t=${t} isReserved=${isReserved} actions=${actions} />
   <//>`;
 }
 

@@ -80,7 +80,14 @@ class ClusterAdministration:
 
     async def stats(self) -> Answer:
         """Return the numbers of the replica that leads the shard, and where the map of all processes is."""
-        found, address = await asyncio.gather(self._ask("stats", {}), self._map_address())
+        address = await self._map_address()
+        try:
+            found = await self._ask("stats", {})
+        except Unavailable as error:
+            if not address:
+                raise
+            reason = f"{error}; the map of all processes: {address}"
+            raise Unavailable(reason, retry_after_ms=error.retry_after_ms) from None
         return {**found, "map": address} if address else found
 
     async def stats_history(self, after: int) -> Answer:
