@@ -7,6 +7,7 @@ the audit balances.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -19,6 +20,7 @@ from pixiu.model.pixiu_pb2 import Record, Traces
 from pixiu.node.processes.cluster_secrets import queue_key
 from pixiu.ports.log import MAIN
 from pixiu.queue.client import Client
+from pixiu.queue.client.errors import FateUnknown
 from tests.cluster.processes import Cluster
 from tests.cluster.talkers import Talkers
 from tests.cluster.test_durable_faults import DURABLE, Extra, audit, doors_of
@@ -59,6 +61,12 @@ def owner(cluster: Cluster) -> str:
     return found[0]
 
 
+def wait_ready(cluster: Cluster) -> None:
+    """Until every replica could serve."""
+    rows = lambda: [row for row in cluster.nodes().values() if row["role"] == "shard"]  # noqa: E731
+    wait_for(lambda: all(row["detail"].startswith("Running") for row in rows()), what="all to be ready", timeout_s=60)
+
+
 def state(admin: str) -> dict[str, Any]:
     """What a replica says of itself."""
     found: dict[str, Any] = httpx.get(f"{admin}/shard", timeout=10).json()
@@ -85,6 +93,8 @@ async def test_owner_of_the_log_is_killed_frozen_and_drained_during_traffic(kafk
         async with Talkers(doors) as talkers:
             await talkers.more()
             for fault in ("kill", "freeze", "kill", "drain"):
+                await at(wait_ready, cluster)
+                await talkers.more(seconds=PATIENCE_S)
                 name = await at(owner, cluster)
                 await at(cluster.ask, fault, name)
                 if fault == "freeze":
@@ -178,7 +188,10 @@ async def test_queue_port_appends_rows_of_rooms_and_nothing_else(kafka: KafkaSer
                 await client.publish("orders", b"one")
             with pytest.raises(NotAllowed, match="log of this cluster is in Kafka"):
                 await client.create_topic("orders")
+            await at(wait_ready, cluster)
             await at(cluster.ask, "kill", await at(owner, cluster))
+            with contextlib.suppress(FateUnknown):
+                await client.publish(MAIN, record)
             assert await client.publish(MAIN, record) > first
         async with Client(cluster.registry, patience_s=5) as stranger:
             with pytest.raises(NotAllowed, match="log of this cluster is in Kafka"):
