@@ -89,6 +89,7 @@ SCRIPT: list[tuple[str, str, dict[str, object]]] = [
     ("carol", "group", {"group": "g"}),
     ("carol", "quit", {"group": "g"}),
     ("alice", "signal", {"to": "bob", "text": "live"}),
+    ("alice", "signal", {"to": "alice", "text": "live"}),
     ("alice", "send", {"to": "bob", "text": "x", "send_id": "1", "fields": {"a": "b"}, "priority": "high"}),
     ("alice", "send", {"to": "bob", "body": "AAAA", "kind": "image", "enc": "aes", "key_print": "-7", "subtype": 3}),
     ("bob", "send", {"to": "alice", "text": "y", "ref": "1"}),

@@ -12,7 +12,7 @@ import pytest
 
 from pixiu.machines.session import LENGTH_PREFIXED, LengthPrefixed
 from pixiu.sdk import Client, SignalEvent
-from tests.e2e.test_surfaces import Served, read
+from tests.e2e.test_surfaces import Served, read, read_until
 from tests.servers import free_port
 
 
@@ -32,6 +32,13 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 async def ask(socket: Any, action: str, **params: object) -> dict[str, Any]:
     await socket.send(json.dumps({"id": 1, "action": action, "params": params}))
     return await read(socket, "answer")
+
+
+async def befriend(served: Served, *names: str) -> None:
+    """Each of two users adds the other as a contact."""
+    for user, peer in (names, names[::-1]):
+        await asyncio.to_thread(served.act, served.token(peer), "user")
+        await asyncio.to_thread(served.act, served.token(user), "contact", user=peer)
 
 
 @asynccontextmanager
@@ -60,6 +67,7 @@ async def tcp(served: Served, token: str) -> Any:
 @pytest.mark.feature("X70", "E47")
 async def test_a_signal_reaches_every_session_of_the_user_and_says_how_many(served: Served) -> None:
     ann = served.token("ann")
+    await befriend(served, "ann", "ben")
     async with (
         served.socket(ann) as sender,
         served.socket(served.token("ben")) as web,
@@ -80,13 +88,14 @@ async def test_a_signal_reaches_every_session_of_the_user_and_says_how_many(serv
 
 async def test_a_signal_to_an_absent_user_is_dropped_and_never_stored(served: Served) -> None:
     cat = served.token("cat")
-    await asyncio.to_thread(served.act, served.token("dan"), "create_user", user="dan")
+    await befriend(served, "cat", "dan")
     assert (await asyncio.to_thread(served.act, cat, "signal", to="dan", text="gone"))["delivered"] == 0
     await asyncio.to_thread(served.act, cat, "send", to="dan", text="stays")
     async with served.socket(served.token("dan")) as socket:
-        assert (await read(socket, "message"))["message"]["text"] == "stays"
+        await read_until(socket, lambda frame: frame.get("message", {}).get("text") == "stays")
         history = await ask(socket, "history", **{"with": "cat"})
-        assert [each["text"] for each in history["result"]["messages"]] == ["stays"]
+        texts = [each["text"] for each in history["result"]["messages"] if each["kind"] == "text"]
+        assert texts == ["stays"]
     log = b"".join(path.read_bytes() for path in (served.data / "queue" / "journal").glob("*.log"))
     assert b"stays" in log and b"gone" not in log
 
@@ -107,8 +116,50 @@ async def test_a_blocked_user_cannot_signal_and_signals_count_as_sends_in_the_ra
     assert 429 in codes
 
 
+async def test_a_stranger_cannot_signal_and_learns_nothing_about_presence(served: Served) -> None:
+    await asyncio.to_thread(served.act, served.token("victim"), "user")
+    headers = {"Authorization": f"Bearer {served.token('stranger')}"}
+    async with httpx.AsyncClient(base_url=served.url, headers=headers) as client:
+        absent = await client.post("/v1/actions/signal", json={"to": "victim", "text": "there?"})
+        async with served.socket(served.token("victim")) as socket:
+            await read(socket, "contacts")
+            present = await client.post("/v1/actions/signal", json={"to": "victim", "text": "there?"})
+            assert (present.status_code, present.json()) == (absent.status_code, absent.json())
+            assert (present.status_code, present.json()["error"]["code"]) == (403, "forbidden")
+
+
+async def test_signal_gives_a_count_only_to_those_who_see_the_presence(served: Served) -> None:
+    watcher, target = served.token("watcher"), served.token("target")
+    await asyncio.to_thread(served.act, target, "user")
+    await asyncio.to_thread(served.act, watcher, "contact", user="target")
+
+    async def count() -> object:
+        return (await asyncio.to_thread(served.act, watcher, "signal", to="target", text="there?"))["delivered"]
+
+    assert await count() is None
+    async with served.socket(target) as socket:
+        await read(socket, "contacts")
+        assert await count() is None, "the same answer whether the user is connected or not"
+        assert (await read(socket, "signal"))["message"]["text"] == "there?", "the message itself arrives"
+        await asyncio.to_thread(served.act, target, "contact", user="watcher")
+        assert await count() == 1
+        await asyncio.to_thread(served.act, watcher, "block", user="target")
+        assert await count() is None, "a block hides both from each other"
+
+
+async def test_members_of_a_common_group_may_signal_without_a_count(served: Served) -> None:
+    ida = served.token("ida")
+    await asyncio.to_thread(served.act, served.token("jon"), "user")
+    await asyncio.to_thread(served.act, ida, "create_group", group="calls", members=["jon"])
+    async with served.socket(served.token("jon")) as socket:
+        await read(socket, "contacts")
+        assert (await asyncio.to_thread(served.act, ida, "signal", to="jon", text="ring"))["delivered"] is None
+        assert (await read(socket, "signal"))["message"]["text"] == "ring"
+
+
 async def test_the_python_client_sends_and_receives_signals(served: Served) -> None:
     url = f"ws://127.0.0.1:{served.port}/ws"
+    await befriend(served, "gil", "hal")
     async with Client(url, served.token("gil")) as gil, Client(url, served.token("hal")) as hal:
         async with asyncio.timeout(10):
             while not await gil.signal("hal", "ping", fields={"n": "1"}):

@@ -174,7 +174,17 @@ RESULTS: dict[str, Schema] = {
     ),
     **dict.fromkeys(("create_group", "group", "join", "quit"), ref("Group")),
     **dict.fromkeys(("send", "gsend", "system", "broadcast"), _SENT),
-    "signal": thing({"delivered": COUNT, "at": TIME}, required=("delivered", "at")),
+    "signal": thing(
+        {
+            "delivered": {
+                "type": ["integer", "null"],
+                "minimum": 0,
+                "description": "Sessions that got it; null if the caller may not see the user's presence.",
+            },
+            "at": TIME,
+        },
+        required=("delivered", "at"),
+    ),
     **dict.fromkeys(("recall", "manage"), _NOTHING),
     **dict.fromkeys(("sync", "receive"), _CAUGHT_UP),
     **dict.fromkeys(("schedule", "unschedule"), _SCHEDULED),

@@ -7,7 +7,9 @@ from pixiu.config.section import Bounds, Count, Milliseconds, Positive, Section
 from pixiu.model.errors import ConfigError, RequestError
 from pixiu.model.names import PLATFORMS_MAX, check_platform
 
-__all__ = ["GatewaySettings"]
+__all__ = ["GatewaySettings", "Presence"]
+
+Presence = Literal["contacts", "mutual", "none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +103,7 @@ class GatewaySettings(Section):
     drain_spread_ms: Annotated[int, Bounds(0, 3_600_000)] = 10_000
     """Those who are sent away are told to come back spread over this time."""
 
-    presence: Literal["contacts", "mutual", "none"] = "mutual"
+    presence: Presence = "mutual"
     """Whose presence a user sees: ``mutual`` contacts, all the user's own ``contacts``, or ``none``. Blocks hide it."""
 
     presence_delay_ms: Annotated[int, Bounds(0, 600_000)] = 1_000

@@ -15,6 +15,7 @@ from pixiu.model.names import own_number
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from pixiu.config.gateway import Presence
     from pixiu.config.messaging import MessagingSettings
     from pixiu.im.draft import Actor, Arriving
     from pixiu.ports.clock import Clock
@@ -125,6 +126,8 @@ class Context:
     """Hands a live event to all sessions of a user. Returns how many there are."""
     platforms: tuple[str, ...] = ()
     """The declared platforms (``gateway.platforms``): a push for all platforms opens these inboxes."""
+    presence: Presence = "mutual"
+    """Whose presence a user sees (``gateway.presence``)."""
     counts: Counts = field(default_factory=Counts)
     joining: Joining = field(default_factory=Joining)
     join_notices: JoinNotices = field(default_factory=JoinNotices)

@@ -138,6 +138,7 @@ class Messaging:
             creates_users=creates_users, node_id=settings.queue.node_id, searches=searches, traces=traces,
             holds=self.relay.holds, cursors=self.cursors,
             platforms=settings.gateway.platform_names, tell=self.relay.tell,
+            presence=settings.gateway.presence,
         )  # fmt: skip
         self.trimming = self._new_trimming(settings.messaging)
 

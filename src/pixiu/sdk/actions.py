@@ -73,11 +73,15 @@ class Actions(ABC):
     async def signal(
         self, to: str, text: str | None = None, *, body: bytes | None = None, kind: str | None = None,
         fields: Mapping[str, str] | None = None,
-    ) -> int:  # fmt: skip
-        """Send a live message that is never stored. Returns how many sessions of the user it went to; 0: dropped."""
+    ) -> int | None:  # fmt: skip
+        """Send a live message that is never stored. Returns how many sessions of the user it went to; 0: dropped.
+
+        None if you may not see the user's presence. The user must be a contact, or in a group that you are in.
+        """
         packed = None if body is None else b64encode(body).decode()
         answer = await self.act("signal", to=to, text=text, body=packed, kind=kind, fields=fields)
-        return number(answer.get("delivered"))
+        delivered = answer.get("delivered")
+        return None if delivered is None else number(delivered)
 
     async def schedule(
         self, at: int, text: str | None = None, *, to: str | None = None, group: str | None = None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pixiu.im import params as read
 from pixiu.im.messages import member_of
+from pixiu.im.presence import are_acquainted, may_see_presence
 from pixiu.im.turns import Turns
 from pixiu.model.errors import NotAllowed, PixiuError, RequestError
 from pixiu.ports.scheduler import raise_apart
@@ -99,10 +100,7 @@ class LiveActions:
 
     def _may_hear(self, peer: int, actor: int) -> bool:
         """Are they contacts, in either direction, and does the peer want to hear of the actor?"""
-        contacts = self._context.stores.contacts
-        if contacts.is_blocked(peer, actor):
-            return False
-        return contacts.linked_at(actor, peer) is not None or contacts.linked_at(peer, actor) is not None
+        return not self._context.stores.contacts.is_blocked(peer, actor) and are_acquainted(self._context, actor, peer)
 
     # Presence.
 
@@ -146,17 +144,10 @@ class LiveActions:
             names = [read.public_id_text(each, "users") for each in read.objects(params, "users", count_max=most)]
             numbers = [directory.known_user(name) for name in names]
             wanted = [each for each in dict.fromkeys(numbers) if each is not None and self._is_contact(actor, each)]
-        allowed = {peer for peer in wanted if self._may_see(actor, peer)}
+        allowed = {peer for peer in wanted if may_see_presence(self._context, actor, peer)}
         self._watch(connection, wanted, allowed)
         self._show_to(actor, allowed)
         done({"states": {directory.user_name(peer): self._state(peer) for peer in wanted if peer in allowed}})
-
-    def _may_see(self, actor: int, peer: int) -> bool:
-        """May the actor see a contact's presence? A block in either direction hides both."""
-        contacts = self._context.stores.contacts
-        if self._settings.presence == "none" or contacts.is_blocked(peer, actor) or contacts.is_blocked(actor, peer):
-            return False
-        return self._settings.presence == "contacts" or self._is_contact(peer, actor)
 
     def _state(self, user: int) -> str:
         return ONLINE if self._is_present(user) else OFFLINE
@@ -176,7 +167,7 @@ class LiveActions:
         if not waiting or not self._is_present(user):
             return
         for connection in [each for each in waiting.values() if each.actor.user in peers]:
-            if self._may_see(connection.actor.user, user):
+            if may_see_presence(self._context, connection.actor.user, user):
                 self._reveal(user, connection.number)
                 connection.event(connection.actor.session_id, self._event(user))
 
@@ -219,7 +210,7 @@ class LiveActions:
         event = self._event(user)
         for connection in list(watchers.values()):
             try:
-                if self._is_contact(connection.actor.user, user) and self._may_see(connection.actor.user, user):
+                if may_see_presence(self._context, connection.actor.user, user):
                     self._reveal(user, connection.number)
                     connection.event(connection.actor.session_id, event)
             except PixiuError:  # a store is down: say nothing rather than too much

@@ -57,6 +57,7 @@ from pixiu.roles.proxy.rates import Rates
 from pixiu.roles.proxy.schedules import Schedules
 
 if TYPE_CHECKING:
+    from pixiu.config.gateway import Presence
     from pixiu.config.messaging import MessagingSettings
     from pixiu.machines.traces import TraceRows
     from pixiu.ports.clock import Clock
@@ -109,11 +110,12 @@ class Proxy:
         cursors: Cursors | None = None,
         platforms: tuple[str, ...] = (),
         tell: Callable[[int, Mapping[str, object]], int] = lambda _user, _event: 0,
+        presence: Presence = "mutual",
     ) -> None:
         """``when_applied(event_id, call)`` calls when all lanes are there, ``applied_all()`` is where all of them are.
 
         ``applied()`` is where the keys' lane is.
-        ``holds``, ``cursors``, ``platforms`` and ``tell`` are the context's.
+        ``holds``, ``cursors``, ``platforms``, ``tell`` and ``presence`` are the context's.
         """
         self._stores = stores
         self._log = log
@@ -140,7 +142,7 @@ class Proxy:
         )
         self.context = Context(
             stores, clock, settings, creates_users=creates_users, node_id=node_id, own_scheduled=self.schedules.of,
-            holds=holds, cursors=cursors or Cursors(), platforms=platforms, tell=tell,
+            holds=holds, cursors=cursors or Cursors(), platforms=platforms, tell=tell, presence=presence,
         )  # fmt: skip
         self.unapplied = 0
         self.actions: dict[str, int] = dict.fromkeys(VERBS, 0)
