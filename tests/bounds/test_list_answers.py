@@ -65,12 +65,67 @@ async def test_every_list_answer_is_bounded_in_bytes(tmp_path: Path, monkeypatch
             assert answer.status_code == 200, answer.text
             assert len(answer.content) < PAGE + 1_024, action
             assert answer.json().get("has_more") or answer.json().get("gaps"), action
-        closed = await world.act("alice", "group", {"group": "closed"})
-        assert len(closed.json()["requests"]) == MESSAGES and len(closed.content) < 2 * PAGE + 1_024
         for path in ADMIN_LISTS:
             answer = await world.get(f"{path}?limit=1000", admin=True)
             assert answer.status_code == 200 and len(answer.content) < 1_024 + 512, path
         assert (await world.get("/v1/admin/scheduled?limit=1000", admin=True)).json()["has_more"]
+
+
+async def test_pages_lead_to_every_request_to_join_a_group(tmp_path: Path) -> None:
+    settings = Settings(messaging=MessagingSettings(sends_per_second=0, page_bytes_max=PAGE))
+    async with open_world(tmp_path, settings=settings, creates_users=True) as world:
+        asking = {f"asking-{each}-{'x' * 40}" for each in range(MEMBERS)}
+        await world.node.act("alice", "create_group", group="closed", needs_approval=True)
+        for each in asking:
+            await world.node.act(each, "join", group="closed")
+        blocked = min(asking)
+        await world.node.act("alice", "block", user=blocked)
+        for more in ({}, {"limit": 7}):
+            answer = await world.act("alice", "group", {"group": "closed", **more})
+            assert [each["user"] for each in answer.json()["members"]] == ["alice"]
+            seen: list[str] = []
+            while True:
+                assert len(answer.content) < PAGE + 1_024
+                page = answer.json()
+                assert len(page["requests"]) <= more.get("limit", 1_000)
+                seen += [each["user"] for each in page["requests"]]
+                if page["requests_cursor"] is None:
+                    break
+                params = {"group": "closed", "requests_cursor": page["requests_cursor"], **more}
+                answer = await world.act("alice", "group", params)
+                assert "members" not in answer.json(), "a page of requests holds requests alone"
+            assert len(seen) == len(set(seen)) and set(seen) == asking - {blocked}
+        for user, params, status in (
+            (min(asking), {"requests_cursor": "1"}, 403),
+            ("alice", {"requests_cursor": "x"}, 400),
+            ("alice", {"requests_cursor": "1", "cursor": "1"}, 400),
+        ):
+            answer = await world.act(user, "group", {"group": "closed", **params})
+            assert answer.status_code == status, answer.text
+
+
+async def test_pages_lead_to_every_invitation(tmp_path: Path) -> None:
+    messaging = MessagingSettings(sends_per_second=0, page_bytes_max=PAGE, group_invites="consent")
+    async with open_world(tmp_path, settings=Settings(messaging=messaging), creates_users=True) as world:
+        for each in range(20):
+            await world.node.act("alice", "contact", user=f"friend-{each}")
+            await world.node.act("bob", "create_group", group=f"g{each}", members=["alice"], avatar="y" * 1_000)
+        await world.node.act("bob", "send", to="alice", text="hi")
+        for limit in (1_000, 3):
+            groups: list[str] = []
+            people: list[str] = []
+            cursor: str | None = None
+            while True:
+                answer = await world.act("alice", "contacts", {"limit": limit} | ({"cursor": cursor} if cursor else {}))
+                page = answer.json()
+                assert len(answer.content) < PAGE + 1_024
+                people += [each["user"] for each in (*page["contacts"], *page["others"])]
+                groups += [each["group"] for each in page.get("invitations", ())]
+                cursor = page["cursor"]
+                if not page["has_more"]:
+                    break
+            assert people == [*(f"friend-{each}" for each in range(20)), "0", "bob"]
+            assert groups == [f"g{each}" for each in range(20)], "oldest first, each once"
 
 
 async def test_pages_cut_by_bytes_lead_to_every_message(tmp_path: Path) -> None:

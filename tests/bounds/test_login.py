@@ -96,6 +96,22 @@ async def test_scheduled_comes_in_pages_of_bounded_size(tmp_path: Path) -> None:
             await alice.act("scheduled", cursor="1.2.3")
 
 
+async def test_the_sdk_reads_all_pages_of_invitations_and_of_requests(tmp_path: Path) -> None:
+    async with world_at(tmp_path, messaging={"page_bytes_max": 4_096, "group_invites": "consent"}) as world:
+        async with world.connect("bob") as bob:
+            await bob.create_user("victim")
+            await bob.create_group("closed", needs_approval=True)
+            for number in range(12):
+                await bob.create_group(f"trap-{number}", avatar=AVATAR, members=["victim"])
+            for number in range(60):
+                async with world.connect(f"asking-{number}-{'x' * 40}") as asking:
+                    await asking.join("closed")
+            assert len((await bob.group("closed")).requests) == 60
+        async with world.connect("victim") as victim:
+            await eventually(lambda: len(victim.known.invitations) == 12)
+            assert len((await victim.contacts()).invitations) == 12
+
+
 @pytest.mark.long
 async def test_login_after_strangers_added_the_user_to_3000_groups_is_one_page(tmp_path: Path) -> None:
     """The whole list has 6 MB; the client refuses frames above half a megabyte."""

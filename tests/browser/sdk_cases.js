@@ -45,6 +45,18 @@
   };
 
   const cases = {
+    async every_request_to_join_a_group_is_read_over_all_pages() {
+      const group = unique('club');
+      const admin = await clientOf(unique('ann'));
+      await admin.createGroup({ group, needs_approval: true });
+      const asking = range('asking', 50).map((name) => unique(name.replace(' ', '-'.repeat(20))));
+      for (const each of asking) await post('/v1/actions/join', { group }, await tokenOf(each));
+      const first = await admin.act('group', { group });
+      check(first.requests.length < asking.length && first.requests_cursor, 'the first page holds some of them');
+      const found = await admin.group({ group });
+      same(found.requests.map((each) => each.user).sort(), asking.sort(), 'all of them');
+    },
+
     async two_talk_and_each_message_is_shown_once() {
       const [ann, ben] = [unique('ann'), unique('ben')];
       const a = await clientOf(ann);

@@ -33,7 +33,10 @@ OWN_ORIGIN = f"http://127.0.0.1:{OWN_PORT}"
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserWorld]:
     # A small inbox, so that a user who was away has missed something.
-    options = ("inbox.offline_max=20", f"gateway.origins={OWN_ORIGIN}", f"security.cors_origins={OWN_ORIGIN}")
+    options = (
+        "inbox.offline_max=20", "messaging.page_bytes_max=8192",
+        f"gateway.origins={OWN_ORIGIN}", f"security.cors_origins={OWN_ORIGIN}",
+    )  # fmt: skip
     settings = [word for option in options for word in ("--set", option)]
     with open_world(tmp_path_factory.mktemp("sdk"), "--dev", *settings) as world:
         yield world
@@ -83,7 +86,7 @@ def test_in_a_browser(shared: BrowserWorld) -> None:
     page.goto(shared.url)
     answer = page.evaluate(IN_PAGE % CASES)
     assert answer["wrong"] == {}, "\n".join(answer["wrong"].values())
-    assert answer["ran"] == 21
+    assert answer["ran"] == 22
     # Connections that are refused, on purpose, are errors to the browser.
     shared.forgiven = ("WebSocket", "ERR_CONNECTION_REFUSED", "400", "connect-src")
     shared.close_windows()
@@ -104,4 +107,4 @@ def test_in_node(shared: BrowserWorld) -> None:
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout.splitlines()[-1])
     assert answer["wrong"] == {}, "\n".join(answer["wrong"].values())
-    assert answer["ran"] == 21
+    assert answer["ran"] == 22

@@ -278,6 +278,9 @@ class GroupsContract(StoresCase):
         for _ in range(2):
             assert (self.groups.request_of(1, 4), self.groups.request_of(1, 5)) == (400, 0)
             assert self.groups.requests(1, limit=2) == [(2, 200), (4, 400)]
+            assert self.groups.requests(1, after=2) == [(4, 400), (9, 900)]
+            assert self.groups.requests(1, after=3, limit=1) == [(4, 400)]
+            assert self.groups.requests(1, after=9) == []
             self.settle()
         self.groups.request(1, 4, 0)
         assert self.groups.request_of(1, 4) == 0

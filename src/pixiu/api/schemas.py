@@ -96,6 +96,7 @@ PARAMS: dict[str, Schema] = {
     "provider": {"type": "string", "enum": list(PROVIDERS), "description": "Who rings the phone."},
     "q": {"type": "string", "minLength": 1, "maxLength": 256, "description": "Words; from: in: before: after:"},
     "ref": {**GIVEN_ID, "description": "The message that this one is about."},
+    "requests_cursor": {**GIVEN_ID, "description": "Asks for the page of requests to join after this one."},
     "schedule_id": GIVEN_ID,
     "send_id": {
         "anyOf": [{"type": "string", "maxLength": 64}, {"type": "integer"}],
@@ -310,6 +311,9 @@ COMPONENTS: dict[str, Schema] = {
                 thing({"user": TEXT, "role": TEXT, "at": TIME, "is_muted": FLAG}, required=("user", "role", "at"))
             ),
             "requests": list_of(thing({"user": TEXT, "at": TIME}, required=("user", "at"))),
+            "requests_cursor": {
+                "type": ["string", "null"], "description": "Asks for the next page of requests; null on the last one.",
+            },
         },
         required=("group", "name", "owner", "member_count"),
     ),

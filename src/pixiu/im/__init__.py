@@ -67,7 +67,7 @@ VERBS: dict[str, Verb] = {
         Verb("register_push", register_push, REGISTERING),
         Verb("unregister_push", unregister_push, frozenset()),
         Verb("create_group", create_group, _NEW_GROUP),
-        Verb("group", group, _ONE_GROUP | _ROWS | {"offset"}, is_changing=False, needs_user=False),
+        Verb("group", group, _ONE_GROUP | _ROWS | {"offset", "requests_cursor"}, is_changing=False, needs_user=False),
         Verb("join", join, _ONE_GROUP),
         Verb("quit", quit, _ONE_GROUP),
         Verb("manage", manage, frozenset({"group", "user", "op", "history"})),

@@ -11,7 +11,7 @@ from pixiu.im import params as read
 from pixiu.im.content import notice
 from pixiu.im.draft import Actor, Answer, Draft, Params, drafted
 from pixiu.im.messages import QUIET
-from pixiu.im.paging import ROWS_MAX, fitting, row_limit, size_of
+from pixiu.im.paging import ROWS_MAX, row_limit, size_of
 from pixiu.model.conversation import Conversation, Direct, InGroup
 from pixiu.model.errors import RequestError, TooLarge
 from pixiu.model.pixiu_pb2 import BlockChanged, ContactChanged, Record
@@ -102,10 +102,16 @@ def contacts(context: Context, actor: Actor, params: Params) -> Answer:
     return contacts_of(context, actor.user, after=after, limit=row_limit(params))
 
 
-class _Position(NamedTuple):
-    """A row's place in the list, and so in a cursor: contacts and groups by time, then others by number."""
+_LISTED, _OTHERS, _INVITATIONS = range(3)
 
-    is_other: int
+
+class _Position(NamedTuple):
+    """A row's place in the list, and so in a cursor.
+
+    Contacts and groups come by time, then others by number, then invitations by time.
+    """
+
+    section: int
     at: int
     number: int
     is_group: int
@@ -123,24 +129,28 @@ def _position(cursor: object) -> _Position | None:
 def contacts_of(context: Context, user: int, *, after: _Position | None = None, limit: int = ROWS_MAX) -> Answer:
     """A page of ``contacts``, people and groups by the time they were added; then of ``others``, unread and on no list.
 
-    ``cursor`` asks for the rows after this page; it is None if ``has_more`` is false.
+    The last pages hold ``invitations`` to groups, oldest first; ``INVITATIONS_MAX`` bounds them. ``cursor`` asks for
+    the rows after this page; it is None if ``has_more`` is false.
     """
     stores, bytes_left = context.stores, context.settings.page_bytes_max
     unread = stores.unread.of(user)
     people = dict(stores.contacts.of(user))
-    listed: list[tuple[_Position, Member | None]] = [(_Position(0, at, peer, 0), None) for peer, at in people.items()]
+    listed: list[tuple[_Position, Member | None]] = [
+        (_Position(_LISTED, at, peer, 0), None) for peer, at in people.items()
+    ]
     for number in stores.groups.groups_of(user):
         member = stores.groups.member(number, user)
         if member is not None:
-            listed.append((_Position(0, member.joined_at, number, 1), member))
+            listed.append((_Position(_LISTED, member.joined_at, number, 1), member))
     listed += [
-        (_Position(1, 0, place.peer, 0), None)
+        (_Position(_OTHERS, 0, place.peer, 0), None)
         for place, count in unread.items()
         if count and isinstance(place, Direct) and place.peer not in people
     ]
+    listed += [(_Position(_INVITATIONS, at, group, 1), None) for group, at in stores.groups.invitations(user)]
     listed.sort(key=itemgetter(0))
     begin = 0 if after is None else bisect_right(listed, after, key=itemgetter(0))
-    shown: tuple[list[Answer], list[Answer]] = [], []
+    shown: tuple[list[Answer], list[Answer], list[Answer]] = [], [], []
     last: _Position | None = None
     for position, member in islice(listed, begin, None):
         row = _row(context, position, member, unread)
@@ -150,39 +160,36 @@ def contacts_of(context: Context, user: int, *, after: _Position | None = None, 
         if limit <= 0 or (bytes_left < 0 and last is not None):
             break
         limit -= 1
-        shown[position.is_other].append(row)
+        shown[position.section].append(row)
         last = position
     else:
         last = None
     cursor = None if last is None else ".".join(map(str, last))
-    answer: Answer = {"contacts": shown[0], "others": shown[1], "has_more": cursor is not None, "cursor": cursor}
-    if after is None and (invitations := _invitations(context, user)):
+    contacts, others, invitations = shown
+    answer: Answer = {"contacts": contacts, "others": others, "has_more": cursor is not None, "cursor": cursor}
+    if invitations:
         answer["invitations"] = invitations
     return answer
-
-
-def _invitations(context: Context, user: int) -> list[Answer]:
-    """Groups that a user is invited to, oldest invitation first; ``INVITATIONS_MAX`` bounds them."""
-    groups = context.stores.groups
-    rows: list[Answer] = []
-    for number, at in sorted(groups.invitations(user), key=itemgetter(1)):
-        found = groups.get(number)
-        if found is not None:
-            rows.append({"group": found.public_id, "name": found.name, "avatar": found.avatar, "at": at})
-    return fitting(rows, context.settings.page_bytes_max // 4)
 
 
 def _row(
     context: Context, position: _Position, member: Member | None, unread: Mapping[Conversation, int]
 ) -> Answer | None:
-    """What is shown of a contact, of a group or of someone on no list; None of an erased user and of no group."""
+    """What is shown of a row; None of an erased user and of a group that is not there."""
     stores, number = context.stores, position.number
-    if position.is_other:
+    if position.section == _INVITATIONS:
+        group = stores.groups.get(number)
+        return None if group is None else _invitation_row(group, position.at)
+    if position.section == _OTHERS:
         return {"user": context.directory.user_name(number), "unread": unread[Direct(number)]}
     if member is not None:
         group = stores.groups.get(number)
         return None if group is None else _group_row(group, member, unread.get(InGroup(number), 0))
     return _contact_row(context, number, position.at, unread.get(Direct(number), 0))
+
+
+def _invitation_row(group: Group, at: int) -> Answer:
+    return {"group": group.public_id, "name": group.name, "avatar": group.avatar, "at": at}
 
 
 def _contact_row(context: Context, peer: int, at: int, unread: int) -> Answer | None:

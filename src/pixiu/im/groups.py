@@ -9,10 +9,10 @@ from pixiu.im.content import notice
 from pixiu.im.costs import fan_out_cost
 from pixiu.im.draft import Accepted, Actor, Answer, Arriving, Draft, Params, drafted
 from pixiu.im.messages import QUIET, check_may_send, member_of
-from pixiu.im.paging import fitting, row_limit
+from pixiu.im.paging import fitting, row_limit, size_of
 from pixiu.im.readable import HISTORIES
 from pixiu.im.users import AVATAR_BYTES_MAX, NAME_BYTES_MAX
-from pixiu.model.errors import Conflict, NotAllowed, NotFound, TooLarge
+from pixiu.model.errors import Conflict, NotAllowed, NotFound, RequestError, TooLarge
 from pixiu.model.group import Role
 from pixiu.model.inbox import NEED_ALL
 from pixiu.model.names import new_public_id, own_number
@@ -45,6 +45,9 @@ ADMINS_TOLD_MAX = 20
 
 REQUESTS_MAX = 1000
 """Requests to join that one group may have waiting."""
+
+REQUESTS_SHARE = 4
+"""Requests have one part in so many of the bytes of a page."""
 
 INVITATIONS_MAX = 100
 """Invitations that one user may have waiting."""
@@ -169,20 +172,45 @@ def group_named(context: Context, public_id: object) -> Group:
 
 
 def group(context: Context, actor: Actor, params: Params) -> Answer:
-    """A group's profile, and for its members a page of the members, from ``cursor`` or ``offset`` on."""
+    """A group's profile, and for its members a page of the members, from ``cursor`` or ``offset`` on.
+
+    With ``requests_cursor`` it is a page of the requests to join in place of one of the members.
+    """
     found = group_named(context, params.get("group"))
+    limit = row_limit(params)
     offset = read.number(params, "offset", default=0) or 0
     after = read.number(params, "cursor", default=0) or 0
-    return group_view(context, actor, found, offset=offset, after=after, limit=row_limit(params))
+    after_request = read.number(params, "requests_cursor")
+    if after_request is None:
+        return group_view(context, actor, found, offset=offset, after=after, limit=limit)
+    if offset or after:
+        raise RequestError("requests_cursor asks for requests, cursor and offset for members: give one of them")
+    own = context.stores.groups.member(found.number, actor.user)
+    if own is None or own.role < Role.ADMIN:
+        raise NotAllowed(f"requests to join {found.public_id!r} are shown to its admins only")
+    return _profile(context, found) | _requests(context, actor, found.number, after=after_request, limit=limit)
 
 
 def group_view(
     context: Context, actor: Actor, shown: Group, *, offset: int = 0, after: int = 0, limit: int = MEMBERS_SHOWN
 ) -> Answer:
-    """The answer to every action about a group."""
+    """The answer to every action about a group. The first page of members comes with the first page of requests."""
     groups = context.stores.groups
-    count = groups.count(shown.number)
-    view: Answer = {
+    view = _profile(context, shown)
+    own = groups.member(shown.number, actor.user)
+    if own is not None or actor.is_admin:
+        page = groups.page(shown.number, offset, limit + 1, after=after)
+        members = fitting((_member_view(context, each) for each in page[:limit]), context.settings.page_bytes_max)
+        view["members"] = members
+        view["has_more"] = len(members) < len(page)
+        view["cursor"] = str(page[len(members) - 1].user) if len(members) < len(page) else None
+    if own is not None and own.role >= Role.ADMIN and not offset and not after:
+        view |= _requests(context, actor, shown.number, limit=limit)
+    return view
+
+
+def _profile(context: Context, shown: Group) -> Answer:
+    return {
         "group": shown.public_id,
         "name": shown.name,
         "avatar": shown.avatar,
@@ -192,29 +220,28 @@ def group_view(
         "is_large": shown.is_large,
         "history": "since_join" if shown.is_since_join else "all",
         "fields": dict(shown.fields),
-        "member_count": count,
+        "member_count": context.stores.groups.count(shown.number),
     }
-    own = groups.member(shown.number, actor.user)
-    if own is not None or actor.is_admin:
-        page = groups.page(shown.number, offset, limit + 1, after=after)
-        members = fitting((_member_view(context, each) for each in page[:limit]), context.settings.page_bytes_max)
-        view["members"] = members
-        view["has_more"] = len(members) < len(page)
-        view["cursor"] = str(page[len(members) - 1].user) if len(members) < len(page) else None
-    if own is not None and own.role >= Role.ADMIN:
-        view["requests"] = _requests(context, actor, shown.number)
-    return view
 
 
-def _requests(context: Context, actor: Actor, group: int) -> list[Answer]:
-    """Users who ask to join, without those whom this admin blocks."""
+def _requests(context: Context, actor: Actor, group: int, *, after: int = 0, limit: int) -> Answer:
+    """A page of the users who ask to join, without those whom this admin blocks."""
     blocks, directory = context.stores.contacts.is_blocked, context.directory
-    rows = (
-        {"user": directory.user_name(user), "at": at}
-        for user, at in context.stores.groups.requests(group, limit=REQUESTS_MAX)
-        if not directory.is_erased(user) and not blocks(actor.user, user)
-    )
-    return fitting(rows, context.settings.page_bytes_max)
+    bytes_left = context.settings.page_bytes_max // REQUESTS_SHARE
+    asking = context.stores.groups.requests(group, limit=limit + 1, after=after)
+    rows: list[Answer] = []
+    last: int | None = None
+    for user, at in asking[:limit]:
+        if not directory.is_erased(user) and not blocks(actor.user, user):
+            row: Answer = {"user": directory.user_name(user), "at": at}
+            bytes_left -= size_of(row)
+            if bytes_left < 0 and rows:
+                break
+            rows.append(row)
+        last = user
+    else:
+        last = last if len(asking) > limit else None
+    return {"requests": rows, "requests_cursor": None if last is None else str(last)}
 
 
 def _member_view(context: Context, member: Member) -> Answer:

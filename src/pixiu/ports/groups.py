@@ -77,8 +77,8 @@ class Groups(Protocol):
         """When ``user`` asked to join; 0 if there is no request."""
         ...
 
-    def requests(self, group: int, *, limit: int | None = None) -> list[tuple[int, int]]:
-        """(user, time) of those who ask, by user number; the first ``limit`` of them."""
+    def requests(self, group: int, *, limit: int | None = None, after: int = 0) -> list[tuple[int, int]]:
+        """(user, time) of those who ask, by user number above ``after``; the first ``limit`` of them."""
         ...
 
     def invite(self, group: int, user: int, at: int) -> None:

@@ -261,8 +261,15 @@ class Actions(ABC):
         )  # fmt: skip
 
     async def group(self, group: str, *, offset: int | None = None) -> Group:
-        """A group; its members, a thousand from ``offset``, to members."""
-        return Group.read(await self.act("group", group=group, offset=offset))
+        """A group; its members, a thousand from ``offset``, to members; every request to join, to admins."""
+        answer = await self.act("group", group=group, offset=offset)
+        requests = list(answer.get("requests") or ())
+        cursor = answer.get("requests_cursor")
+        while cursor:
+            page = await self.act("group", group=group, requests_cursor=cursor)
+            requests += page.get("requests") or ()
+            cursor = page.get("requests_cursor")
+        return Group.read({**answer, "requests": requests})
 
     async def join(self, group: str) -> Group:
         """Join a group, or ask to."""

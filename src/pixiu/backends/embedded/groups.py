@@ -212,9 +212,9 @@ class EmbeddedGroups:
         value = self._overlay.get(key2(REQUEST, group, user))
         return 0 if value is None else int.from_bytes(value, "big")
 
-    def requests(self, group: int, *, limit: int | None = None) -> list[tuple[int, int]]:
-        """(user, time) of those who ask, by user number; the first ``limit`` of them."""
-        pairs = islice(self._overlay.scan(*range1(REQUEST, group, -1, NUMBER_MAX)), limit)
+    def requests(self, group: int, *, limit: int | None = None, after: int = 0) -> list[tuple[int, int]]:
+        """(user, time) of those who ask, by user number above ``after``; the first ``limit`` of them."""
+        pairs = islice(self._overlay.scan(*range1(REQUEST, group, after, NUMBER_MAX)), limit)
         return [(int.from_bytes(key[9:], "big"), int.from_bytes(value, "big")) for key, value in pairs]
 
     def invite(self, group: int, user: int, at: int) -> None:

@@ -118,9 +118,9 @@ class MemoryGroups:
         """When ``user`` asked to join; 0 if there is no request."""
         return self._requests.get(group, {}).get(user, 0)
 
-    def requests(self, group: int, *, limit: int | None = None) -> list[tuple[int, int]]:
-        """(user, time) of those who ask, by user number; the first ``limit`` of them."""
-        return sorted(self._requests.get(group, {}).items())[:limit]
+    def requests(self, group: int, *, limit: int | None = None, after: int = 0) -> list[tuple[int, int]]:
+        """(user, time) of those who ask, by user number above ``after``; the first ``limit`` of them."""
+        return sorted(each for each in self._requests.get(group, {}).items() if each[0] > after)[:limit]
 
     def invite(self, group: int, user: int, at: int) -> None:
         """Note that ``user`` is invited to join; ``at`` 0 drops the invitation."""

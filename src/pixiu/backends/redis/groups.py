@@ -157,10 +157,10 @@ class RedisGroups:
         value = self._overlay.field(self._keys.requests % group, str(user))
         return 0 if value is None else int(value)
 
-    def requests(self, group: int, *, limit: int | None = None) -> list[tuple[int, int]]:
-        """(user, time) of those who ask, by user number; the first ``limit`` of them."""
+    def requests(self, group: int, *, limit: int | None = None, after: int = 0) -> list[tuple[int, int]]:
+        """(user, time) of those who ask, by user number above ``after``; the first ``limit`` of them."""
         fields = self._overlay.fields([self._keys.requests % group])[0]
-        return sorted((int(user), int(at)) for user, at in fields.items())[:limit]
+        return sorted((int(user), int(at)) for user, at in fields.items() if int(user) > after)[:limit]
 
     def invite(self, group: int, user: int, at: int) -> None:
         """Note that ``user`` is invited to join; ``at`` 0 drops the invitation."""

@@ -1186,6 +1186,18 @@ export class Client {
     return this._all('scheduled', ['scheduled']);
   }
 
+  /** A group with a page of its members and, for admins, every request to join; one page of these with `requests_cursor`. */
+  async group(params) {
+    const found = await this.act('group', params);
+    if (params?.requests_cursor !== undefined) return found;
+    for (let cursor = found.requests_cursor; cursor;) {
+      const page = await this.act('group', { group: params.group, requests_cursor: cursor });
+      found.requests.push(...page.requests);
+      cursor = page.requests_cursor;
+    }
+    return found;
+  }
+
   /** Every page of a list, joined. */
   async _all(action, lists) {
     const found = Object.fromEntries(lists.map((name) => [name, []]));
