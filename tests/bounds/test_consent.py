@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pixiu.model.errors import NotAllowed, TooLarge
+from pixiu.model.pixiu_pb2 import MsgChat
 from pixiu.sdk import Client
 from tests.im.world import World as MemoryWorld
 from tests.im.world import unlimited
@@ -71,6 +72,42 @@ async def test_with_contacts_only_a_contact_of_the_user_adds_at_once(tmp_path: P
         assert await invitations(carol) == ["7"]
         await carol.join("7")
         assert await members(alice, "7") == ["alice", "bob", "carol"]
+
+
+async def test_invitations_after_refusals_notify_the_user_once(tmp_path: Path) -> None:
+    async with people(tmp_path, "consent") as (alice, bob, carol):
+        await alice.create_group("club", members=["bob"])
+        for _ in range(4):
+            await bob.quit("club")
+            assert await invitations(bob) == []
+            await alice.manage("club", "bob", "invite")
+            assert await invitations(bob) == ["club"], "the invitation itself is there"
+        await alice.create_group("other")
+        await alice.manage("other", "bob", "invite")
+        await alice.manage("other", "carol", "invite")
+        assert await notices(bob) == ["club", "other"] and await notices(carol) == ["other"]
+
+
+async def notices(client: Client) -> list[str]:
+    page: dict[str, Any] = await client.act("history", with_="0")
+    fields = [each["fields"] for each in reversed(page["messages"])]
+    return [each["group"] for each in fields if each["action"] == "invitation"]
+
+
+def test_an_invitation_on_the_next_day_notifies_the_user_again() -> None:
+    world = MemoryWorld(unlimited(group_invites="consent"))
+    world.actor("bob")
+    world.do("alice", "create_group", group="club")
+
+    def notices_after_refusal() -> int:
+        world.do("alice", "manage", group="club", user="bob", op="invite")
+        world.do("bob", "quit", group="club")
+        chats = [MsgChat.FromString(each.chat) for each in world.records() if each.to == world.number("bob")]
+        return sum(each.params["action"] == "invitation" for each in chats)
+
+    assert [notices_after_refusal() for _ in range(3)] == [1, 1, 1]
+    world.pass_time(86_400_000)
+    assert [notices_after_refusal() for _ in range(2)] == [2, 2]
 
 
 def test_invitations_of_a_user_are_bounded_and_end_with_an_erasure() -> None:

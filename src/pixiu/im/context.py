@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["Context", "Counts", "JoinNotices", "Joining"]
 
 NOTICE_AGAIN_MS = 86_400_000
-"""A user who withdraws a request to join and asks again is announced to the admins once in this time."""
+"""Admins are notified once in this time of a user who withdraws a request to join and asks again. A user who declines
+an invitation and is invited again is notified once in this time, too."""
 
 
 @dataclass(slots=True)
@@ -90,7 +91,7 @@ def _count_down(counts: dict[int, int], user: int) -> None:
 
 
 class JoinNotices:
-    """When admins were last notified of a user's request to join a group. In memory, bounded; a restart forgets it."""
+    """When a notice about a group and a user was last sent. In memory, bounded; a restart forgets it."""
 
     def __init__(self, *, kept_max: int = 100_000) -> None:
         self._at: dict[tuple[int, int], int] = {}
@@ -131,6 +132,9 @@ class Context:
     counts: Counts = field(default_factory=Counts)
     joining: Joining = field(default_factory=Joining)
     join_notices: JoinNotices = field(default_factory=JoinNotices)
+    """To admins, of requests to join."""
+    invitation_notices: JoinNotices = field(default_factory=JoinNotices)
+    """To users who are invited."""
     directory: Directory = field(init=False)
     _ids: Snowflakes = field(init=False)
 

@@ -130,18 +130,16 @@ def check_addable(context: Context, actor: Actor, user: int) -> None:
 
 
 def invitation(context: Context, actor: Actor, group: int, user: int) -> list[Record]:
-    """The records that invite a user: the invitation, and a notice to the user."""
+    """The records that invite a user: the invitation, and a notice to the user unless one was sent within a day."""
     at = context.clock.now_ms()
-    return [
-        Record(
-            at=at, actor=actor.user, group=group, session=actor.session_id,
-            member=MemberChanged(group=group, user=user, op=MemberChanged.INVITE),
-        ),
-        Record(
-            at=at, to=user, options=NEED_ALL,
-            chat=notice(Actor(0), "invitation", at, to=user, about=group, user=actor.user),
-        ),
-    ]  # fmt: skip
+    invited = Record(
+        at=at, actor=actor.user, group=group, session=actor.session_id,
+        member=MemberChanged(group=group, user=user, op=MemberChanged.INVITE),
+    )  # fmt: skip
+    if not context.invitation_notices.is_due(group, user, at):
+        return [invited]
+    chat = notice(Actor(0), "invitation", at, to=user, about=group, user=actor.user)
+    return [invited, Record(at=at, to=user, options=NEED_ALL, chat=chat)]
 
 
 def check_group_count(context: Context, actor: Actor, user: int) -> None:
