@@ -3,10 +3,13 @@
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-from pixiu.runtime.datadir import read_node_key
-from tests.e2e.test_forced_promotion import texts
+import httpx
+
+from pixiu.runtime.datadir import find_server, read_node_key
+from tests.e2e.test_forced_promotion import fence, texts
 from tests.e2e.test_surfaces import Served
 from tests.servers import wait_for
 
@@ -77,3 +80,37 @@ def test_when_both_copies_are_damaged_the_message_names_a_remedy_that_works(tmp_
         assert texts(served) == ["after", "before"]
     finally:
         served.stop(kill=True)
+
+
+def test_an_older_copy_of_control_that_a_crash_left_is_never_used(tmp_path: Path) -> None:
+    served = Served(tmp_path / "data")
+
+    def start_fenced() -> None:
+        served.launch()
+        wait_for(lambda: find_server(served.data) is not None, what="the server to run", timeout_s=60)
+        wait_for(lambda: is_alive(served.url), what="the server to answer", timeout_s=60)
+
+    served.start()
+    try:
+        say(served, "before")
+        leads = (served.data / "control.copy").read_bytes()
+        assert "fenced" in fence(served, epochs=5_000)
+        wait_for(lambda: not served.is_ready(), what="/readyz to say that it does not lead")
+        served.stop(kill=True)
+        assert (served.data / "control.copy").read_bytes() != leads
+        (served.data / "control.copy").write_bytes(leads)  # as a crash between the two writes leaves it
+        start_fenced()
+        served.stop()
+        flip_one_bit(served.data / "control", 5)
+        start_fenced()
+        time.sleep(2)  # a node that may lead is ready by now
+        assert not served.is_ready(), "it was fenced: another node leads"
+    finally:
+        served.stop(kill=True)
+
+
+def is_alive(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz", timeout=1).status_code in (200, 503)
+    except httpx.HTTPError:
+        return False

@@ -12,7 +12,7 @@ from pixiu.machines.replication import Control, ControlRefused, ControlSeen, Eve
 from pixiu.model.errors import CorruptData
 from pixiu.ports.registry import Write
 from pixiu.queue.replication import control
-from pixiu.queue.replication.control import CONTROL_PATHS, GLANCES_MAX, RegistryControl, read_control
+from pixiu.queue.replication.control import CONTROL_PATHS, GLANCES_MAX, FileControl, RegistryControl, read_control
 from pixiu.runtime.files import SystemFiles
 from pixiu.runtime.scheduler import LoopScheduler
 
@@ -428,3 +428,18 @@ def test_a_file_of_control_says_who_leads(tmp_path: Path) -> None:
     assert read_control(SystemFiles(tmp_path)) is None
     (tmp_path / CONTROL_PATHS[0]).write_text('{"version": 3, "epoch": 2, "leader": "a", "in_sync": ["a", "b"]}')
     assert read_control(SystemFiles(tmp_path)) == (3, Control(2, "a", frozenset({"a", "b"})))
+
+
+def test_a_crash_between_the_two_files_of_control_leaves_no_older_record_behind(tmp_path: Path) -> None:
+    files = SystemFiles(tmp_path)
+    control = FileControl(files)
+    control.change(0, Control(1, "a", frozenset({"a"})), 0)
+    older = (tmp_path / CONTROL_PATHS[1]).read_bytes()
+    control.change(1, Control(2, "b", frozenset({"a", "b"})), 0)
+    (tmp_path / CONTROL_PATHS[1]).write_bytes(older)
+    newest = (2, Control(2, "b", frozenset({"a", "b"})))
+    assert read_control(files) == newest
+    flipped = bytearray((tmp_path / CONTROL_PATHS[0]).read_bytes())
+    flipped[5] ^= 1
+    (tmp_path / CONTROL_PATHS[0]).write_bytes(flipped)
+    assert read_control(files) == newest

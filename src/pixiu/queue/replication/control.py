@@ -151,11 +151,16 @@ class FileControl:
 def read_control(files: Files) -> tuple[int, Control] | None:
     """The record of a node without a registry, with its version; None if it has none.
 
-    A damaged copy is replaced by the other. Raises ``CorruptData`` if neither can be read.
+    A copy that is damaged, or that a crash between the two writes has left older, is replaced by the other: otherwise a
+    later fault of the good one would bring back an older record. Raises ``CorruptData`` if neither can be read.
     """
     pair = choose((_read_if_there(files, CONTROL_PATHS[0]), _read_if_there(files, CONTROL_PATHS[1])), _parse_control)
-    for number, reason in pair.faults if pair.text is not None else ():
-        log.warning("damaged_file_replaced", extra={"path": CONTROL_PATHS[number], "reason": reason})
+    faults = dict(pair.faults)
+    for number in pair.stale:
+        if number in faults:
+            log.warning("damaged_file_replaced", extra={"path": CONTROL_PATHS[number], "reason": faults[number]})
+        else:
+            log.info("stale_file_replaced", extra={"path": CONTROL_PATHS[number]})
         try:
             files.replace(CONTROL_PATHS[number], seal(pair.text or ""))
         except OSError as error:
