@@ -202,10 +202,14 @@ class Draw:
         return self.rng.choice([
             ("contacts", "of", (self.user(),), {}),
             ("contacts", "is_blocked", (self.user(), self.user()), {}),
+            ("contacts", "count", (self.user(),), {}),
+            ("contacts", "linked_at", (self.user(), self.user()), {}),
+            ("contacts", "page", (self.user(), self.limit()), {}),
+            ("contacts", "page", (self.user(), self.limit()), {"after": (self.event_id - 5, self.user())}),
         ])  # fmt: skip
 
     def read_groups(self) -> Step:
-        return self.rng.choice([
+        choices: list[Step] = [
             ("groups", "get", (self.group(),), {}),
             ("groups", "number_of", (f"g{self.group()}",), {}),
             ("groups", "member", (self.group(), self.user()), {}),
@@ -213,12 +217,19 @@ class Draw:
             ("groups", "members", (self.group(),), {"at": self.event_id - self.rng.choice([0, 1, 5, 50])}),
             ("groups", "groups_of", (self.user(),), {}),
             ("groups", "requests", (self.group(),), {}),
-        ])  # fmt: skip
+            ("groups", "requests", (self.group(),), {"after": self.user(), "limit": self.limit()}),
+            ("groups", "joined_page", (self.user(), self.limit()), {}),
+            ("groups", "joined_page", (self.user(), self.limit()), {"after": (self.event_id * 999, self.group())}),
+            ("groups", "count_of", (self.user(),), {}),
+        ]
+        return self.rng.choice(choices)
 
     def read_unread(self) -> Step:
         return self.rng.choice([
             ("unread", "get", (self.user(), self.conversation()), {}),
             ("unread", "of", (self.user(),), {}),
+            ("unread", "many", (self.user(), [self.conversation() for _ in range(3)]), {}),
+            ("unread", "direct", (self.user(), self.limit()), {"after": self.rng.choice([-1, self.user()])}),
         ])  # fmt: skip
 
     def read_inboxes(self) -> Step:

@@ -4,13 +4,26 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pixiu.api import admin
+from pixiu.backends.embedded.keyvalue import RocksKeyValue
+from pixiu.backends.embedded.stores import EmbeddedStores
 from pixiu.config import MessagingSettings, Settings
 from pixiu.im import VERBS
+from pixiu.im.contacts import contacts
+from pixiu.im.context import Context
+from pixiu.im.draft import Actor
+from pixiu.model.conversation import Direct
+from pixiu.model.errors import RateLimited
+from pixiu.model.group import Group, Member, Role
+from pixiu.model.user import Profile
+from pixiu.ports.stores import Lane
+from pixiu.runtime.clock import SystemClock
 from tests.api.world import World, open_world
+from tests.im.world import World as MemoryWorld
 
 PAGE = 4_096
 TEXT = "\u0001" * 250
@@ -126,6 +139,82 @@ async def test_pages_lead_to_every_invitation(tmp_path: Path) -> None:
                     break
             assert people == [*(f"friend-{each}" for each in range(20)), "0", "bob"]
             assert groups == [f"g{each}" for each in range(20)], "oldest first, each once"
+
+
+@pytest.mark.parametrize("limit", [1, 7, 99, 100, 1_000])
+def test_pages_of_contacts_hold_every_row_once_and_in_order(limit: int) -> None:
+    world = MemoryWorld()
+    me, stores = world.number("me"), world.stores
+    people = {world.number(f"friend-{each}"): f"friend-{each}" for each in range(150)}
+    strangers = [f"stranger-{each}" for each in range(120)]
+    for at, number in enumerate(people):
+        stores.contacts.link(me, number, at // 3)
+        stores.unread.add(me, Direct(number), at + 1)
+    for at in range(120):
+        group = 10 + at
+        stores.groups.put(Group(group, f"g{at}", "", "", me))
+        stores.groups.put_member(group, Member(me, Role.MEMBER, at + 1, at // 2))
+        stores.unread.add(me, Direct(world.number(strangers[at])), 1_000 + at)
+    shown: list[tuple[int, str]] = []
+    others: list[object] = []
+    cursor: object = None
+    while True:
+        page: dict[str, Any] = world.do("me", "contacts", cursor=cursor, limit=limit)
+        assert len(page["contacts"]) + len(page["others"]) <= limit
+        shown += [(each["at"], each.get("user") or each["group"]) for each in page["contacts"]]
+        others += [each["user"] for each in page["others"]]
+        cursor = page["cursor"]
+        if not page["has_more"]:
+            break
+    assert [each[0] for each in shown] == sorted(each[0] for each in shown)
+    names = [each[1] for each in shown]
+    assert len(names) == len(set(names)) == 270 and {*people.values(), *(f"g{each}" for each in range(120))} == {*names}
+    assert sorted(others, key=str) == sorted(strangers) and len(others) == 120
+
+
+def test_a_page_of_contacts_costs_what_it_holds_however_long_the_list_is(tmp_path: Path) -> None:
+    def ms_of_one_row(size: int) -> float:
+        stores = EmbeddedStores(RocksKeyValue(tmp_path / str(size)))
+        context, me = Context(stores, SystemClock(), MessagingSettings()), Actor(2**50)
+        for each in range(size):
+            number = 2**50 + 1 + each
+            stores.users.put(Profile(number, f"user-{each}", ""))
+            stores.contacts.link(me.user, number, each)
+            stores.unread.add(me.user, Direct(number), each + 1)
+            stores.groups.put(Group(number, f"group-{each}", "", "", me.user))
+            if each < 1_000:
+                stores.groups.put_member(number, Member(me.user, Role.MEMBER, 1, each))
+        stores.commit(dict.fromkeys(Lane, 1))
+        cursor = contacts(context, me, {"limit": size // 2})["cursor"]
+        times: list[float] = []
+        for _ in range(30):
+            begun = time.perf_counter()
+            assert len(contacts(context, me, {"limit": 1, "cursor": cursor})["contacts"]) == 1  # type: ignore[arg-type]
+            times.append((time.perf_counter() - begun) * 1000)
+        stores.close()
+        return min(times)
+
+    assert ms_of_one_row(5_000) < 1 + 5 * ms_of_one_row(10)
+
+
+def test_rows_of_contacts_count_in_the_rate_of_reads() -> None:
+    world = MemoryWorld(MessagingSettings(sends_per_second=10, send_burst=20))
+    me = world.actor("me")
+    for each in range(500):
+        world.stores.contacts.link(me.user, world.number(f"friend-{each}"), each)
+
+    def pages_at_once(limit: int) -> int:
+        for count in range(1_000):
+            answer = world.begin(me, "contacts", {"limit": limit})
+            world.settle()
+            if isinstance(answer[0], RateLimited):
+                world.pass_time(60_000)
+                return count
+        raise AssertionError
+
+    # The burst of reads is 200: 3 for each page, 10 for its 500 rows, and 10 once, when the list was not in memory.
+    assert pages_at_once(1_000) == 15
+    assert pages_at_once(1) == 66
 
 
 async def test_pages_cut_by_bytes_lead_to_every_message(tmp_path: Path) -> None:

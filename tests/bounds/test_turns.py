@@ -74,7 +74,7 @@ async def test_expensive_requests_of_one_segment_run_in_turns_of_their_own(
             monkeypatch.setattr(Proxy, "_perform", perform)
         else:
             stores = world.host.stores.contacts
-            monkeypatch.setattr(stores, "of", turns.counted(stores.of, lambda user: user))
+            monkeypatch.setattr(stores, "page", turns.counted(stores.page, lambda user, _limit: user))
         before = asyncio.create_task(bob.act(action))
         eve.transport.write(b"".join(masked(request(each, action)) for each in range(50)))
         await before

@@ -101,3 +101,28 @@ class ContactsContract(StoresCase):
         contacts.link(1, 2, 900)
         assert (contacts.linked_at(1, 3), contacts.count(1), contacts.blocked_count(1)) == (None, 2, 1)
         assert contacts.linked_at(1, 9) is None and contacts.count(2) == 0
+
+    def test_a_page_of_contacts_begins_behind_a_time_and_a_peer(self) -> None:
+        rows = [(9, 100), (3, 200), (7, 200), (5, 300)]
+        for peer, at in sorted(rows):
+            self.contacts.link(1, peer, at)
+        for _ in range(2):
+            contacts = self.contacts
+            assert contacts.page(1, 2) == rows[:2]
+            assert contacts.page(1, 9, after=(200, 3)) == rows[2:]
+            assert contacts.page(1, 1, after=(200, 4)) == [(7, 200)]
+            assert contacts.page(1, 9, after=(300, 5)) == contacts.page(2, 9) == []
+            self.settle()
+        assert self.contacts.page(1, 9) == rows
+        self.contacts.unlink(1, 3)
+        self.contacts.block(1, 7, is_blocked=True)
+        self.contacts.block(1, 8, is_blocked=True)
+        self.contacts.link(1, 4, 150)
+        rows = [(9, 100), (4, 150), (7, 200), (5, 300)]
+        assert self.contacts.page(1, 9) == self.contacts.of(1) == rows
+        self.settle()
+        assert self.contacts.page(1, 9) == rows
+        assert [self.contacts.linked_at(1, peer) for peer in (3, 4, 8)] == [None, 150, None]
+        self.contacts.unlink(1, 9)
+        self.contacts.link(1, 9, 400)
+        assert self.contacts.page(1, 2, after=(200, 7)) == [(5, 300), (9, 400)]

@@ -315,3 +315,25 @@ class GroupsContract(StoresCase):
         self.groups.invite(9, 7, 0)
         self.settle()
         assert self.groups.invitations(7) == [(1, 100), (3, 300)]
+
+    def test_groups_of_a_user_are_read_in_pages_by_the_time_of_joining(self) -> None:
+        for group, joined in ((4, 3), (2, 5), (9, 1), (7, 3)):
+            self.groups.put_member(group, member(1, joined))
+            self.groups.put_member(group, member(2, joined))
+        rows = [(9, 1_000), (4, 3_000), (7, 3_000), (2, 5_000)]
+        for _ in range(2):
+            assert self.groups.joined_page(1, 3) == rows[:3]
+            assert self.groups.joined_page(1, 9, after=(3_000, 4)) == rows[2:]
+            assert self.groups.joined_page(1, 9, after=(5_000, 2)) == self.groups.joined_page(3, 9) == []
+            self.settle()
+        assert self.groups.joined_page(1, 9) == rows
+        self.groups.put_member(4, member(1, 3, left=6))
+        self.groups.put_member(9, member(1, 1, left=7))
+        self.groups.put_member(9, member(1, 8))
+        self.groups.put_member(2, member(1, 5, role=Role.ADMIN))
+        self.groups.put_member(7, member(1, 9))  # joins again: the stay before was never ended
+        rows = [(2, 5_000), (9, 8_000), (7, 9_000)]
+        for _ in range(2):
+            assert self.groups.joined_page(1, 9) == rows
+            assert self.groups.groups_of(1) == [2, 7, 9] and self.groups.count_of(1) == 3
+            self.settle()

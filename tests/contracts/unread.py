@@ -87,3 +87,37 @@ class UnreadContract(StoresCase):
         assert self.unread.of(1) == {}
         self.settle()
         assert self.unread.of(1) == {}
+
+    def test_several_counters_are_read_at_once_each_in_its_place(self) -> None:
+        self.unread.add(1, Direct(5), 10)
+        self.unread.add(1, InGroup(5), 11)
+        self.settle()
+        self.unread.add(1, InGroup(5), 12)
+        self.unread.add(1, Direct(7), 13)
+        self.unread.set(1, Direct(8), 0, 14)
+        asked: list[Conversation] = [InGroup(5), Direct(9), Direct(5), Direct(8), Direct(7)]
+        for _ in range(2):
+            assert self.unread.many(1, asked) == [2, 0, 1, 0, 1]
+            assert self.unread.many(2, asked) == [0] * 5 and self.unread.many(1, []) == []
+            self.settle()
+        self.unread.drop(1, Direct(5))
+        assert self.unread.many(1, asked) == [2, 0, 0, 0, 1]
+        assert self.unread.get(1, Direct(9)) == 0 and Direct(9) not in self.unread.of(1)
+
+    def test_private_counters_are_read_in_pages_by_peer(self) -> None:
+        for event, peer in enumerate((7, 3, 2**50, 5, 0), start=10):
+            self.unread.add(1, Direct(peer), event)
+            self.unread.add(1, InGroup(peer + 1), event)
+        self.unread.set(1, Direct(5), 0, 20)
+        self.settle()
+        self.unread.add(1, Direct(4), 21)
+        self.unread.drop(1, Direct(3))
+        rows = [(0, 1), (4, 1), (5, 0), (7, 1), (2**50, 1)]
+        for _ in range(2):
+            assert self.unread.direct(1, 9) == rows
+            assert self.unread.direct(1, 2, after=4) == rows[2:4]
+            assert self.unread.direct(1, 9, after=2**50) == self.unread.direct(2, 9) == []
+            self.settle()
+        self.unread.add(1, Direct(6), 30)
+        self.unread.add(1, Direct(7), 31)
+        assert self.unread.direct(1, 2, after=5) == [(6, 1), (7, 2)]

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pixiu.im import params as read
 from pixiu.im.content import notice
 from pixiu.im.draft import Actor, Answer, Draft, Params, drafted
 from pixiu.im.messages import QUIET
-from pixiu.im.paging import ROWS_MAX, row_limit, size_of
+from pixiu.im.paging import row_limit, size_of
 from pixiu.model.conversation import Conversation, Direct, InGroup
 from pixiu.model.errors import RequestError, TooLarge
 from pixiu.model.pixiu_pb2 import BlockChanged, ContactChanged, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
 
     from pixiu.im.context import Context
     from pixiu.model.group import Group, Member
 
-__all__ = ["block", "contact", "contacts", "contacts_of", "unblock", "unlink", "unread_in_group", "unread_of"]
+__all__ = ["block", "contact", "contacts", "unblock", "unlink", "unread_in_group", "unread_of"]
+
+CHUNK = 100
+"""Rows that are read together for a page."""
+
+SKIPPED_MIN = 200
+"""Places without a row that a page passes over, or as many as it may have rows; then the next page goes on."""
 
 
 def contact(context: Context, actor: Actor, params: Params) -> Draft | Answer:
@@ -96,12 +100,6 @@ def _peer(context: Context, actor: Actor, params: Params) -> int:
     return peer
 
 
-def contacts(context: Context, actor: Actor, params: Params) -> Answer:
-    """A page of one's contacts and groups, in the order of their adding, with unread counts."""
-    after = _position(params.get("cursor"))
-    return contacts_of(context, actor.user, after=after, limit=row_limit(params))
-
-
 _LISTED, _OTHERS, _INVITATIONS = range(3)
 
 
@@ -117,6 +115,9 @@ class _Position(NamedTuple):
     is_group: int
 
 
+_Rows: TypeAlias = "Iterator[tuple[_Position, Answer | None]]"
+
+
 def _position(cursor: object) -> _Position | None:
     if cursor is None:
         return None
@@ -126,66 +127,95 @@ def _position(cursor: object) -> _Position | None:
     return _Position(*(read.whole(part, "cursor") for part in parts))
 
 
-def contacts_of(context: Context, user: int, *, after: _Position | None = None, limit: int = ROWS_MAX) -> Answer:
+def contacts(context: Context, actor: Actor, params: Params) -> Answer:
     """A page of ``contacts``, people and groups by the time they were added; then of ``others``, unread and on no list.
 
     The last pages hold ``invitations`` to groups, oldest first; ``INVITATIONS_MAX`` bounds them. ``cursor`` asks for
-    the rows after this page; it is None if ``has_more`` is false.
+    the rows after this page; it is None if ``has_more`` is false. A page costs what is looked at for it, and that is
+    bounded: it may hold fewer rows than asked for, even none, with more behind it.
     """
-    stores, bytes_left = context.stores, context.settings.page_bytes_max
-    unread = stores.unread.of(user)
-    people = dict(stores.contacts.of(user))
-    listed: list[tuple[_Position, Member | None]] = [
-        (_Position(_LISTED, at, peer, 0), None) for peer, at in people.items()
-    ]
-    for number in stores.groups.groups_of(user):
-        member = stores.groups.member(number, user)
-        if member is not None:
-            listed.append((_Position(_LISTED, member.joined_at, number, 1), member))
-    listed += [
-        (_Position(_OTHERS, 0, place.peer, 0), None)
-        for place, count in unread.items()
-        if count and isinstance(place, Direct) and place.peer not in people
-    ]
-    listed += [(_Position(_INVITATIONS, at, group, 1), None) for group, at in stores.groups.invitations(user)]
-    listed.sort(key=itemgetter(0))
-    begin = 0 if after is None else bisect_right(listed, after, key=itemgetter(0))
+    after, limit = _position(params.get("cursor")), row_limit(params)
+    bytes_left, skipped_max = context.settings.page_bytes_max, max(limit, SKIPPED_MIN)
     shown: tuple[list[Answer], list[Answer], list[Answer]] = [], [], []
+    count = skipped = 0
     last: _Position | None = None
-    for position, member in islice(listed, begin, None):
-        row = _row(context, position, member, unread)
+    for position, row in _rows(context, actor.user, after, limit):
         if row is None:
-            continue
-        bytes_left -= size_of(row)
-        if limit <= 0 or (bytes_left < 0 and last is not None):
-            break
-        limit -= 1
-        shown[position.section].append(row)
+            skipped += 1
+            if skipped > skipped_max:
+                break
+        else:
+            bytes_left -= size_of(row)
+            if count == limit or (bytes_left < 0 and count):
+                break
+            count += 1
+            shown[position.section].append(row)
         last = position
     else:
         last = None
+    size = context.stores.contacts.count(actor.user) + context.stores.groups.count_of(actor.user)
+    context.charge_rows(actor, count + skipped + context.recent_lists.rows_to_read(actor.user, size))
     cursor = None if last is None else ".".join(map(str, last))
-    contacts, others, invitations = shown
-    answer: Answer = {"contacts": contacts, "others": others, "has_more": cursor is not None, "cursor": cursor}
+    listed, others, invitations = shown
+    answer: Answer = {"contacts": listed, "others": others, "has_more": cursor is not None, "cursor": cursor}
     if invitations:
         answer["invitations"] = invitations
     return answer
 
 
-def _row(
-    context: Context, position: _Position, member: Member | None, unread: Mapping[Conversation, int]
-) -> Answer | None:
-    """What is shown of a row; None of an erased user and of a group that is not there."""
-    stores, number = context.stores, position.number
-    if position.section == _INVITATIONS:
-        group = stores.groups.get(number)
-        return None if group is None else _invitation_row(group, position.at)
-    if position.section == _OTHERS:
-        return {"user": context.directory.user_name(number), "unread": unread[Direct(number)]}
-    if member is not None:
-        group = stores.groups.get(number)
-        return None if group is None else _group_row(group, member, unread.get(InGroup(number), 0))
-    return _contact_row(context, number, position.at, unread.get(Direct(number), 0))
+def _rows(context: Context, user: int, after: _Position | None, limit: int) -> _Rows:
+    """Places in the list, and what is shown there; None of an erased user, a missing group and a count that is 0."""
+    section = _LISTED if after is None else after.section
+    if section == _LISTED:
+        yield from _listed(context, user, after, min(limit + 1, CHUNK))
+    if section <= _OTHERS:
+        yield from _others(context, user, after.number if after is not None and section == _OTHERS else -1)
+    for number, at in sorted(context.stores.groups.invitations(user), key=itemgetter(1, 0)):
+        position = _Position(_INVITATIONS, at, number, 1)
+        if after is None or position > after:
+            group = context.stores.groups.get(number)
+            yield position, None if group is None else _invitation_row(group, at)
+
+
+def _listed(context: Context, user: int, after: _Position | None, chunk: int) -> _Rows:
+    """Contacts and groups, merged by time. Both are read in small parts, so that a short page stays cheap."""
+    stores = context.stores
+    while True:
+        behind_person = behind_group = None
+        if after is not None:
+            behind_person = after.at, after.number
+            behind_group = after.at, after.number - (not after.is_group)  # a group comes behind a person at one place
+        people = stores.contacts.page(user, chunk, after=behind_person)
+        groups = stores.groups.joined_page(user, chunk, after=behind_group)
+        places = [_Position(_LISTED, at, number, 0) for number, at in people]
+        places += [_Position(_LISTED, at, number, 1) for number, at in groups]
+        places.sort()
+        del places[chunk:]
+        counts = stores.unread.many(
+            user, [InGroup(each.number) if each.is_group else Direct(each.number) for each in places]
+        )
+        for place, count in zip(places, counts, strict=True):
+            if place.is_group:
+                yield place, _group_row(context, place.number, user, count)
+            else:
+                yield place, _contact_row(context, place.number, place.at, count)
+        if len(places) < chunk:
+            return
+        after = places[-1]
+
+
+def _others(context: Context, user: int, after: int) -> _Rows:
+    """Users with unread messages who are on no list."""
+    stores = context.stores
+    while True:
+        counts = stores.unread.direct(user, CHUNK, after=after)
+        for peer, count in counts:
+            is_other = count and stores.contacts.linked_at(user, peer) is None
+            row: Answer | None = {"user": context.directory.user_name(peer), "unread": count} if is_other else None
+            yield _Position(_OTHERS, 0, peer, 0), row
+        if len(counts) < CHUNK:
+            return
+        after = counts[-1][0]
 
 
 def _invitation_row(group: Group, at: int) -> Answer:
@@ -205,7 +235,10 @@ def _contact_row(context: Context, peer: int, at: int, unread: int) -> Answer | 
     }
 
 
-def _group_row(group: Group, member: Member, counted: int) -> Answer:
+def _group_row(context: Context, number: int, user: int, counted: int) -> Answer | None:
+    group, member = context.stores.groups.get(number), context.stores.groups.member(number, user)
+    if group is None or member is None:
+        return None
     return {
         "group": group.public_id,
         "name": group.name,

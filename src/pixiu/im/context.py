@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pixiu.ports.log import Scheduled
     from pixiu.ports.stores import Stores
 
-__all__ = ["Context", "Counts", "JoinNotices", "Joining"]
+__all__ = ["Context", "Counts", "JoinNotices", "Joining", "RecentLists"]
 
 NOTICE_AGAIN_MS = 86_400_000
 """Admins are notified once in this time of a user who withdraws a request to join and asks again. A user who declines
@@ -107,6 +107,27 @@ class JoinNotices:
         return is_due
 
 
+class RecentLists:
+    """Users whose list of contacts and groups was read a moment ago, so that the stores have it in memory.
+
+    Bounded well below the caches of the stores: a list that is named here is still there.
+    """
+
+    def __init__(self, *, rows_max: int = 20_000) -> None:
+        self._sizes: dict[int, int] = {}
+        self._rows = 0
+        self._rows_max = rows_max
+
+    def rows_to_read(self, user: int, size: int) -> int:
+        """How many rows the stores read for the next page of a list of this size: all of it, or none."""
+        before = self._sizes.pop(user, None)
+        self._sizes[user] = size
+        self._rows += size - (before or 0)
+        while self._rows > self._rows_max and len(self._sizes) > 1:
+            self._rows -= self._sizes.pop(next(iter(self._sizes)))
+        return size if before is None else 0
+
+
 @dataclass(slots=True)
 class Context:
     """Given to every verb. Verbs read it; only caches, counts and who is joining change in it."""
@@ -129,6 +150,9 @@ class Context:
     """The declared platforms (``gateway.platforms``): a push for all platforms opens these inboxes."""
     presence: Presence = "mutual"
     """Whose presence a user sees (``gateway.presence``)."""
+    recent_lists: RecentLists = field(default_factory=RecentLists)
+    charge_rows: Callable[[Actor, int], object] = lambda _actor, _rows: None
+    """Charges the rows of a list answer to the rate of whoever asked, once it is known how many they are."""
     counts: Counts = field(default_factory=Counts)
     joining: Joining = field(default_factory=Joining)
     join_notices: JoinNotices = field(default_factory=JoinNotices)

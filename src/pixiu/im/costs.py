@@ -2,7 +2,8 @@
 
 ``cost_of`` follows from the size of the request alone and is charged before any work is done. ``fan_out_cost`` follows
 from the size of the group that a record goes to; it is charged before the record is appended. A scheduled send costs
-``due_cost`` when it is due. The table in docs/messaging.md shows the cost of each action.
+``due_cost`` when it is due. The rows of ``contacts``, ``group`` and ``scheduled`` are charged when they have been
+read (``Context.charge_rows``). The table in docs/messaging.md shows the cost of each action.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pixiu.model.pixiu_pb2 import Record
     from pixiu.ports.groups import Groups
 
-__all__ = ["cost_of", "due_cost", "fan_out_cost", "size_cost"]
+__all__ = ["ROWS_PER_TOKEN", "cost_of", "due_cost", "fan_out_cost", "size_cost"]
 
 ITEMS_PER_TOKEN = 50
 """Entries of lists and objects in the params, such as members and message ids."""
@@ -25,7 +26,7 @@ CHARACTERS_PER_TOKEN = 32_768
 """Characters of texts in the params."""
 
 ROWS_PER_TOKEN = 50
-"""Rows that an answer may hold."""
+"""Messages that an answer may hold, and rows of people, groups or scheduled sends that it holds."""
 
 PLACES_PER_TOKEN = 10
 """Conversations of a sync: each is a read of its own."""

@@ -9,7 +9,7 @@ from pixiu.im.content import notice
 from pixiu.im.costs import fan_out_cost
 from pixiu.im.draft import Accepted, Actor, Answer, Arriving, Draft, Params, drafted
 from pixiu.im.messages import QUIET, check_may_send, member_of
-from pixiu.im.paging import fitting, row_limit, size_of
+from pixiu.im.paging import fitting, row_count, row_limit, size_of
 from pixiu.im.readable import HISTORIES
 from pixiu.im.users import AVATAR_BYTES_MAX, NAME_BYTES_MAX
 from pixiu.model.errors import Conflict, NotAllowed, NotFound, RequestError, TooLarge
@@ -180,13 +180,17 @@ def group(context: Context, actor: Actor, params: Params) -> Answer:
     after = read.number(params, "cursor", default=0) or 0
     after_request = read.number(params, "requests_cursor")
     if after_request is None:
-        return group_view(context, actor, found, offset=offset, after=after, limit=limit)
+        view = group_view(context, actor, found, offset=offset, after=after, limit=limit)
+        context.charge_rows(actor, row_count(view))
+        return view
     if offset or after:
         raise RequestError("requests_cursor asks for requests, cursor and offset for members: give one of them")
     own = context.stores.groups.member(found.number, actor.user)
     if own is None or own.role < Role.ADMIN:
         raise NotAllowed(f"requests to join {found.public_id!r} are shown to its admins only")
-    return _profile(context, found) | _requests(context, actor, found.number, after=after_request, limit=limit)
+    view = _profile(context, found) | _requests(context, actor, found.number, after=after_request, limit=limit)
+    context.charge_rows(actor, row_count(view))
+    return view
 
 
 def group_view(

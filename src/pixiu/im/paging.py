@@ -15,9 +15,9 @@ from pixiu.im import params as read
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pixiu.im.draft import Params
+    from pixiu.im.draft import Answer, Params
 
-__all__ = ["ROWS_MAX", "fitting", "row_limit", "size_of"]
+__all__ = ["ROWS_MAX", "fitting", "row_count", "row_limit", "size_of"]
 
 ROWS_MAX = 1000
 """Rows in one page of people, groups or scheduled sends. Pages of messages hold ``messaging.page_max``."""
@@ -39,6 +39,11 @@ def fitting(rows: Iterable[Any], bytes_max: int) -> list[Any]:
             break
         found.append(row)
     return found
+
+
+def row_count(answer: Answer) -> int:
+    """How many rows the lists of an answer hold."""
+    return sum(len(each) for each in answer.values() if isinstance(each, list))
 
 
 def row_limit(params: Params) -> int:

@@ -91,6 +91,7 @@ def scheduled(context: Context, actor: Actor, params: Params) -> Answer:
     else:
         last = None
     cursor = None if last is None else f"{last.due}.{last.schedule_id}"
+    context.charge_rows(actor, len(shown))
     return {"scheduled": shown, "has_more": cursor is not None, "cursor": cursor}
 
 

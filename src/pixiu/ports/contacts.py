@@ -20,6 +20,13 @@ class Contacts(Protocol):
         """(peer, time of adding), oldest first; equal times by number."""
         ...
 
+    def page(self, user: int, limit: int, *, after: tuple[int, int] | None = None) -> list[tuple[int, int]]:
+        """The first ``limit`` rows of ``of`` behind ``after``, a time of adding and a peer.
+
+        The cost grows with ``limit``, not with the list, once a page of it was read.
+        """
+        ...
+
     def linked_at(self, user: int, peer: int) -> int | None:
         """When ``user`` added ``peer``; None if ``peer`` is not on the list. The cost does not depend on the list."""
         ...

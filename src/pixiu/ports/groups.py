@@ -61,6 +61,14 @@ class Groups(Protocol):
         """The groups that a user is in now, by number."""
         ...
 
+    def joined_page(self, user: int, limit: int, *, after: tuple[int, int] | None = None) -> list[tuple[int, int]]:
+        """(group, time of joining) of the groups that a user is in now, oldest first; equal times by number.
+
+        ``after`` is a time of joining and a group: the first ``limit`` rows behind it. The cost grows with ``limit``,
+        not with the number of groups, once a page of them was read.
+        """
+        ...
+
     def count_of(self, user: int) -> int:
         """How many groups a user is in now; asked for everyone who becomes a member."""
         ...

@@ -1,5 +1,6 @@
 """How many messages a user has not read, per conversation."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from pixiu.model.conversation import Conversation
@@ -20,6 +21,14 @@ class Unread(Protocol):
 
     def get(self, user: int, conversation: Conversation) -> int:
         """One counter, 0 if there is none."""
+        ...
+
+    def many(self, user: int, conversations: Sequence[Conversation]) -> list[int]:
+        """Several counters of a user, each in its place."""
+        ...
+
+    def direct(self, user: int, limit: int, *, after: int = -1) -> list[tuple[int, int]]:
+        """(peer, count) of private conversations, zeros included, by peers above ``after``; the first ``limit``."""
         ...
 
     def drop(self, user: int, conversation: Conversation) -> None:

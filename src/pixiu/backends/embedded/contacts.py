@@ -4,6 +4,7 @@ from struct import Struct
 
 from pixiu.backends.embedded.cache import Cache
 from pixiu.backends.embedded.layout import CONTACT, NUMBER_MAX, key2, range1
+from pixiu.backends.embedded.ordered import Ordered, list_weight
 from pixiu.backends.embedded.overlay import Overlay
 
 __all__ = ["EmbeddedContacts"]
@@ -22,6 +23,8 @@ class EmbeddedContacts:
         self._pairs: Cache[tuple[int, int], tuple[int, int]] = Cache(cached_max)
         self._counts: Cache[int, tuple[int, int]] = Cache(cached_max)
         """Contacts and blocks by user: counting them takes a scan of the user's rows."""
+        self._lists: Cache[int, Ordered] = Cache(2 * cached_max, list_weight)
+        """Contacts of users who have read a page of them: making a list takes a scan of the user's rows."""
 
     def link(self, user: int, peer: int, at: int) -> bool:
         """Add ``peer`` to ``user``'s list; the time of the first adding stays."""
@@ -41,22 +44,36 @@ class EmbeddedContacts:
 
     def of(self, user: int) -> list[tuple[int, int]]:
         """(peer, time of adding), oldest first; equal times by number."""
-        found: list[tuple[int, int]] = []
-        for key, value in self._overlay.scan(*range1(CONTACT, user, -1, NUMBER_MAX)):
-            flags, at = _row.unpack(value)
-            if flags & _LINKED:
-                found.append((at, int.from_bytes(key[9:], "big")))
-        found.sort()
-        return [(peer, at) for at, peer in found]
+        return self._list(user).page(None)
+
+    def page(self, user: int, limit: int, *, after: tuple[int, int] | None = None) -> list[tuple[int, int]]:
+        """The first ``limit`` rows of ``of`` behind ``after``, a time of adding and a peer."""
+        return self._list(user).page(limit, after)
+
+    def _list(self, user: int) -> Ordered:
+        listed = self._lists.find(user)
+        if listed is None:
+            times: dict[int, int] = {}
+            for key, value in self._overlay.scan(*range1(CONTACT, user, -1, NUMBER_MAX)):
+                flags, at = _row.unpack(value)
+                if flags & _LINKED:
+                    times[int.from_bytes(key[9:], "big")] = at
+            listed = Ordered(times)
+            self._lists.keep(user, listed)
+        return listed
 
     def linked_at(self, user: int, peer: int) -> int | None:
         """When ``user`` added ``peer``; None if ``peer`` is not on the list."""
+        listed = self._lists.young.get(user)
+        if listed is not None:
+            return listed.times.get(peer)
         flags, at = self._row(user, peer)
         return at if flags & _LINKED else None
 
     def count(self, user: int) -> int:
         """How many contacts ``user`` has."""
-        return self._counted(user)[0]
+        listed = self._lists.find(user)
+        return self._counted(user)[0] if listed is None else len(listed.times)
 
     def blocked_count(self, user: int) -> int:
         """How many others ``user`` blocks."""
@@ -108,6 +125,10 @@ class EmbeddedContacts:
             linked = counts[0] + (flags & _LINKED != 0) - (before & _LINKED != 0)
             blocked = counts[1] + (flags & _BLOCKED != 0) - (before & _BLOCKED != 0)
             self._counts.keep(user, (linked, blocked))
+        listed = self._lists.find(user)
+        if listed is not None:
+            listed.put(peer, at if flags & _LINKED else None)
+            self._lists.weigh(1)
         if flags:
             self._overlay.put(key, _row.pack(flags, at))
         else:

@@ -29,6 +29,7 @@ from pixiu.backends.embedded.layout import (
     range1,
 )
 from pixiu.backends.embedded.members import GroupMembers, decoded_stays, encoded_stays, is_admin, weight_of
+from pixiu.backends.embedded.ordered import Ordered, list_weight
 from pixiu.backends.embedded.overlay import Overlay, Rows
 from pixiu.backends.memory.groups import stays_kept, with_stay
 from pixiu.model.group import Group, Member, Role
@@ -69,6 +70,8 @@ class EmbeddedGroups:
         """Of large groups: making one takes a scan of all members."""
         self._group_counts: Cache[int, int] = Cache(cached_max)
         """How many groups a user is in: counting them takes a scan of the user's rows."""
+        self._joined: Cache[int, Ordered] = Cache(2 * cached_max, list_weight)
+        """Groups of users who have read a page of them: making a list takes a read for each group."""
         overlay.attach(self)
 
     def number_of(self, public_id: str) -> int | None:
@@ -126,6 +129,10 @@ class EmbeddedGroups:
         group_count = self._group_counts.find(user)
         if group_count is not None:
             self._group_counts.keep(user, group_count + is_member - was_member)
+        joined = self._joined.find(user)
+        if joined is not None:
+            joined.put(group, stays[-1].joined_at if is_member else None)
+            self._joined.weigh(1)
         summary = self._summaries.find(group)
         if summary is not None:
             summary.count += is_member - was_member
@@ -187,8 +194,20 @@ class EmbeddedGroups:
         pairs = self._overlay.scan(*range1(GROUP_OF, user, -1, NUMBER_MAX))
         return [int.from_bytes(key[9:], "big") for key, _ in pairs]
 
+    def joined_page(self, user: int, limit: int, *, after: tuple[int, int] | None = None) -> list[tuple[int, int]]:
+        """(group, time of joining) of the groups that a user is in now, oldest first, behind ``after``."""
+        joined = self._joined.find(user)
+        if joined is None:
+            members = ((group, self.member(group, user)) for group in self.groups_of(user))
+            joined = Ordered({group: member.joined_at for group, member in members if member is not None})
+            self._joined.keep(user, joined)
+        return joined.page(limit, after)
+
     def count_of(self, user: int) -> int:
         """How many groups a user is in now."""
+        joined = self._joined.find(user)
+        if joined is not None:
+            return len(joined.times)
         count = self._group_counts.find(user)
         if count is None:
             count = sum(1 for _ in self._overlay.scan(*range1(GROUP_OF, user, -1, NUMBER_MAX)))

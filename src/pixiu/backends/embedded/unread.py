@@ -1,5 +1,7 @@
 """``Unread`` on the overlay. Counters that were touched are objects until the commit, the busy ones for longer."""
 
+from collections.abc import Sequence
+from itertools import islice
 from struct import Struct
 
 from pixiu.backends.embedded.cache import Cache
@@ -73,18 +75,44 @@ class EmbeddedUnread:
 
     def of(self, user: int) -> dict[Conversation, int]:
         """Every counter of a user that has ever been raised or set, zeros included."""
-        changed = self._changed.pop(user, None)
-        if changed is not None:
-            rows: Rows = []
-            self._encode(user, changed, rows)
-            for key, value in rows:
-                self._overlay.put(key, value)
+        self._put_changed(user)
         counters: dict[Conversation, int] = {}
         for key, value in self._overlay.scan(_key(UNREAD, user, 0, 0), _key(UNREAD, user, 255, 0)):
             owner = int.from_bytes(key[10:], "big")
             conversation = InGroup(owner) if key[9] == _IN_GROUP else Direct(owner)
             counters[conversation] = _row.unpack(value)[0]
         return counters
+
+    def many(self, user: int, conversations: Sequence[Conversation]) -> list[int]:
+        """Several counters of a user, each in its place. What is not held is read, and not held because of it."""
+        held = self._users.find(user) or {}
+        changed = self._changed.get(user) or {}
+        found = [held.get(each) or changed.get(each) for each in conversations]
+        missing = [_key_of(user, each) for each, counter in zip(conversations, found, strict=True) if counter is None]
+        values = iter(self._overlay.get_many(missing)) if missing else iter(())
+        counts: list[int] = []
+        for counter in found:
+            if counter is not None:
+                counts.append(counter.count or 0)
+            else:
+                value = next(values)
+                counts.append(0 if value is None else _row.unpack(value)[0])
+        return counts
+
+    def direct(self, user: int, limit: int, *, after: int = -1) -> list[tuple[int, int]]:
+        """(peer, count) of private conversations, by peers above ``after``; the first ``limit``."""
+        self._put_changed(user)
+        rows = self._overlay.scan(_key(UNREAD, user, _DIRECT, after + 1), _key(UNREAD, user, _DIRECT + 1, 0))
+        return [(int.from_bytes(key[10:], "big"), _row.unpack(value)[0]) for key, value in islice(rows, limit)]
+
+    def _put_changed(self, user: int) -> None:
+        """Turn a user's changed counters into rows of the overlay, so that a scan sees them."""
+        changed = self._changed.pop(user, None)
+        if changed is not None:
+            rows: Rows = []
+            self._encode(user, changed, rows)
+            for key, value in rows:
+                self._overlay.put(key, value)
 
     @property
     def pending_bytes(self) -> int:

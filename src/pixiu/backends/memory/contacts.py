@@ -26,6 +26,10 @@ class MemoryContacts:
         """(peer, time of adding), oldest first; equal times by number."""
         return sorted(self._linked.get(user, {}).items(), key=lambda item: (item[1], item[0]))
 
+    def page(self, user: int, limit: int, *, after: tuple[int, int] | None = None) -> list[tuple[int, int]]:
+        """The first ``limit`` rows of ``of`` behind ``after``, a time of adding and a peer."""
+        return [(peer, at) for peer, at in self.of(user) if after is None or (at, peer) > after][:limit]
+
     def linked_at(self, user: int, peer: int) -> int | None:
         """When ``user`` added ``peer``; None if ``peer`` is not on the list."""
         return self._linked.get(user, {}).get(peer)

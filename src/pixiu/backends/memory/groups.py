@@ -98,6 +98,12 @@ class MemoryGroups:
         """The groups that a user is in now, by number."""
         return sorted(group for group in self._stays if self.member(group, user))
 
+    def joined_page(self, user: int, limit: int, *, after: tuple[int, int] | None = None) -> list[tuple[int, int]]:
+        """(group, time of joining) of the groups that a user is in now, oldest first, behind ``after``."""
+        members = ((group, self.member(group, user)) for group in self._stays)
+        joined = sorted((member.joined_at, group) for group, member in members if member is not None)
+        return [(group, at) for at, group in joined if after is None or (at, group) > after][:limit]
+
     def count_of(self, user: int) -> int:
         """How many groups a user is in now."""
         return len(self.groups_of(user))

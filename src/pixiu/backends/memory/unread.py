@@ -1,6 +1,8 @@
 """``Unread`` on dicts."""
 
-from pixiu.model.conversation import Conversation
+from collections.abc import Sequence
+
+from pixiu.model.conversation import Conversation, Direct
 
 __all__ = ["MemoryUnread"]
 
@@ -29,6 +31,17 @@ class MemoryUnread:
     def get(self, user: int, conversation: Conversation) -> int:
         """One counter, 0 if there is none."""
         return self._counters.get(user, {}).get(conversation, (0, 0))[0]
+
+    def many(self, user: int, conversations: Sequence[Conversation]) -> list[int]:
+        """Several counters of a user, each in its place."""
+        return [self.get(user, conversation) for conversation in conversations]
+
+    def direct(self, user: int, limit: int, *, after: int = -1) -> list[tuple[int, int]]:
+        """(peer, count) of private conversations, by peers above ``after``; the first ``limit``."""
+        counts = self.of(user).items()
+        return sorted((each.peer, count) for each, count in counts if isinstance(each, Direct) and each.peer > after)[
+            :limit
+        ]
 
     def drop(self, user: int, conversation: Conversation) -> None:
         """Forget a counter."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pixiu.backends.embedded.cache import Cache
+from pixiu.backends.embedded.ordered import Ordered
 from pixiu.backends.redis.layout import Keys, user_member
 
 if TYPE_CHECKING:
@@ -19,12 +20,12 @@ class _People:
     __slots__ = ("blocked", "linked")
 
     def __init__(self, linked: dict[int, int], blocked: set[int]) -> None:
-        self.linked = linked
+        self.linked = Ordered(linked)
         self.blocked = blocked
 
 
 def _weight(people: _People) -> int:
-    return 1 + (len(people.linked) + len(people.blocked)) // 16
+    return 1 + (len(people.linked.times) + len(people.blocked)) // 16
 
 
 class RedisContacts:
@@ -39,34 +40,38 @@ class RedisContacts:
     def link(self, user: int, peer: int, at: int) -> bool:
         """Add ``peer`` to ``user``'s list; the time of the first adding stays."""
         people = self._of(user)
-        if peer in people.linked:
+        if peer in people.linked.times:
             return False
         self._overlay.check_room()
-        people.linked[peer] = at
+        people.linked.put(peer, at)
         self._overlay.put_score(self._keys.contacts % user, user_member(peer), at)
         return True
 
     def unlink(self, user: int, peer: int) -> bool:
         """Take ``peer`` off the list."""
         people = self._of(user)
-        if peer not in people.linked:
+        if peer not in people.linked.times:
             return False
         self._overlay.check_room()
-        del people.linked[peer]
+        people.linked.put(peer, None)
         self._overlay.put_score(self._keys.contacts % user, user_member(peer), None)
         return True
 
     def of(self, user: int) -> list[tuple[int, int]]:
         """(peer, time of adding), oldest first; equal times by number."""
-        return sorted(self._of(user).linked.items(), key=lambda pair: (pair[1], pair[0]))
+        return self._of(user).linked.page(None)
+
+    def page(self, user: int, limit: int, *, after: tuple[int, int] | None = None) -> list[tuple[int, int]]:
+        """The first ``limit`` rows of ``of`` behind ``after``, a time of adding and a peer."""
+        return self._of(user).linked.page(limit, after)
 
     def linked_at(self, user: int, peer: int) -> int | None:
         """When ``user`` added ``peer``; None if ``peer`` is not on the list."""
-        return self._of(user).linked.get(peer)
+        return self._of(user).linked.times.get(peer)
 
     def count(self, user: int) -> int:
         """How many contacts ``user`` has."""
-        return len(self._of(user).linked)
+        return len(self._of(user).linked.times)
 
     def blocked_count(self, user: int) -> int:
         """How many others ``user`` blocks."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pixiu.backends.embedded.cache import Cache
 from pixiu.backends.embedded.members import GroupMembers, decoded_stays, encoded_stays, weight_of
+from pixiu.backends.embedded.ordered import Ordered, list_weight
 from pixiu.backends.memory.groups import stays_kept, with_stay
 from pixiu.backends.redis.layout import Keys, group_member
 from pixiu.backends.redis.users import OWN, put_words, words_of
@@ -40,6 +41,8 @@ class RedisGroups:
         """What the overlay or Redis has of those that have changed."""
         self._members: Cache[int, GroupMembers] = Cache(cached_members_max, weight_of)
         self._group_counts: Cache[int, int] = Cache(cached_max)
+        self._joined: Cache[int, Ordered] = Cache(2 * cached_max, list_weight)
+        """Groups of users who have read a page of them."""
         self.when_members: Callable[[list[int]], object] = lambda _users: None
         """Told who the members are of a group that is about to be talked to."""
         overlay.attach(self)
@@ -96,9 +99,15 @@ class RedisGroups:
         overlay.check_room()
         overlay.put_field(keys.stays % group, str(user), encoded_stays(stays))
         was_member, is_member = bool(before) and before[-1].left == 0, stays[-1].left == 0
+        joined_at = stays[-1].joined_at if is_member else None
+        if joined_at != (before[-1].joined_at if was_member else None):
+            overlay.put_score(keys.contacts % user, group_member(group), joined_at)
+            joined = self._joined.find(user)
+            if joined is not None:
+                joined.put(group, joined_at)
+                self._joined.weigh(1)
         if is_member != was_member:
             overlay.put_member(keys.members % group, str(user), is_in=is_member)
-            overlay.put_score(keys.contacts % user, group_member(group), stays[-1].joined_at if is_member else None)
             count = self._group_counts.find(user)
             if count is not None:
                 self._group_counts.keep(user, count + is_member - was_member)
@@ -133,8 +142,19 @@ class RedisGroups:
 
     def groups_of(self, user: int) -> list[int]:
         """The groups that a user is in now, by number."""
-        members = self._overlay.scores([self._keys.contacts % user])[0]
-        return sorted(int(member[2:]) for member in members if member.startswith("g:"))
+        return sorted(self._joined_of(user).times)
+
+    def joined_page(self, user: int, limit: int, *, after: tuple[int, int] | None = None) -> list[tuple[int, int]]:
+        """(group, time of joining) of the groups that a user is in now, oldest first, behind ``after``."""
+        return self._joined_of(user).page(limit, after)
+
+    def _joined_of(self, user: int) -> Ordered:
+        joined = self._joined.find(user)
+        if joined is None:
+            members = self._overlay.scores([self._keys.contacts % user])[0]
+            joined = Ordered({int(member[2:]): at for member, at in members.items() if member.startswith("g:")})
+            self._joined.keep(user, joined)
+        return joined
 
     def count_of(self, user: int) -> int:
         """How many groups a user is in now."""
@@ -210,7 +230,7 @@ class RedisGroups:
 
     def forget(self) -> None:
         """Begin anew."""
-        for cache in (self._groups, self._numbers, self._members, self._group_counts):
+        for cache in (self._groups, self._numbers, self._members, self._group_counts, self._joined):
             cache.clear()
         self._changed = {}
         self._before = {}

@@ -5,13 +5,14 @@ All counters of a user are fetched together, the first time one of them is asked
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from pixiu.backends.embedded.cache import Cache
 from pixiu.model.conversation import Conversation, Direct, InGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from pixiu.backends.redis.layout import Keys
     from pixiu.backends.redis.overlay import Overlay
@@ -32,7 +33,15 @@ class _Counter:
         self.event_id = event_id
 
 
-_Counters = dict[Conversation, _Counter]
+class _Counters(dict[Conversation, _Counter]):
+    """The counters of one user."""
+
+    __slots__ = ("peers",)
+
+    def __init__(self, counters: Iterable[tuple[Conversation, _Counter]] = ()) -> None:
+        super().__init__(counters)
+        self.peers: list[int] | None = None
+        """Of private conversations, in order; None when it must be made."""
 
 
 def _weight(counters: _Counters) -> int:
@@ -60,6 +69,7 @@ class RedisUnread:
         counter = counters.get(conversation)
         if counter is None:
             counter = counters[conversation] = _Counter(0, 0)
+            counters.peers = None
             self._users.weigh(1)
         if event_id > counter.event_id:
             counter.event_id = event_id
@@ -79,6 +89,7 @@ class RedisUnread:
         counter.count, counter.event_id = count, event_id
         if conversation not in counters:
             counters[conversation] = counter
+            counters.peers = None
             self._users.weigh(1)
         self._note(user, counters, conversation)
 
@@ -92,11 +103,24 @@ class RedisUnread:
         self._overlay.check_room()
         counters = self._of(user)
         if counters.pop(conversation, None) is not None:
+            counters.peers = None
             self._note(user, counters, conversation)
 
     def of(self, user: int) -> dict[Conversation, int]:
         """Every counter of a user that has ever been raised or set, zeros included."""
         return {conversation: counter.count for conversation, counter in self._of(user).items()}
+
+    def many(self, user: int, conversations: Sequence[Conversation]) -> list[int]:
+        """Several counters of a user, each in its place."""
+        return [self.get(user, conversation) for conversation in conversations]
+
+    def direct(self, user: int, limit: int, *, after: int = -1) -> list[tuple[int, int]]:
+        """(peer, count) of private conversations, by peers above ``after``; the first ``limit``."""
+        counters = self._of(user)
+        if counters.peers is None:
+            counters.peers = sorted(each.peer for each in counters if isinstance(each, Direct))
+        begin = bisect_right(counters.peers, after)
+        return [(peer, counters[Direct(peer)].count) for peer in counters.peers[begin : begin + limit]]
 
     def fetch(self, users: Iterable[int]) -> None:
         """These are about to be counted for: have their counters, in few round trips."""
@@ -153,9 +177,9 @@ class RedisUnread:
         events = overlay.fields([keys.unread_events % user for user in users])
         found: list[_Counters] = []
         for user, scores, touched in zip(users, counts, events, strict=True):
-            counters = {
-                _conversation(name): _Counter(count, int(touched.get(name, 0))) for name, count in scores.items()
-            }
+            counters = _Counters(
+                (_conversation(name), _Counter(count, int(touched.get(name, 0)))) for name, count in scores.items()
+            )
             self._users.keep(user, counters)
             found.append(counters)
         return found

@@ -139,7 +139,7 @@ class LiveActions:
         directory = self._context.directory
         actor = connection.actor.user
         if params.get("users") is None:
-            wanted = [peer for peer, _ in self._context.stores.contacts.of(actor)[:most]]
+            wanted = [peer for peer, _ in self._context.stores.contacts.page(actor, most)]
         else:
             names = [read.public_id_text(each, "users") for each in read.objects(params, "users", count_max=most)]
             numbers = [directory.known_user(name) for name in names]

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from pixiu.im import VERBS
 from pixiu.im.context import Context
-from pixiu.im.costs import cost_of, due_cost
+from pixiu.im.costs import ROWS_PER_TOKEN, cost_of, due_cost
 from pixiu.im.directory import Banned
 from pixiu.im.draft import (
     Accepted,
@@ -143,6 +143,7 @@ class Proxy:
         self.context = Context(
             stores, clock, settings, creates_users=creates_users, node_id=node_id, own_scheduled=self.schedules.of,
             holds=holds, cursors=cursors or Cursors(), platforms=platforms, tell=tell, presence=presence,
+            charge_rows=self._charge_rows,
         )  # fmt: skip
         self.unapplied = 0
         self.actions: dict[str, int] = dict.fromkeys(VERBS, 0)
@@ -192,6 +193,11 @@ class Proxy:
         if sent is not None:
             done({"message_id": str(sent.message_id), "at": sent.at, "is_repeat": True})
         return sent is not None
+
+    def _charge_rows(self, actor: Actor, rows: int) -> None:
+        """Charge what a list answer holds. It is answered; the next read waits until the rate allows it."""
+        if not actor.is_admin:
+            self._read_rates.charge(actor.user, rows // ROWS_PER_TOKEN)
 
     def check_user(self, user: int) -> None:
         """Raise ``Unauthenticated`` unless there is such a user, who is not banned."""
