@@ -63,8 +63,12 @@ def owner(cluster: Cluster) -> str:
 
 def wait_ready(cluster: Cluster) -> None:
     """Until every replica could serve."""
-    rows = lambda: [row for row in cluster.nodes().values() if row["role"] == "shard"]  # noqa: E731
-    wait_for(lambda: all(row["detail"].startswith("Running") for row in rows()), what="all to be ready", timeout_s=60)
+
+    def are_ready() -> bool:
+        rows = [row for row in cluster.nodes().values() if row["role"] == "shard"]
+        return all(row["detail"].startswith("Running") for row in rows)
+
+    wait_for(are_ready, what="all to be ready", timeout_s=60)
 
 
 def state(admin: str) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from pixiu.node.host import TASKS_READER
-from pixiu.ports.log import NOTIFY, TASKS
+from pixiu.ports.log import NOTIFY, TASKS, TASKS_READER
 from pixiu.queue.positions import unpack_rows
 from pixiu.queue.storage.record import MESSAGE_KINDS, Kind, decode_block
 from pixiu.queue.tail import records_of
