@@ -205,12 +205,16 @@ class Shard:
             creates_users=self._creates_users, name=self.name, replica=replica,
             opened=self.open_stores(),
         )  # fmt: skip
-        surface = Surface(host, self._settings, self._scheduler, self._shard)
+        try:
+            surface = Surface(host, self._settings, self._scheduler, self._shard)
+        except BaseException:
+            host.close()
+            raise
         self.host, self.surface, self.problem = host, surface, ""
         try:
             host.follow()
-            await self._leads.wait()
-            self._ended.clear()
+            while not self._leads.is_set():
+                await self._leads.wait()
             await self._serve(host, surface)
         finally:
             self.host = self.surface = None
@@ -247,6 +251,7 @@ class Shard:
 
     def _leading(self, epoch: int) -> None:
         self._epoch = epoch
+        self._ended.clear()
         self._leads.set()
 
     def _leading_ended(self, _reason: str) -> None:
