@@ -199,6 +199,7 @@ class Shard:
             await asyncio.sleep(RETRY_SECONDS if self.problem else 0)
 
     async def _run_host(self) -> None:
+        self._ended.clear()  # of the host before
         replica = Replica(self.name, self._holds_lease, await self.find_log())
         host = MessagingHost(
             self._engine, self._scheduler, self._settings, self._root,
