@@ -23,7 +23,6 @@ from pixiu.node.joined import Joined, check_alone, joined_of, note_joined
 from pixiu.node.joining import Joining
 from pixiu.node.listening import why_not_listening
 from pixiu.node.logs import is_kafka
-from pixiu.node.processes.cluster_end import new_boot
 from pixiu.node.processes.cluster_secrets import queue_keys, read_secrets, secrets_of
 from pixiu.node.registry_lease import RegistryLease
 from pixiu.node.shard import Shard, Surface
@@ -41,6 +40,7 @@ from pixiu.queue.server.server import QueueServer
 from pixiu.queue.storage.journal_check import JournalCheck
 from pixiu.runtime.admin import AdminServer, standard_routes
 from pixiu.runtime.binding import is_no_address
+from pixiu.runtime.boots import new_boot
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.collector import spare_the_collector
 from pixiu.runtime.datadir import DataDirectory

@@ -16,6 +16,7 @@ ends the connection.
 
 from pixiu.machines.wire.codec import FRAME_BYTES_MAX, Stream, encode
 from pixiu.machines.wire.messages import (
+    ADMIN_PREFIX,
     VERSION,
     Acks,
     Alive,
@@ -43,6 +44,7 @@ from pixiu.machines.wire.messages import (
 )
 
 __all__ = [
+    "ADMIN_PREFIX",
     "FRAME_BYTES_MAX",
     "VERSION",
     "Acks",

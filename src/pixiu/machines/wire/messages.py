@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pixiu.model.session import LogoutCause, Session
 
 __all__ = [
+    "ADMIN_PREFIX",
     "VERSION",
     "Acks",
     "Alive",
@@ -66,6 +67,8 @@ __all__ = [
 
 VERSION = 4
 """Rises when a message changes. Both ends of a link are of one installation, so other versions are refused."""
+ADMIN_PREFIX = "admin/"
+"""What gateways put before the name of a question of an admin; no action is called so."""
 
 
 NOTHING: Mapping[str, object] = {}

@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from pixiu.im import params as read
+from pixiu.machines.wire import ADMIN_PREFIX
 from pixiu.model.errors import NotFound, PixiuError, Unavailable
 from pixiu.node.admin.administration import NodeAdministration
 
@@ -24,12 +25,10 @@ if TYPE_CHECKING:
     from pixiu.ports.scheduler import Scheduler
     from pixiu.roles.gateway.needs import Done
 
-__all__ = ["ADMIN_PREFIX", "RemoteAdministration"]
+__all__ = ["RemoteAdministration"]
 
 log = logging.getLogger(__name__)
 
-ADMIN_PREFIX = "admin/"
-"""Gateways put this before the name of a question. No other action has such a name."""
 ASKED_MAX = 64
 """Questions at a time; more are refused."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pixiu.im.draft import Actor, UnknownUsers
 from pixiu.machines.wire import (
+    ADMIN_PREFIX,
     VERSION,
     Acks,
     Alive,
@@ -39,7 +40,6 @@ from pixiu.machines.wire import (
 )
 from pixiu.model.errors import NotAllowed, PixiuError, RemoteProtocolError, RequestError, Unavailable
 from pixiu.model.message import numbers_in
-from pixiu.node.admin.remote import ADMIN_PREFIX
 from pixiu.roles.broker.verbs import ROOM_VERBS
 from pixiu.roles.broker.verbs import act as act_in_room
 

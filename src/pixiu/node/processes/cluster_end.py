@@ -24,7 +24,6 @@ from pixiu.links.wire import WireWay
 from pixiu.machines.links.handshake import CHALLENGE_BYTES
 from pixiu.machines.links.sealing import Secrets
 from pixiu.machines.view import ViewRules
-from pixiu.model.ids import NODE_BITS, SEQUENCE_BITS, SNOWFLAKE_EPOCH_MS
 from pixiu.node.processes.cluster_secrets import (
     SecretsFile,
     needed_queue_keys,
@@ -33,6 +32,7 @@ from pixiu.node.processes.cluster_secrets import (
     secrets_of,
 )
 from pixiu.runtime.binding import cannot_listen
+from pixiu.runtime.boots import new_boot
 from pixiu.runtime.clock import SystemClock
 from pixiu.runtime.datagrams import UdpSocket
 from pixiu.runtime.links import TcpLinks
@@ -44,10 +44,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pixiu.config import LinkSettings
-    from pixiu.ports.clock import Clock
 
 __all__ = [
-    "ClusterEnd", "needed_queue_keys", "new_boot", "open_session", "queue_key", "read_secrets", "secrets_of",
+    "ClusterEnd", "needed_queue_keys", "open_session", "queue_key", "read_secrets", "secrets_of",
 ]  # fmt: skip
 
 log = logging.getLogger(__name__)
@@ -55,16 +54,9 @@ log = logging.getLogger(__name__)
 PORT_TRIES = 16
 OPTIONAL_SECONDS = 3.0
 """How long a process that can start without the registry waits for it."""
-LIFE_BITS = NODE_BITS + SEQUENCE_BITS
 QUEUE_SESSION_MS = 4_000
 """Of the queue. Longer than a lease: the session's end only tidies up. A server that stands still is left after two
 thirds of it."""
-
-
-def new_boot(clock: Clock) -> int:
-    """A number for this life of the process: above those of earlier lives, and like no other's."""
-    chance = int.from_bytes(os.urandom(4), "big") >> (32 - LIFE_BITS)
-    return (clock.now_ms() - SNOWFLAKE_EPOCH_MS) << LIFE_BITS | chance
 
 
 async def open_session(address: RegistryAddress, *, session_ms: int = QUEUE_SESSION_MS) -> ZooKeeperRegistry:

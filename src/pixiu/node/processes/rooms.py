@@ -16,31 +16,16 @@ from pixiu.links.member import Member, ensure_count
 from pixiu.links.metrics import METRICS as LINKS
 from pixiu.links.metrics import snapshot as links_snapshot
 from pixiu.links.splitting import SPLITTABLE
-from pixiu.machines.view import PeerState
 from pixiu.node.processes.cluster_end import ClusterEnd, read_secrets, secrets_of
 from pixiu.node.processes.gateway.known_leaders import leader_file
-from pixiu.node.processes.gateway.process import GatewayPart
-from pixiu.node.processes.room_rows import RoomRowsLog
 from pixiu.node.processes.running import run_until_stopped
-from pixiu.node.processes.watching import MetaPart, ProbePart
-from pixiu.roles.broker.cluster import ClusterBroker
-from pixiu.roles.broker.hot import HotRooms
-from pixiu.roles.broker.metrics import METRICS as BROKER
-from pixiu.roles.broker.metrics import snapshot as broker_snapshot
-from pixiu.roles.proxy.rooms import RoomProxy
-from pixiu.roles.relay.room_metrics import METRICS as RELAY
-from pixiu.roles.relay.room_metrics import snapshot as relay_snapshot
-from pixiu.roles.relay.rooms import ClusterRelay
-from pixiu.roles.router.router import Router
 from pixiu.runtime.admin import AdminServer, Response, standard_routes
 from pixiu.runtime.collector import spare_the_collector
 from pixiu.runtime.metrics import Metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from pixiu.machines.view import PeerState
     from pixiu.node.processes.options import RoleOptions
-    from pixiu.roles.broker.broker import RoomRow
 
 __all__ = ["RolePart", "RoleProcess", "run_role"]
 
@@ -98,7 +83,7 @@ class RoleProcess:
         )
         """What its admin port answers."""
         self.routes["/peers"] = lambda _request: Response.json(200, end.directory.rows())
-        self.part: RolePart = PARTS[options.role](self)
+        self.part: RolePart = _part_of(options.role, self)
         self._admin = AdminServer(self.routes)
         self._admin_address = ""
 
@@ -150,161 +135,31 @@ class RoleProcess:
         self.member.set_state(state)
 
 
-class _Proxy:
-    def __init__(self, process: RoleProcess) -> None:
-        self._process = process
-        end = process.end
-        self._proxy = RoomProxy(end.endpoint, end.directory, end.scheduler, end.bigs)
-        self._proxy.when_ready = self._ready
+def _part_of(role: str, process: RoleProcess) -> RolePart:
+    """A role of the process. A process loads the modules of its own role alone: that halves its memory."""
+    if role == "gateway":
+        from pixiu.node.processes.gateway.process import GatewayPart
 
-    async def start(self) -> None:
-        self._process.end.bigs.start()
-        self._proxy.start()
-        self._process.end.scheduler.after(START_MS, self._look)
+        return GatewayPart(process)
+    if role in ("probe", "meta"):
+        from pixiu.node.processes import watching
 
-    async def drain(self) -> None:
-        self._process.say(PeerState.DRAINING)
-        await self._process.wait_drained()
+        return watching.ProbePart(process) if role == "probe" else watching.MetaPart(process)
+    if role == "broker":
+        from pixiu.node.processes.room_parts.broker import BrokerPart
 
-    async def stop(self) -> None:
-        pass
+        return BrokerPart(process)
+    if role == "relay":
+        from pixiu.node.processes.room_parts.relay import RelayPart
 
-    def reasons(self) -> dict[str, str]:
-        return {} if self._proxy.is_complete else {"brokers": "a partition of the brokers has nobody"}
+        return RelayPart(process)
+    if role == "router":
+        from pixiu.node.processes.room_parts.router import RouterPart
 
-    def notes(self) -> dict[str, str]:
-        return {}
+        return RouterPart(process)
+    from pixiu.node.processes.room_parts.proxy import ProxyPart
 
-    def says(self) -> dict[str, object]:
-        return {}
-
-    def _ready(self) -> None:
-        self._process.say(PeerState.RUNNING)
-        self._process.member.register()
-
-    def _look(self) -> None:
-        if not self._process.member.path:
-            log.warning("a partition of the brokers has nobody; this proxy waits for it")
-
-
-class _Router:
-    def __init__(self, process: RoleProcess) -> None:
-        self._process = process
-        end = process.end
-        self._router = Router(
-            end.endpoint, end.directory, process.member, end.clock, end.scheduler,
-            new_life=end.new_life, patience_ms=end.settings.dead_ms,
-        )  # fmt: skip
-
-    async def start(self) -> None:
-        self._router.start()
-
-    async def drain(self) -> None:
-        self._router.replica.drain()
-        await self._process.wait_drained()
-
-    async def stop(self) -> None:
-        self._router.replica.stop()
-
-    def reasons(self) -> dict[str, str]:
-        life = self._router.replica.life
-        return {} if life.takes_work else {"router": life.phase.value}
-
-    def notes(self) -> dict[str, str]:
-        return {}
-
-    def says(self) -> dict[str, object]:
-        return {}
-
-
-class _Broker:
-    def __init__(self, process: RoleProcess) -> None:
-        self._process = process
-        end = process.end
-        self._hot = HotRooms(end.clock)
-        process.routes["/hot.json"] = lambda _request: Response.json(
-            200, [room._asdict() for room in self._hot.top(HOT_ROOMS)]
-        )
-        options = process.options
-        self._rows = RoomRowsLog(end, options, read_secrets(options.secret_file))
-        end.when_secrets_changed.append(self._rows.change_key)
-        self._broker = ClusterBroker(
-            end.endpoint, end.directory, process.member, end.clock, end.scheduler, options.settings.rooms,
-            node_id=end.boot & 1023, bigs=end.bigs, lasts_ms=end.settings.grace_ms + end.settings.poll_ms,
-            by_relay=end.settings.room_path == "relay", report=self._report,
-        )  # fmt: skip
-        process.metrics.add(BROKER, lambda: broker_snapshot(self._broker.broker))
-
-    async def start(self) -> None:
-        self._process.end.bigs.start()
-        self._broker.start()
-
-    async def drain(self) -> None:
-        self._broker.replica.drain()
-        await self._process.wait_drained()
-
-    async def stop(self) -> None:
-        self._broker.stop()
-        self._broker.replica.stop()
-        await self._rows.stop()
-
-    def _report(self, row: RoomRow) -> None:
-        self._hot.report(row)
-        self._rows.report(row)
-
-    def reasons(self) -> dict[str, str]:
-        life = self._broker.replica.life
-        return {} if life.takes_work else {"broker": life.phase.value}
-
-    def notes(self) -> dict[str, str]:
-        return {}
-
-    def says(self) -> dict[str, object]:
-        return {}
-
-
-class _Relay:
-    def __init__(self, process: RoleProcess) -> None:
-        self._process = process
-        end = process.end
-        self._relay = ClusterRelay(
-            end.endpoint, end.directory, process.member, end.clock, end.scheduler, process.options.settings.rooms,
-            new_life=end.new_life, patience_ms=end.settings.dead_ms,
-        )  # fmt: skip
-        process.metrics.add(RELAY, lambda: relay_snapshot(self._relay))
-
-    async def start(self) -> None:
-        self._relay.start()
-
-    async def drain(self) -> None:
-        self._relay.replica.drain()
-        await self._process.wait_drained()
-
-    async def stop(self) -> None:
-        self._relay.stop()
-        self._relay.replica.stop()
-
-    def reasons(self) -> dict[str, str]:
-        life = self._relay.replica.life
-        return {} if life.takes_work else {"relay": life.phase.value}
-
-    def notes(self) -> dict[str, str]:
-        return {}
-
-    def says(self) -> dict[str, object]:
-        return {}
-
-
-PARTS: dict[str, Callable[[RoleProcess], RolePart]] = {
-    "proxy": _Proxy,
-    "router": _Router,
-    "broker": _Broker,
-    "relay": _Relay,
-    "gateway": GatewayPart,
-    "probe": ProbePart,
-    "meta": MetaPart,
-}
-"""The roles that live on links alone."""
+    return ProxyPart(process)
 
 
 def run_role(options: RoleOptions) -> int:

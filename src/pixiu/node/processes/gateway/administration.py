@@ -10,8 +10,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pixiu.im.draft import Actor
+from pixiu.machines.wire import ADMIN_PREFIX
 from pixiu.model.errors import NotFound, PixiuError, Unavailable
-from pixiu.node.admin.remote import ADMIN_PREFIX
 from pixiu.node.processes.gateway.audit import audit_cluster
 from pixiu.roles.gateway.shards import ROSTER_SHARD
 
