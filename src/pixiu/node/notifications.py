@@ -1,11 +1,10 @@
-"""The notification provider that the settings ask for, for a node and for a carrier of a cluster."""
+"""The notification provider that the settings ask for."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
-from pixiu.backends.phones.notifications import PhoneNotifications
 from pixiu.roles.horn.providers import LoggedNotifications, NoNotifications
 from pixiu.runtime.webhook import WebhookNotifications
 
@@ -32,6 +31,10 @@ def make_notifications(settings: Settings, clock: Clock, scheduler: Scheduler) -
     loop, webhook = asyncio.get_running_loop(), None
     if horn.provider == "webhook" or horn.webhook_url:
         webhook = WebhookNotifications(loop, horn.webhook_url, timeout_ms=horn.webhook_timeout_ms)
-    provider = PhoneNotifications(clock, settings.phones, webhook) if horn.provider == "phones" else webhook
-    assert provider is not None
-    return provider, provider
+    if horn.provider == "phones":
+        from pixiu.backends.phones.notifications import PhoneNotifications  # its cryptography takes 7 MB
+
+        phones = PhoneNotifications(clock, settings.phones, webhook)
+        return phones, phones
+    assert webhook is not None
+    return webhook, webhook
