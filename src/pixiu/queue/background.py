@@ -55,6 +55,7 @@ class Background:
         self._bytes_at_checkpoint = 0
         self._is_checkpointing = False
         self._checkpoint_through = 0
+        self._durable_through = 0
         self._is_stopped = True
 
     def start(self) -> None:
@@ -230,7 +231,7 @@ class Background:
     def checkpoint(self) -> None:
         """Make topic logs and store durable through what is committed now, beside the loop."""
         engine = self._engine
-        through = engine.commit_event_id
+        through, before = engine.commit_event_id, self._checkpoint_through
         dead = list(engine.topics.dead)
         has_news = through != self._checkpoint_through or dead
         if not has_news or self._is_checkpointing or self._is_stopped or engine.behind_count or engine.writer.poisoned:
@@ -258,6 +259,7 @@ class Background:
             try:
                 if error is not None:
                     raise error
+                self._durable_through = before  # the flush was of the store as the last checkpoint has left it
                 engine.state.save_checkpoint(through, ends, removed)
             except PixiuError as failure:
                 log.warning("checkpoint failed, will try again", extra={"reason": str(failure)})
@@ -271,8 +273,8 @@ class Background:
 
     @property
     def checkpoint_event_id(self) -> int:
-        """What a restart would not have to replay."""
-        return self._checkpoint_through
+        """What a restart would not have to replay, even after a power loss."""
+        return self._durable_through
 
     # Retention.
 

@@ -8,9 +8,9 @@
 | I7 | replicas have equal journals, and equal stores, which are what follows from the log |
 | I8 | a healed world comes to rest: all replicas in sync and up to date, every request answered |
 | NotYet | a replica that begins to serve has applied everything that was acknowledged before |
-| tasks | every notification is performed; none that the log names as finished when a replica begins to serve |
+| tasks | every notification is performed, and none after the log has named it as finished |
 | audit | audits during the run and at the end balance |
-| clients | a gateway closes no client, unless the gateway was frozen |
+| clients | a gateway closes no client that has a session, unless the gateway or the leader was frozen |
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ PUSH_GRACE_US = 100_000
 """How long after the end of its leadership a replica may still push: its roles stop within a few turns."""
 AUDIT_TRIES = 6
 RESTART_MS = 50
+RESYNC, NEW_SESSION = "resync", "new_session"
 
 
 class Durable(Watcher):
@@ -79,11 +80,9 @@ class Durable(Watcher):
         self._served_since_us: dict[ShardNode, int] = {}
         self._needed: dict[ShardNode | MessagingHost, int] = {}
         """What was acknowledged when a replica began to lead, or when its host was made."""
-        self._serves_after: dict[MessagingHost, int] = {}
-        """The last event that was applied when a host began to serve, by host."""
         self._last_leader = ""
         self._notified: list[tuple[int, tuple[int, int]]] = []
-        """(the last event when its host began to serve, (user, message_id)) of each notification."""
+        """(the last event that its replica had applied, (user, message_id)) of each notification."""
         ensure_count(cluster.registry.open(), cluster.scheduler, ROOT, SHARD, 1, lambda: None)
         cluster.run(10)
         for number in range(replicas):
@@ -233,7 +232,6 @@ class Durable(Watcher):
         self.failovers += self._last_leader not in ("", node.name)
         self._last_leader = node.name
         self._served_since_us[node] = self._cluster.clock.now_us
-        self._serves_after[host] = applied
 
     def began_to_lead(self, node: ShardNode) -> None:
         """Note what was acknowledged before."""
@@ -257,8 +255,8 @@ class Durable(Watcher):
                 self._violated(f"I6: {node.name} leads no more, and pushes to its sessions")
 
     def notified(self, node: ShardNode, host: MessagingHost, user: int, message_id: int) -> None:
-        """Note what was performed by a host that began to serve at some event."""
-        self._notified.append((self._serves_after.get(host, 0), (user, message_id)))
+        """Note what was performed, and how far the log was applied then."""
+        self._notified.append((host.messaging.carrier.applied_all, (user, message_id)))
 
     def wants_restart(self, node: ShardNode) -> None:
         """It has a snapshot: the process opens everything again."""
@@ -272,14 +270,22 @@ class Durable(Watcher):
     # What people notice.
 
     def _served_since(self) -> float:
-        return min((self._served_since_us[node] for node in self.nodes.values() if node.is_serving), default=inf)
+        return min(
+            (self._served_since_us.get(node, inf) for node in self.nodes.values() if node.is_serving), default=inf
+        )
 
     def _missed(self, person: Person, text: str, accepted_us: int) -> None:
         if self._served_since() > accepted_us:
             self._violated(f"NotYet: the history of {person.user} lacks {text!r}, which was accepted")
 
     def _closed(self, gateway: MessagingGateway, reason: str) -> None:
-        if not gateway.node.thawed_us:
+        """A gateway or a replica that was frozen for longer than its lease closes a share of its clients (B18).
+
+        A login that was late on its way, through a gateway where the user is no more, ends the session of today.
+        """
+        if NEW_SESSION in reason:
+            return
+        if RESYNC not in reason or not any(node.thawed_us for node in (gateway.node, *self.nodes.values())):
             self._violated(f"clients: a gateway that was not frozen has closed a client: {reason}")
 
     # What must be so in the end.
@@ -383,8 +389,8 @@ class Durable(Watcher):
         performed = {task for _, task in self._notified}
         if missing := [task for task in events if task not in performed]:
             return f"tasks: {len(missing)} notifications were not performed, as {missing[0]}"
-        for served_after, task in self._notified:
-            if task in events and events[task] <= self.log.tasks_finished_at(served_after):
+        for applied, task in self._notified:
+            if task in events and events[task] <= self.log.tasks_finished_at(applied):
                 return f"tasks: {task} was performed again, though the log says that it was finished"
         return ""
 

@@ -209,7 +209,7 @@ class _World:
             for _ in range(2 if self.has_rooms else 0):
                 text = f"text {len(self.answers)}"
                 self.answers.append(cluster.gateways[0].say(1, "stay", text, is_reliable=True))
-            cluster.run(rng.random() * 1_000)
+            cluster.run(rng.random() * (1_000 if self.has_rooms else 2_000))
             if (step == 8 and self.doubles) or (step == 10 and self.doubles_again):
                 self._calm()
                 self._double(self.doubles)
@@ -327,8 +327,10 @@ class _World:
         elif kind == "disk":
             self._crash_replica(target, 0, loses_power=True)
             self._lose_disk(target.name, cluster.clock.now_us // 1000 + LEAVES_MS)
+        elif kind == "leader":
+            self._crash_replica(target, 1_000 + rng.random() * 4_000, loses_power=rng.random() < 0.3)
         else:
-            self._crash_replica(target, rng.random() * 3_000, loses_power=kind == "power" or rng.random() < 0.3)
+            self._crash_replica(target, rng.random() * 5_000, loses_power=kind == "power")
 
     def _later(self, delay_ms: float, repair: Callable[[], object]) -> None:
         """End a fault after a while."""

@@ -49,7 +49,7 @@ DATA = Path("/simulated")
 CONNECTIONS_MAX = 1_000
 LEAVE_SECONDS, DRAIN_SECONDS = 1.0, 5.0
 """As in ``pixiu.node.serving``."""
-JOURNAL_BYTES = 16 * 1024
+JOURNAL_BYTES = 4 * 1024
 """With retention, about so much of the journal stays."""
 
 
@@ -61,9 +61,9 @@ def settings_of(*, has_retention: bool = False, fill_bytes: int = 0) -> Settings
         horn=HornSettings(provider="none"),
         journal=JournalSettings(
             segment_bytes=4_096, fill_bytes=fill_bytes, retention_bytes=JOURNAL_BYTES if has_retention else 0,
-            checkpoint_interval_ms=2_000, check_bytes_per_second=0,
+            checkpoint_interval_ms=1_000, check_bytes_per_second=0,
         ),
-        topics=TopicSettings(retention_interval_ms=2_000),
+        topics=TopicSettings(retention_interval_ms=1_000),
         replication=ReplicationSettings(  # ``SHARD_DEFAULTS``
             acknowledge="in-sync", heartbeat_ms=250, in_sync_timeout_ms=1_500, reconnect_ms=200
         ),
