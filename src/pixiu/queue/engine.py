@@ -134,6 +134,7 @@ class Engine:
         state = self.state
         applied = state.applied
         found = find_end(self.journal, applied, state.flushed, is_copy=is_follower)
+        state.cut_epochs(found.last_event_id)
         through = max(applied, min(state.shown, found.last_event_id)) if is_follower else found.last_event_id
         replayed = self._replay(applied, through, progress)
         self.commit_event_id = self.writer.committed_through = through
@@ -151,6 +152,8 @@ class Engine:
         index_at = 0 if tail is None else tail.index.size()
         for segment, position, frame in self.journal.scan_after(applied):
             record = decode_block(frame.block)
+            if frame.epoch > self.state.epoch:
+                self._begin_epoch_again(frame.epoch, record.event_id)
             number = self._topic_number(record.topic)
             if record.event_id <= through:
                 self._apply_again(record, frame)
@@ -170,6 +173,15 @@ class Engine:
         if pending:
             self._write_index(pending, index_at)
         return replayed
+
+    def _begin_epoch_again(self, epoch: int, event_id: int) -> None:
+        """The journal has an epoch that the store lost with the power, also of records that are not shown yet.
+
+        A follower names the epoch of its last record to its leader: without it the leader would find nothing in common.
+        """
+        changes = Changes()
+        self.state.begin_epoch(epoch, event_id, changes)
+        self.state.store.write(changes.puts, changes.deletes)
 
     def _apply_again(self, record: Record, frame: Frame) -> None:
         """Apply a record of the journal at a start. On a full disk its topic's log is completed later."""
