@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Nemesis"]
 
+HOUR_MS = 3_600_000
+
 
 class Nemesis:
     """Strikes a world as its script says."""
@@ -80,6 +82,7 @@ class Nemesis:
                 self._world.simulation.after(blow.for_ms * 0.2, self._crash_if_up, node, blow.for_ms * 0.5)
             case "skew":
                 node.set_clock_rate(self._world.rng.uniform(0.9, 1.1))
+                node.wall_jump_ms = -HOUR_MS if node.wall_jump_ms > 0 else HOUR_MS  # somebody sets the wall clock
             case _:
                 self._strike_leaders(blow, hit)
 
