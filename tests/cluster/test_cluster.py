@@ -119,6 +119,35 @@ def test_a_server_of_zookeeper_that_stands_still_costs_time_and_nothing_else(tmp
             print(f"longest pause {load.longest_gap_s():.2f} s")
 
 
+@pytest.mark.timeout(180)
+def test_frozen_zookeeper_stops_no_write_and_replaces_no_leader(tmp_path: Path) -> None:
+    with Cluster(tmp_path, THREE) as cluster:
+        cluster.wait_in_sync(3)
+        leader = cluster.leader()
+        servers = ("zookeeper-1", "zookeeper-2", "zookeeper-3")
+        with Load(cluster.registry) as load:
+            load.wait_for_more()
+            for name in servers:
+                os.kill(cluster.nodes()[name]["pid"], signal.SIGSTOP)
+            before = len(load.answers)
+            for _ in range(15):
+                time.sleep(1)
+                load.wait_for_more(timeout_s=1)
+            assert not load.errors
+            assert len(load.answers) > before + 100
+            for name in servers:
+                os.kill(cluster.nodes()[name]["pid"], signal.SIGCONT)
+            time.sleep(10)  # sessions expire and are opened again
+            load.wait_for_more()
+            cluster.wait_in_sync(3)
+            load.stop()
+            assert not load.errors
+            load.check()
+            print(f"{len(load.answers)} writes, longest pause {load.longest_gap_s():.2f} s")
+            assert load.longest_gap_s() < 1.0
+        assert cluster.leader() == leader
+
+
 @pytest.mark.long
 @pytest.mark.timeout(180)
 def test_a_leader_that_is_drained_hands_over_at_once_and_leaves_nothing_behind(tmp_path: Path) -> None:

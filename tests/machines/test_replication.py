@@ -112,6 +112,15 @@ def test_a_claim_of_another_epoch_or_session_counts_for_nothing() -> None:
     assert replica.receive(12, r.FollowerDurable(6, 15, 2)) == []
 
 
+def test_end_of_a_followers_journal_counts_only_once_it_is_reported_as_flushed() -> None:
+    replica = leader()
+    replica.receive(9, r.Flushed(12))
+    follow(replica, 7, "b", 12, 2)
+    replica.receive(10, r.FollowerDurable(7, 9, 2, 10))
+    assert not has(replica.receive(11, r.Flushed(13)), r.Committed)
+    assert only(replica.receive(12, r.FollowerDurable(7, 12, 2, 10)), r.Committed).through == 12
+
+
 def test_a_silent_member_is_let_go_before_anything_is_acknowledged_without_it() -> None:
     replica = leader()
     late = REGISTRY.in_sync_timeout_ms + 1

@@ -262,6 +262,17 @@ def test_address_that_belongs_to_another_replica_now_gets_no_promise() -> None:
     assert not has(commands, r.SendDurable) and has(commands, r.Unfollow)
 
 
+def test_in_sync_member_keeps_its_journal_until_the_leader_has_let_it_go() -> None:
+    """A new leader does not know yet how much is committed, and its snapshot may have less than this journal."""
+    for in_sync, is_fetched in ((BOTH, False), (ALONE, True)):
+        replica = r.Replica("b", REGISTRY, replace(JOURNAL, shown_event_id=8))
+        replica.receive(0, r.Started())
+        replica.receive(0, seen(5, 4, "a", in_sync))
+        commands = replica.receive(1, r.TruncateTold(1, 6, 1))
+        assert has(commands, r.FetchSnapshot) is is_fetched
+        assert has(commands, r.Unfollow) is not is_fetched, "it connects again, until it is let go"
+
+
 # --- Leaving, and the lease of the registry --------------------------------------------------------------------
 
 

@@ -4,11 +4,16 @@ import random
 
 import pytest
 
+from pixiu.config import Settings
 from pixiu.model.errors import CorruptData
+from pixiu.queue.engine import Engine
+from pixiu.queue.storage.changes import Changes
 from pixiu.queue.storage.journal import FOLDER, Journal
 from pixiu.queue.storage.record import Frame, read_frame
 from pixiu.queue.storage.recovery import find_end
 from pixiu.testing.disk import SimulatedDisk
+from pixiu.testing.keyvalue import SimulatedKeyValue, StoreContent
+from pixiu.testing.scheduler import SimulatedClock, SimulatedScheduler
 from tests.queue.logs import add, new_disk
 
 BIG = 2**30
@@ -152,3 +157,15 @@ def test_a_message_that_holds_a_whole_frame_is_no_witness() -> None:
     frame = read_frame(inner, 0)
     assert isinstance(frame, Frame)
     assert find_end(opened(other), 0).last_event_id == 1
+
+
+def test_epochs_of_the_journal_are_known_after_the_store_lost_them() -> None:
+    """Also those of records that a follower has not shown: it names the epoch of its last record to its leader."""
+    disk, _ = written()
+    clock, rng = SimulatedClock(), random.Random(1)
+    scheduler = SimulatedScheduler(clock, rng, slow_us=0, pause_chance=0.0)
+    engine = Engine(Settings(), disk, SimulatedKeyValue(StoreContent()), clock, scheduler)
+    engine.state.begin_epoch(7, 40, Changes())  # the store is ahead: the record that opened this epoch is gone
+    engine.recover(is_follower=True)
+    assert (engine.commit_event_id, engine.journal.last_event_id) == (0, 12)
+    assert engine.state.epochs == [(1, 1)]

@@ -73,7 +73,6 @@ WEAKNESSES = {
     "lookup-by-record-start": "QE1",
     "append-error-advances": "QE2",
     "no-silence-timeout": "QE3",
-    "skip-gaps": "QE5",
 }
 
 

@@ -143,6 +143,7 @@ class Engine:
         state = self.state
         applied = state.applied
         found = find_end(self.journal, applied, state.flushed, is_copy=is_follower)
+        state.cut_epochs(found.last_event_id)
         through = max(applied, min(state.shown, found.last_event_id)) if is_follower else found.last_event_id
         replayed = self._replay(applied, through, progress)
         self.commit_event_id = self.writer.committed_through = through
@@ -161,7 +162,9 @@ class Engine:
         for segment, position, frame in self.journal.scan_after(applied):
             record = decode_block(frame.block)
             number = self._topic_number(record.topic)
-            if frame.epoch > self.state.epoch:  # also behind ``through``: the store may have lost it with the power
+            if frame.epoch > self.state.epoch:
+                # Also behind ``through``: the store may have lost it with the power. A follower names the epoch of its
+                # last record to its leader, which would find nothing in common without it.
                 self._begin_epoch(frame.epoch, record.event_id)
             if record.event_id <= through:
                 self._apply_again(record, frame)

@@ -66,6 +66,7 @@ class SimulatedRegistry:
         self._sessions: dict[int, tuple[str, int, float]] = {}
         self._changed = changed
         self._watch_planned = False
+        self.when_claimed: Callable[[], object] | None = None  # told before the next claim is decided
         self._held: list[RegistryRequest] | None = None  # what came while the registry is paused
         self._past: list[tuple[float, ControlSeen]] = [(0.0, ControlSeen(0, None))]
         self._read_version: dict[int, int] = {}  # a session's reads never go back
@@ -95,6 +96,8 @@ class SimulatedRegistry:
 
     def receive(self, request: RegistryRequest) -> None:
         """Take one request, in the order of arrival."""
+        if self.when_claimed is not None and self._is_claim(request):
+            self.when_claimed()
         if self._held is not None:
             self._held.append(request)
             return
@@ -123,6 +126,10 @@ class SimulatedRegistry:
         else:
             seen = self._read(session)
         self._answer(name, RegistryAnswer(incarnation, session, replace(seen, asked_ms=command.asked_ms)))
+
+    def _is_claim(self, request: RegistryRequest) -> bool:
+        command, control = request.command, self.control
+        return isinstance(command, ChangeControl) and control is not None and command.control.epoch > control.epoch
 
     def _seen(self) -> ControlSeen:
         seen = ControlSeen(self.version, self.control, self.live, damaged=self.damaged)

@@ -221,9 +221,19 @@ class Following(ABC):
         stream = self._stream
         if stream is None or stream.epoch or self.state is State.FULL_SYNC:
             return []
+        if self._may_be_in_sync():
+            # A new leader does not know yet how much is committed, and its snapshot may have less than this journal.
+            pause_ms = self.settings.reconnect_ms
+            return [*self._restart_stream(now_ms, pause_ms=pause_ms), *self._read_control(now_ms)]
         self.state = State.FULL_SYNC
         self._is_abandoning = False
         return [e.FetchSnapshot(stream.session, stream.leader)]
+
+    def _may_be_in_sync(self) -> bool:
+        """Registry: whether this node may have to hold everything committed. Then its leader lets it go first."""
+        if self.settings.election is Election.MANUAL:
+            return False
+        return self.control is None or self.name in self.control.in_sync
 
     def _snapshot_ended(self, now_ms: int, *, pause_ms: int) -> list[Command]:
         self.state = State.FOLLOWING

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pixiu.machines import replication as r
 from pixiu.machines.replication.election import Claim, FollowLeader, Wait
 from pixiu.machines.replication.leadership import Leadership
-from pixiu.testing.replication.node import Faults
+from pixiu.testing.replication.process import Faults
 
 if TYPE_CHECKING:
     from pixiu.machines.replication.history import Point
@@ -177,12 +177,12 @@ class _ClaimsAnOldRecord(r.Replica):
 
 
 class _PromisesWhileClaiming(r.Replica):
-    @property
-    def _is_claiming(self) -> bool:
-        return False
-
-    def _end_stream(self) -> list[r.Command]:
-        return super()._end_stream() if self._claim is None else []
+    def _claim_again(self, now_ms: int) -> list[r.Command]:
+        commands = super()._claim_again(now_ms)
+        leader = self.control.leader if self.control is not None else ""
+        if leader in ("", self.name):
+            return commands
+        return [*commands, *self._follow_leader(now_ms, leader, is_in_sync=True)]
 
 
 class _WaitsTooShort(r.Replica):
@@ -213,14 +213,6 @@ class _KeepsItsEpoch(r.Replica):
         return decision
 
 
-class _BelievesFollowRequests(r.Replica):
-    def _follow_asked(self, now_ms: int, event: r.FollowAsked) -> list[r.Command]:
-        commands = super()._follow_asked(now_ms, event)
-        if self.leadership is not None and event.name in self.leadership.followers:
-            self.leadership.followers[event.name].durable = event.last_event_id
-        return commands
-
-
 class _ShowsUncommitted(r.Replica):
     def _show(self, commit_event_id: int) -> list[r.Command]:
         return super()._show(self.log.durable_event_id)
@@ -229,13 +221,6 @@ class _ShowsUncommitted(r.Replica):
 class _PromotesAnyone(r.Replica):
     def _promote_asked(self, now_ms: int, *, force: bool) -> list[r.Command]:
         return super()._promote_asked(now_ms, force=True)
-
-
-class _SkipsGaps(r.Replica):
-    def _frames_arrived(self, now_ms: int, event: r.FramesArrived) -> list[r.Command]:
-        if event.first_event_id > self.log.tail_event_id + 1:
-            self.log = replace(self.log, tail_event_id=event.first_event_id - 1)
-        return super()._frames_arrived(now_ms, event)
 
 
 class _NoSilenceTimeout(r.Replica):
@@ -291,12 +276,8 @@ MUTANTS: dict[str, Mutant] = {
     "no-clock-bound": Mutant("waits for the lease's length by its own clock, and no longer", _WaitsTooShort),
     "leave-then-stop": Mutant("gives the record up and serves on until it ends", _LeavesBeforeItStops),
     "keep-epoch": Mutant("a leader that comes back leads on in its old epoch", _KeepsItsEpoch),
-    "believe-follow": Mutant(
-        "counts a Follow request's event_id, of whatever epoch, as durable", _BelievesFollowRequests
-    ),
     "show-uncommitted": Mutant("a follower shows what is not committed", _ShowsUncommitted),
     "promote-anyone": Mutant("an unforced promotion of a follower that is not in sync", _PromotesAnyone),
-    "skip-gaps": Mutant("a follower appends past a hole (QE5)", _SkipsGaps),
     "no-silence-timeout": Mutant("a follower waits for ever on a dead connection (QE3)", _NoSilenceTimeout),
     "durable-before-flush": Mutant(
         "a follower reports records as durable before it has flushed them", faults=Faults(durable_before_flush=True)
@@ -309,8 +290,5 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "snapshot-without-epochs": Mutant(
         "a snapshot is installed without its history of epochs", faults=Faults(snapshot_without_epochs=True)
-    ),
-    "snapshot-beyond-commit": Mutant(
-        "a snapshot carries records that are not committed", faults=Faults(snapshot_beyond_commit=True)
     ),
 }

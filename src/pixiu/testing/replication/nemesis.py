@@ -13,11 +13,13 @@ from pixiu.testing.replication.weather import SESSION_TIMEOUT_MS, TAKEOVER_MS
 from pixiu.testing.simulated_registry import REGISTRY
 
 if TYPE_CHECKING:
-    from pixiu.testing.replication.node import SimulatedNode
+    from pixiu.testing.replication.process import SimulatedProcess
     from pixiu.testing.replication.weather import Blow
     from pixiu.testing.replication.world import World
 
 __all__ = ["Nemesis"]
+
+HOUR_MS = 3_600_000
 
 
 class Nemesis:
@@ -80,6 +82,7 @@ class Nemesis:
                 self._world.simulation.after(blow.for_ms * 0.2, self._crash_if_up, node, blow.for_ms * 0.5)
             case "skew":
                 node.set_clock_rate(self._world.rng.uniform(0.9, 1.1))
+                node.wall_jump_ms = -HOUR_MS if node.wall_jump_ms > 0 else HOUR_MS  # somebody sets the wall clock
             case _:
                 self._strike_leaders(blow, hit)
 
@@ -125,17 +128,12 @@ class Nemesis:
                     for name in names:
                         self._world.simulation.after(20, self._crash_if_up, self._world.nodes[name], 5)
             case "late-claim":
-                # A claim is under way while the leader is there again.
-                rng = self._world.rng
-                for each in leaders:
-                    if not each.is_frozen:
-                        each.freeze()
-                        after(TAKEOVER_MS * rng.uniform(0.9, 1.4), each.thaw)
-                pause_ms = TAKEOVER_MS * rng.uniform(0.8, 1.1)
-                after(pause_ms, self._pause_registry, 400 + blow.for_ms)
-                if rng.random() < 0.5:
-                    for moment in (60, 180, 300):
-                        after(pause_ms + moment, self._crash_claiming)
+                # The registry pauses when a claim arrives, and decides it when the leader is there again.
+                frozen = [each for each in leaders if not each.is_frozen]
+                for each in frozen:
+                    each.freeze()
+                    after(3 * TAKEOVER_MS, each.thaw)
+                self._world.registry.when_claimed = lambda: self._claimed(frozen, blow.for_ms)
             case "stranger":
                 # A replica of another cluster, with a higher epoch.
                 for each in leaders:
@@ -153,7 +151,7 @@ class Nemesis:
             case _:
                 raise AssertionError(blow.kind)
 
-    def _leaders(self) -> list[SimulatedNode]:
+    def _leaders(self) -> list[SimulatedProcess]:
         return [node for node in self._world.nodes.values() if node.is_up and node.replica.state is State.LEADING]
 
     def _followers(self) -> list[str]:
@@ -168,9 +166,19 @@ class Nemesis:
     def _resume_registry(self, expire: bool) -> None:
         self._world.registry.resume(expire=expire)
 
-    def _crash_if_up(self, node: SimulatedNode, for_ms: float) -> None:
+    def _crash_if_up(self, node: SimulatedProcess, for_ms: float) -> None:
         if not self._is_healing:
             self.crash(node, for_ms)
+
+    def _claimed(self, frozen: list[SimulatedProcess], for_ms: int) -> None:
+        rng, after = self._world.rng, self._world.simulation.after
+        self._world.registry.when_claimed = None
+        self._pause_registry(500 + for_ms)
+        for each in frozen:
+            after(rng.uniform(1, 100), each.thaw)
+        if rng.random() < 0.5:
+            for moment in (20, 120, 240):
+                after(moment, self._crash_claiming)
 
     def _crash_claiming(self) -> None:
         for node in self._world.nodes.values():
@@ -191,21 +199,21 @@ class Nemesis:
             if node.is_up:
                 node.reset_streams()
 
-    def _set(self, node: SimulatedNode, attribute: str, value: float) -> None:
+    def _set(self, node: SimulatedProcess, attribute: str, value: float) -> None:
         setattr(node, attribute, value)
 
-    def crash(self, node: SimulatedNode, for_ms: float) -> None:
+    def crash(self, node: SimulatedProcess, for_ms: float) -> None:
         """Crash a node that is up, and start it again later."""
         if node.is_up:
             node.crash()
             self._world.simulation.after(for_ms, self._restart, node)
 
-    def _end_left(self, node: SimulatedNode, incarnation: int, for_ms: float) -> None:
+    def _end_left(self, node: SimulatedProcess, incarnation: int, for_ms: float) -> None:
         """A process that has left ends; in a healed world it is started again at once."""
         if node.incarnation == incarnation:
             self.crash(node, 1 if self._is_healing else for_ms)
 
-    def _restart(self, node: SimulatedNode) -> None:
+    def _restart(self, node: SimulatedProcess) -> None:
         if not node.is_up:
             node.start()
 
@@ -224,6 +232,7 @@ class Nemesis:
         self._world.note("heal")
         self._is_healing = True
         self._world.weather.calm()
+        self._world.registry.when_claimed = None
         self._world.registry.resume()
         self._world.registry.watch_loss = self._world.registry.stale_ms = 0.0
         self._world.network.cuts.clear()

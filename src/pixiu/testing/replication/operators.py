@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pixiu.machines.replication import FollowTold, PromoteAsked, State
 
 if TYPE_CHECKING:
-    from pixiu.testing.replication.node import SimulatedNode
+    from pixiu.testing.replication.process import SimulatedProcess
     from pixiu.testing.replication.world import World
 
 __all__ = ["Operator"]
@@ -70,7 +70,7 @@ class Operator:
                     node.feed(FollowTold(self.leader_named))
         self._world.simulation.after(LOOK_EVERY_MS, self.operate)
 
-    def _go_back(self, leader: SimulatedNode) -> None:
+    def _go_back(self, leader: SimulatedProcess) -> None:
         """The chosen one crashed before it had written down that it is in sync: the old leader must lead again."""
         self._world.note("operator", "goes back to", leader.name)
         self._promoting, self.leader_named = None, leader.name

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from pixiu.machines.replication import Acknowledge, Control, State
 
 if TYPE_CHECKING:
-    from pixiu.testing.replication.node import SimulatedNode
+    from pixiu.testing.replication.journals import Record
+    from pixiu.testing.replication.process import SimulatedProcess
     from pixiu.testing.replication.world import World
-    from pixiu.testing.simulated_log import Record
 
 __all__ = ["Oracle", "Violation"]
 
@@ -31,13 +31,14 @@ class Oracle:
         self._committed_through = 0
         self.acked: dict[str, Record] = {}
         self._ackers: dict[int, str] = {}
+        self.leaders: dict[int, str] = {}
         self._shown: dict[str, tuple[int, int]] = {}  # node: incarnation, through
         self._control: Control | None = None
         self.control_changes = 0  # without renewals
 
     # --- As it happens -------------------------------------------------------------------------------------
 
-    def shown(self, node: SimulatedNode, through: int) -> None:
+    def shown(self, node: SimulatedProcess, through: int) -> None:
         """A node shows its readers everything through this event_id."""
         incarnation, before = self._shown.get(node.name, (0, 0))
         if incarnation != node.incarnation:
@@ -51,7 +52,7 @@ class Oracle:
             return
         self._note_committed(node, before, through)
 
-    def _note_committed(self, node: SimulatedNode, after: int, through: int) -> None:
+    def _note_committed(self, node: SimulatedProcess, after: int, through: int) -> None:
         for record in node.log.after(after, limit=1 << 30, through=through):
             known = self.committed.get(record.first_event_id)
             if known is None:
@@ -62,7 +63,18 @@ class Oracle:
             elif known != record:
                 raise Violation(f"two records committed at one event_id: {known} and, on {node.name}, {record}")
 
-    def acknowledged(self, node: SimulatedNode, record: Record) -> None:
+    def leads(self, node: SimulatedProcess, epoch: int) -> None:
+        """A node leads this epoch from now on."""
+        leader = self.leaders.setdefault(epoch, node.name)
+        if leader != node.name and not self._world.is_manual:
+            raise Violation(f"epoch {epoch} is led by {leader} and {node.name}")
+
+    def answered(self, node: SimulatedProcess, record: Record | None, event_id: int) -> None:
+        """The answer has come to the writer, perhaps long after it was given."""
+        if self._is_strict and (record is None or record.content not in self.acked):
+            raise Violation(f"{node.name} answers for event {event_id}, which was not acknowledged: {record}")
+
+    def acknowledged(self, node: SimulatedProcess, record: Record) -> None:
         """A writer is told that its record is safe."""
         self.acked[record.content] = record
         acker = self._ackers.setdefault(record.epoch, node.name)
@@ -106,7 +118,7 @@ class Oracle:
                         f"{name} is made in-sync with {log.durable_event_id} of {self._committed_through} committed"
                     )
 
-    def replaced(self, node: SimulatedNode) -> None:
+    def replaced(self, node: SimulatedProcess) -> None:
         """A snapshot took the place of a node's journal."""
         incarnation, before = self._shown.get(node.name, (0, 0))
         if incarnation != node.incarnation:
@@ -118,13 +130,15 @@ class Oracle:
             if tail > self._committed_through:
                 raise Violation(f"shown before committed: {node.name} has a snapshot through {tail}")
             self._note_committed(node, before, tail)
-        self._shown[node.name] = (node.incarnation, tail)
+        self._shown[node.name] = (node.incarnation, node.engine.commit_event_id)
 
     # --- At the end ----------------------------------------------------------------------------------------
 
     def unsettled(self) -> str:
         """Why the healed world is not at rest yet, or the empty string."""
         nodes = list(self._world.nodes.values())
+        if not all(node.is_up for node in nodes):
+            return "a node is down"
         leaders = [node for node in nodes if node.replica.state is State.LEADING]
         if len(leaders) != 1:
             return f"{len(leaders)} leaders: {self._states()}"
@@ -151,7 +165,7 @@ class Oracle:
         for node in nodes:
             if node.log.records != records:
                 raise Violation(f"the journals of {leader.name} and {node.name} differ: {_difference(leader, node)}")
-            if node.log.state().epochs != leader.log.state().epochs:
+            if node.log.epochs() != leader.log.epochs():
                 raise Violation(f"the epochs of {leader.name} and {node.name} differ")
         through, epoch = 0, 0
         for record in records:
@@ -173,16 +187,16 @@ class Oracle:
         if self._is_strict:
             return False
         following = next((other for other in records if other.epoch > record.epoch), None)
-        return following is not None and f"of {self._ackers[record.epoch]} " not in following.content
+        return following is not None and self.leaders.get(following.epoch) != self._ackers[record.epoch]
 
 
-def _difference(left: SimulatedNode, right: SimulatedNode) -> str:
+def _difference(left: SimulatedProcess, right: SimulatedProcess) -> str:
     for index, (ours, theirs) in enumerate(zip(left.log.records, right.log.records, strict=False)):
         if ours != theirs:
             return f"at {index}: {ours} / {theirs}"
     return f"{len(left.log.records)} / {len(right.log.records)} records"
 
 
-def _holds(node: SimulatedNode, record: Record) -> bool:
+def _holds(node: SimulatedProcess, record: Record) -> bool:
     log = node.log
     return log.after(record.first_event_id - 1, limit=1, through=log.durable_event_id) == (record,)

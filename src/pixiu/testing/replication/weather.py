@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pixiu.config import JournalSettings, LogSettings, QueueSettings, ReplicationSettings, Settings, TopicSettings
 from pixiu.machines.replication import Acknowledge, Election, ReplicaSettings
 from pixiu.testing.network import Links
 
@@ -43,25 +44,22 @@ class Weather:
 
     node_count: int
     settings: ReplicaSettings
+    queue_settings: Settings
     links: Links
     tick_ms: float
     flush_ms: tuple[float, float]
-    tear: float
     append_error: float
-    sends_before_flush: bool
     write_every_ms: float
     watch_loss: float
     watch_delay_ms: float
     stale_ms: float
     clock_rates: tuple[float, ...]
-    snapshot_timeout_ms: float = 400.0
-    settle_ms: float = 12_000.0
+    settle_ms: float = 45_000.0
     kinds: tuple[str, ...] = field(default=())
 
     def calm(self) -> None:
         """The heal phase: links and disks behave; nodes that are up are left alone."""
-        self.links.loss = self.links.repeat = self.links.straggle = 0.0
-        self.links.is_stream = True
+        self.links.loss = self.links.straggle = 0.0
         self.links.delay_ms_max = min(self.links.delay_ms_max, 10.0)
         self.append_error = 0.0
         self.watch_loss = 0.0
@@ -78,26 +76,20 @@ def draw_weather(rng: random.Random) -> Weather:
         reconnect_ms=rng.choice((20, 150)), control_poll_ms=100, control_retry_ms=rng.choice((150, 300)),
         lease_ms=LEASE_MS, takeover_ms=TAKEOVER_MS, stagger_ms=80, epoch_event_ids=rng.choice((1, 3)),
     )  # fmt: skip
-    is_stream = election is Election.MANUAL or rng.random() < 0.6
-    slowest = rng.choice((2.0, 8.0, 40.0, 120.0))
     links = Links(
-        loss=rng.choice((0.0, 0.0, 0.01, 0.05, 0.2)) * (0.2 if is_stream else 1.0),
-        repeat=rng.choice((0.0, 0.1, 0.3)),
+        loss=rng.choice((0.0, 0.0, 0.0002, 0.001, 0.004)),
         delay_ms_min=0.5,
-        delay_ms_max=slowest,
+        delay_ms_max=rng.choice((2.0, 8.0, 40.0, 120.0)),
         straggle=rng.choice((0.0, 0.0, 0.02)),
-        reorder=rng.choice((0.02, 0.1, 0.3)),
-        is_stream=is_stream,
     )
     return Weather(
         node_count=node_count,
         settings=settings,
+        queue_settings=_queue_settings(rng, settings),
         links=links,
         tick_ms=rng.choice((35.0, 50.0)),
-        flush_ms=rng.choice(((0.2, 1.0), (1.0, 10.0), (5.0, 60.0))),
-        tear=rng.random(),
+        flush_ms=rng.choice(((0.1, 0.5), (0.5, 4.0), (4.0, 30.0))),
         append_error=rng.choice((0.0, 0.0, 0.05)),
-        sends_before_flush=rng.random() < 0.6,
         write_every_ms=rng.choice((8.0, 25.0, 80.0)),
         watch_loss=rng.choice((0.0, 0.3, 1.0)),
         watch_delay_ms=rng.choice((2.0, 50.0, 300.0)),
@@ -105,6 +97,23 @@ def draw_weather(rng: random.Random) -> Weather:
         clock_rates=tuple(rng.uniform(0.9, 1.1) for _ in range(node_count)),
         kinds=_draw_kinds(rng, election),
     )
+
+
+def _queue_settings(rng: random.Random, settings: ReplicaSettings) -> Settings:
+    """What the queue reads of its settings; the machine has those above."""
+    return Settings(
+        queue=QueueSettings(keys_max=1_000),
+        journal=JournalSettings(
+            segment_bytes=rng.choice((4_096, 2**30)), fill_bytes=rng.choice((0, 8_192)), free_bytes_min=0,
+            checkpoint_interval_ms=rng.choice((500, 5_000)),
+        ),
+        topics=TopicSettings(segment_bytes=2**26),
+        replication=ReplicationSettings(
+            acknowledge=settings.acknowledge.value, min_isr=settings.min_isr, heartbeat_ms=HEARTBEAT_MS,
+            in_sync_timeout_ms=500, reconnect_ms=settings.reconnect_ms, lease_ms=600, renew_ms=100,
+        ),
+        log=LogSettings(sample=0),
+    )  # fmt: skip
 
 
 def _draw_kinds(rng: random.Random, election: Election) -> tuple[str, ...]:

@@ -16,14 +16,16 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pixiu.machines.queue_wire.requests import encode_follow, encode_follow_progress
 from pixiu.machines.replication import Election
 from pixiu.testing.network import SimulatedNetwork
-from pixiu.testing.replication.messages import DurableReport, FollowRequest, HangUp
+from pixiu.testing.queue.clients import Wire
+from pixiu.testing.replication.host import ProcessScheduler
 from pixiu.testing.replication.mutants import MUTANTS, Mutant
 from pixiu.testing.replication.nemesis import Nemesis
-from pixiu.testing.replication.node import SimulatedNode
 from pixiu.testing.replication.operators import Operator
 from pixiu.testing.replication.oracle import Oracle, Violation
+from pixiu.testing.replication.process import SimulatedProcess
 from pixiu.testing.replication.weather import NEMESIS_MS, SESSION_TIMEOUT_MS, Blow, draw_script, draw_weather
 from pixiu.testing.shrink import shrink
 from pixiu.testing.simulated_registry import REGISTRY, RegistryRequest, SimulatedRegistry
@@ -36,11 +38,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Result", "World", "explain", "list_mutants", "main", "run"]
 
-STEPS_MAX = 150_000
+STEPS_MAX = 1_500_000
 LAST_WRITES_MS = 3_500.0
 QUIET_MS = 1_000.0
-STRANGERS = 1 << 50
-"""Session numbers of processes that do not belong to this world."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class World:
         self.note = self.simulation.note
         self.network = SimulatedNetwork(self.simulation, self.weather.links, self._deliver)
         names = [f"n{number + 1}" for number in range(self.weather.node_count)]
-        self.nodes = {name: SimulatedNode(self, index, name) for index, name in enumerate(names)}
+        self.nodes = {name: SimulatedProcess(self, index, name) for index, name in enumerate(names)}
         self.oracle = Oracle(self)
         self.registry = SimulatedRegistry(
             self.simulation, self.network, session_timeout_ms=SESSION_TIMEOUT_MS, changed=self.oracle.control_changed
@@ -83,7 +83,7 @@ class World:
         self.registry.watch_delay_ms = self.weather.watch_delay_ms
         self.nemesis = Nemesis(self)
         self.operator = Operator(self)
-        self._writes = self._strangers = 0
+        self._writes = self._wires = 0
         self._is_writing = True
         self._likely_leader = names[0]
 
@@ -98,31 +98,28 @@ class World:
         leader = self.operator.leader_named
         return leader if self.is_manual and name != leader else None
 
-    def flush_time_ms(self, node: SimulatedNode) -> float:
-        """How long a flush takes now."""
-        low, high = self.weather.flush_ms
-        return (low + (high - low) * self.rng.random()) * node.flush_factor
+    def next_wire(self) -> int:
+        """A number for a new connection."""
+        self._wires += 1
+        return self._wires
 
     def ask_registry(self, request: RegistryRequest) -> None:
         """A node's request sets out for the registry."""
         if not self.network.is_lost(request.name, REGISTRY):
             self.simulation.after(self.network.delay_ms(), self.registry.receive, request)
 
-    def _deliver(self, source: str, target: str, session: int, message: object) -> None:
-        if session < STRANGERS or target == source:
-            self.nodes[target].deliver(source, session, message)
+    def _deliver(self, source: str, target: str, number: int, message: object) -> None:
+        self.nodes[target].deliver(source, number, message)
 
-    def stranger(self, leader: SimulatedNode, name: str, epoch: int) -> None:
-        """A process that is none of these nodes asks to follow under some name, and reports what it has."""
-        self._strangers += 1
-        wire = STRANGERS + self._strangers
-        stamp_ms = -1 if name in self.nodes else leader.local_ms - 1
-        for message in (
-            FollowRequest(name, 0, 0, epoch),
-            DurableReport(1, epoch, stamp_ms),
-            HangUp(),
-        ):
-            self.simulation.after(self.network.delay_ms(), leader.deliver, leader.name, wire, message)
+    def stranger(self, leader: SimulatedProcess, name: str, epoch: int) -> None:
+        """A process that is none of these replicas asks to follow under some name, and reports what it has."""
+        client = Wire(leader.server, ProcessScheduler(leader))  # type: ignore[arg-type]
+        client.connection.is_node = True
+        stamp_ms = 0 if name in self.nodes else leader.local_ms - 1
+        asked = encode_follow(name.encode(), last_event_id=0, last_epoch=0, highest_epoch=epoch, flags=1)
+        report = encode_follow_progress(durable_event_id=1, epoch=epoch, stamp_ms=stamp_ms)
+        for call in (lambda: client.send(asked), lambda: client.send(report), client.hang_up):
+            self.simulation.after(self.network.delay_ms(), leader.run, leader.incarnation, call)
 
     # --- The run -------------------------------------------------------------------------------------------
 
@@ -172,7 +169,7 @@ class World:
             self._likely_leader = self.rng.choice(list(self.nodes))
         self._writes += 1
         node = self.nodes[self._likely_leader]
-        if not node.submit(f"value {self._writes}", self.rng.choice((1, 1, 1, 3))):
+        if not node.submit(f"value {self._writes}"):
             self._likely_leader = self.rng.choice(list(self.nodes))
         self.simulation.after(self.weather.write_every_ms * self.rng.uniform(0.2, 1.8), self._write)
 
@@ -187,7 +184,7 @@ def run(seed: int, mutant: str | None = None, *, keep: Sequence[int] | None = No
         failure = f"{type(error).__name__}: {error}"
     simulation = world.simulation
     control = world.registry.control
-    epochs = control.epoch if control else len(next(iter(world.nodes.values())).log.state().epochs)
+    epochs = control.epoch if control else max(world.oracle.leaders, default=0)
     return Result(
         seed=seed, mutant=mutant or "", failure=failure, trace=simulation.trace, steps=simulation.steps,
         acked=len(world.oracle.acked), epochs=epochs, script=world.script, lines=tuple(simulation.lines),
