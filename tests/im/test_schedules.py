@@ -3,7 +3,7 @@
 import pytest
 
 from pixiu.model.errors import NotAllowed, NotFound, PixiuError, RequestError, TooLarge
-from pixiu.model.pixiu_pb2 import Record
+from pixiu.model.pixiu_pb2 import MsgChat, Record
 from pixiu.ports.log import SCHEDULE
 from tests.im.world import DAY_MS, World, unlimited
 
@@ -99,6 +99,32 @@ def test_one_that_fires_while_it_is_dropped_is_not_said_to_be_dropped() -> None:
     world.turns.run_for(1000)  # it fires, and the proxy is not told yet
     with pytest.raises(NotFound, match="does not wait any more"):
         world.do("alice", "unschedule", schedule_id=schedule_id)
+
+
+def test_a_repeat_of_a_send_id_is_found_without_decoding_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(unlimited(scheduled_max=1_000))
+    at = world.clock.now_ms() + 60_000
+    first = [world.do("alice", "schedule", to="bob", text="1299", at=at, send_id=f"1{each}") for each in range(300)]
+    decoded = 0
+
+    class Counting:
+        @staticmethod
+        def FromString(data: bytes) -> MsgChat:  # noqa: N802 - protobuf's name
+            nonlocal decoded
+            decoded += 1
+            return MsgChat.FromString(data)
+
+    monkeypatch.setattr("pixiu.im.schedules.MsgChat", Counting)
+    monkeypatch.setattr("pixiu.roles.proxy.schedules.MsgChat", Counting, raising=False)
+    assert world.do("alice", "schedule", to="bob", text="1", at=at, send_id="1299") == first[299]
+    assert decoded <= 2, "its own"
+    world.proxy.schedules.forget()
+    assert world.do("alice", "schedule", to="bob", text="1", at=at, send_id="1299") == first[299]
+    world.do("alice", "unschedule", schedule_id=first[7]["schedule_id"])
+    assert world.do("alice", "schedule", to="bob", text="1", at=at, send_id="17") != first[7]
+    assert world.do("carol", "schedule", to="bob", text="1", at=at, send_id="18") != first[8], (
+        "send_ids are the user's own"
+    )
 
 
 def test_the_same_send_id_is_scheduled_once() -> None:

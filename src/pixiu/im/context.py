@@ -140,6 +140,8 @@ class Context:
     node_id: int = 0
     own_scheduled: Callable[[int], list[Scheduled]] = lambda _user: []
     """What a user has scheduled that is not due yet, by due time."""
+    scheduled_with: Callable[[int, str], Scheduled | None] = lambda _user, _send_id: None
+    """What a user has scheduled with a send_id that is not due yet."""
     holds: Callable[[int, int], int] = lambda _session_id, useq: useq
     """How far a session holds everything that says it holds this entry: what it has sent itself counts, too."""
     cursors: Cursors = field(default_factory=Cursors)

@@ -40,12 +40,10 @@ def schedule(context: Context, actor: Actor, params: Params) -> Scheduling | Ans
     record = draft.record
     if actor.is_admin:
         record.scheduled.is_exempt = True
+    again = context.scheduled_with(actor.user, MsgChat.FromString(record.chat).sendId)
+    if again is not None:
+        return {"schedule_id": str(again.schedule_id), "at": again.due}
     waiting = context.own_scheduled(actor.user)
-    token = MsgChat.FromString(record.chat).sendId
-    mark = token.encode()
-    for each in waiting:
-        if token and mark in each.payload and _chat(each).sendId == token:
-            return {"schedule_id": str(each.schedule_id), "at": each.due}
     if len(waiting) >= context.settings.scheduled_max:
         raise TooLarge(f"{len(waiting)} of your sends wait already; at most {context.settings.scheduled_max} may")
     size = len(draft.payload) + sum(len(each.payload) for each in waiting)
@@ -103,10 +101,6 @@ def _position(cursor: object) -> tuple[int, int] | None:
     if len(parts) != 2:
         raise RequestError(f"cursor must be one of an earlier page of scheduled, not {read.short(cursor)}")
     return read.whole(parts[0], "cursor"), read.whole(parts[1], "cursor")
-
-
-def _chat(waiting: Scheduled) -> MsgChat:
-    return MsgChat.FromString(Record.FromString(waiting.payload).chat)
 
 
 def fired(context: Context, record: Record, event_id: int) -> Draft:

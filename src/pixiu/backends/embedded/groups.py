@@ -28,7 +28,7 @@ from pixiu.backends.embedded.layout import (
     number,
     range1,
 )
-from pixiu.backends.embedded.members import GroupMembers, decoded_stays, encoded_stays, is_admin, weight_of
+from pixiu.backends.embedded.members import GroupMembers, decoded_stays, encoded_stays, is_admin, newest_stay, weight_of
 from pixiu.backends.embedded.ordered import Ordered, list_weight
 from pixiu.backends.embedded.overlay import Overlay, Rows
 from pixiu.backends.memory.groups import stays_kept, with_stay
@@ -67,7 +67,7 @@ class EmbeddedGroups:
         self._changed: dict[int, Group] = {}
         self._members: Cache[int, GroupMembers] = Cache(cached_members_max, weight_of)
         self._summaries: Cache[int, _Summary] = Cache(cached_max)
-        """Of large groups: making one takes a scan of all members."""
+        """Of large groups: making one takes a scan of all members, once after a start."""
         self._group_counts: Cache[int, int] = Cache(cached_max)
         """How many groups a user is in: counting them takes a scan of the user's rows."""
         self._joined: Cache[int, Ordered] = Cache(2 * cached_max, list_weight)
@@ -175,10 +175,12 @@ class EmbeddedGroups:
         summary = self._summaries.find(group)
         if summary is None:
             summary = _Summary()
-            for member in self._present(group):
-                summary.count += 1
-                if member.role >= Role.ADMIN:
-                    summary.admins.add(member.user)
+            for key, value in self._overlay.scan(*range1(MEMBER, group, -1, NUMBER_MAX)):
+                role, left = newest_stay(value)
+                if left == 0:
+                    summary.count += 1
+                    if role >= Role.ADMIN:
+                        summary.admins.add(int.from_bytes(key[9:], "big"))
             self._summaries.keep(group, summary)
         return summary
 

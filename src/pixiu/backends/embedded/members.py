@@ -9,12 +9,14 @@ from struct import Struct
 
 from pixiu.model.group import Member, Role
 
-__all__ = ["GroupMembers", "Stays", "decoded_stays", "encoded_stays", "is_admin", "weight_of"]
+__all__ = ["GroupMembers", "Stays", "decoded_stays", "encoded_stays", "is_admin", "newest_stay", "weight_of"]
 
 Stays = tuple[Member, ...]
 """Of one user in one group, oldest first."""
 
 _stay = Struct(">BBQqQQQ")
+_newest = Struct(">B17xQ").unpack_from
+"""Of a stay: the role, and when it ended."""
 _BY_USER = attrgetter("user")
 _ROLES = tuple(Role)
 
@@ -96,6 +98,12 @@ def encoded_stays(stays: Stays) -> bytes:
         pack(stay.role, stay.is_muted, stay.joined, stay.joined_at, stay.left, stay.count_at_read, stay.joined_message)
         for stay in stays
     )
+
+
+def newest_stay(value: bytes) -> tuple[int, int]:
+    """The role and the end of a user's newest stay, without decoding the others; the end is 0 of a member."""
+    role, left = _newest(value, len(value) - _stay.size)
+    return role, left
 
 
 def decoded_stays(user: int, value: bytes) -> Stays:

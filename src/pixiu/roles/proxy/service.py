@@ -142,6 +142,7 @@ class Proxy:
         )
         self.context = Context(
             stores, clock, settings, creates_users=creates_users, node_id=node_id, own_scheduled=self.schedules.of,
+            scheduled_with=self.schedules.find,
             holds=holds, cursors=cursors or Cursors(), platforms=platforms, tell=tell, presence=presence,
             charge_rows=self._charge_rows,
         )  # fmt: skip
