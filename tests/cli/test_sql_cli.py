@@ -1,5 +1,7 @@
 """``pixiu sql``: which queries it accepts, and how it prints rows wider than the terminal. On a lake without tables."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,8 @@ from pixiu.cli.main import main
 from pixiu.cli.queue.output import fits, narrowed, record_lines
 from pixiu.model.errors import RequestError
 from pixiu.pipeline.query import query_duckdb
+from pixiu.runtime.datadir import DataDirectory
+from tests.needs import require_java
 
 
 @pytest.fixture
@@ -114,3 +118,18 @@ def test_a_narrow_terminal_does_without_spare_columns() -> None:
     assert narrowed(columns, lines, 25, spare) == (["name", "restarts"], [["shard-0-1", "0"]])
     assert narrowed(columns, lines, 5, spare) == (["name"], [["shard-0-1"]])
     assert narrowed(columns, lines, 5, ()) == (["name", "role", "restarts"], lines)
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_pixiu_sql_does_not_run_the_copy_that_explain_analyze_runs(tmp_path: Path, engine: str) -> None:
+    if engine == "spark":
+        require_java()
+    data = tmp_path / "data"
+    DataDirectory.open(data).close()
+    (data / "pipeline" / "lake").mkdir(parents=True, exist_ok=True)
+    target = data / "pipeline" / "lake" / "taken.parquet"
+    query = f"EXPLAIN ANALYZE COPY (SELECT 1) TO '{target}'"
+    command = [sys.executable, "-m", "pixiu", "sql", query, "--data", str(data), "--engine", engine]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 1 and "COPY" in done.stderr and "Traceback" not in done.stderr, done.stderr
+    assert not list(tmp_path.rglob("taken*"))

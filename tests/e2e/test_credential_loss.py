@@ -52,6 +52,28 @@ async def test_erased_user_loses_open_sessions_and_access_on_every_transport(ser
                 assert (answer.status_code, answer.json()["error"]["code"]) == (401, "unauthenticated"), answer.text
 
 
+def test_the_token_of_an_erased_user_gets_401_over_http(server: Transports) -> None:
+    token = server.token("gone")
+    headers = {"Authorization": f"Bearer {token}"}
+    server.act(token, "contact", user="stays")
+    server.act(server.token("ops", "--admin"), "erase_user", user="gone")
+    for method, path, body in (
+        ("POST", "/v1/actions/user", {}),
+        ("POST", "/v1/actions/send", {"to": "stays", "text": "hi"}),
+        ("POST", "/v1/actions/contacts", {}),
+        ("GET", "/v1/contacts", None),
+    ):
+        answer = httpx.request(method, f"{server.url}{path}", json=body, headers=headers)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "unauthenticated"), answer.text
+    for user in ("gone", "stays"):
+        status = httpx.post(
+            f"{server.url}/v1/actions/user",
+            json={"user": user},
+            headers={"Authorization": f"Bearer {server.token('stays')}"},
+        ).status_code
+        assert status == (404 if user == "gone" else 200), "others do not find the user, and are served"
+
+
 async def test_banned_user_loses_open_sessions_and_access_until_the_ban_is_lifted(server: Transports) -> None:
     admin = server.token("ops", "--admin")
     async with connected(server, server.token, "mallory") as clients:

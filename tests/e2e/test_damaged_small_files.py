@@ -1,5 +1,6 @@
 """One flipped bit in a small file of the data directory: the node starts from the second copy, or names a remedy."""
 
+import json
 import re
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from pixiu.runtime.datadir import find_server, read_node_key
+from pixiu.runtime.datadir import find_server, read_identity, read_node_key
 from tests.e2e.test_forced_promotion import fence, texts
 from tests.e2e.test_surfaces import Served
 from tests.servers import wait_for
@@ -78,6 +79,37 @@ def test_when_both_copies_are_damaged_the_message_names_a_remedy_that_works(tmp_
         served.start()
         say(served, "after")
         assert texts(served) == ["after", "before"]
+    finally:
+        served.stop(kill=True)
+
+
+def leader_of(data: Path) -> str:
+    """Who leads, by the control record."""
+    return str(json.loads((data / "control").read_text(encoding="utf-8").splitlines()[0])["leader"])
+
+
+def test_replacing_node_key_keeps_the_name_of_the_node(tmp_path: Path) -> None:
+    served = Served(tmp_path / "data")
+    served.start()
+    try:
+        say(served, "before")
+        served.stop()
+        key, name, names = read_node_key(served.data), leader_of(served.data), read_identity(served.data)
+        assert name == names.name
+        for copy in ("node.key", "node.key.copy"):
+            (served.data / copy).unlink()
+        served.start()
+        say(served, "with the new key")
+        assert read_node_key(served.data) != key
+        assert (leader_of(served.data), read_identity(served.data)) == (name, names)
+        key = "5" * 64
+        served.stop()
+        for copy in ("node.key", "node.key.copy"):  # one that an operator has chosen
+            (served.data / copy).write_text(key + "\n", encoding="utf-8")
+        served.start()
+        say(served, "with a chosen key")
+        assert (read_node_key(served.data), leader_of(served.data), read_identity(served.data)) == (key, name, names)
+        assert "fenced" not in served.log.read_text(encoding="utf-8")
     finally:
         served.stop(kill=True)
 
