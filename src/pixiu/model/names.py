@@ -5,6 +5,7 @@ number instead. A canonical decimal below 2^48 is its own number; every other pu
 above. ``0`` is the system's number, so nobody may be called that.
 """
 
+import re
 import unicodedata
 from functools import lru_cache
 
@@ -47,13 +48,22 @@ _BLANK = frozenset(
     chr(each)
     for begin, end in (
         (0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800), (0x3164, 0x3164),
-        (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xE0100, 0xE01EF),
+        (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0x1D159, 0x1D159), (0xE0100, 0xE01EF),
     )
     for each in range(begin, end + 1)
 )  # fmt: skip
 """Letters and marks that are shown as nothing or as a space: fillers, joiners, variation selectors, empty braille."""
 
 _ALIKE = frozenset({"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU"})
+
+_AS_ASCII = str.maketrans(
+    "ɑɡıɩɪǀƖʏɴɢʀʙʜʟꜰꜱᴀᴄᴅᴇᴊᴋᴍᴏᴘᴛᴜᴠᴡᴢ℮ꬲ",
+    "agiiillyngrbhlfsacdejkmoptuvwzee",
+)
+"""Latin letters, among them all small capitals, that are hard to tell from an ASCII letter."""
+
+_DOTS = re.compile("([ij])\u0307+")
+"""A dot over a letter that has one is not shown."""
 
 _CONTROLS = frozenset(map(chr, [*range(32), *range(127, 160)]))
 
@@ -81,13 +91,15 @@ def check_public_id(public_id: str, *, what: str) -> str:
 def normalized(public_id: str) -> str:
     """A public id as it is created: NFKC, without invisible characters, single spaces inside and none around.
 
-    So ids that look the same are the same: full-width letters, ligatures, zero-width characters, doubled spaces.
+    So ids that look the same are the same: full-width letters, ligatures, zero-width characters, doubled spaces, Latin
+    letters such as a dotless i that look like ASCII ones.
     """
     if public_id.isascii() and "  " not in public_id and public_id[:1] != " " and public_id[-1:] != " ":
         return public_id  # as nearly all are
     text = unicodedata.normalize("NFKC", public_id)
     visible = (each for each in text if each not in _BLANK and unicodedata.category(each) not in _INVISIBLE)
-    shown = "".join(" " if each.isspace() else each for each in visible)
+    shown = "".join(" " if each.isspace() else each for each in visible).translate(_AS_ASCII)
+    shown = _DOTS.sub(r"\1", shown)
     # Removing a character may bring others together that compose.
     return unicodedata.normalize("NFKC", " ".join(shown.split()))
 
