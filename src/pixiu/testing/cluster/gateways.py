@@ -48,7 +48,7 @@ class MessagingGateway:
         self._cluster = cluster
         self._count = 0
         settings = settings_of().gateway
-        self.leaders = Leaders(node.registry, node.scheduler, ROOT, SHARD, memory=disk)  # type: ignore[arg-type]
+        self.leaders = Leaders(node.registry, node.scheduler, ROOT, SHARD, memory=disk)
         self.shards = ShardLinks(
             f"gateway-{node.boot:x}", self.leaders, self._dial, node.clock, node.scheduler, settings,
             alone=RoomSessions(node.boot, self._new_session_id),

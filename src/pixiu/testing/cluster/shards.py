@@ -154,7 +154,7 @@ class _WatchedShard(Shard):
     _surface: Surface | None = None
 
     @property
-    def surface(self) -> Surface | None:  # type: ignore[override]
+    def surface(self) -> Surface | None:
         """What gateways reach; None while there is no host."""
         return self._surface
 
