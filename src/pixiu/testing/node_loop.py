@@ -23,20 +23,20 @@ __all__ = ["LoopScheduler", "NodeLoop"]
 
 
 class NodeLoop:
-    """What coroutines of one process need of a loop."""
+    """The event loop of one process, as far as coroutines need one."""
 
     def __init__(self, process: Process, scheduler: SimulatedScheduler) -> None:
         self.errors: list[str] = []
-        """What nobody has caught."""
+        """Exceptions that nothing has caught."""
         self._process = process
         self.me: Any = self
-        """As far as it goes, an ``AbstractEventLoop``."""
+        """The parts of an ``AbstractEventLoop`` that are used here."""
         self._scheduler = LoopScheduler(process, scheduler, self)
         self._tasks: list[asyncio.Task[Any]] = []
 
     @property
     def scheduler(self) -> LoopScheduler:
-        """The process's own, in whose turns this loop is the running one."""
+        """The scheduler of the process. In its calls this loop is the running one."""
         return self._scheduler
 
     @contextmanager
@@ -59,7 +59,7 @@ class NodeLoop:
             asyncio._set_running_loop(before)
 
     def abandon(self) -> None:
-        """The world is over: what still waits is let go of, and does nothing more."""
+        """The world is over: close the coroutines that still wait."""
         while self._tasks:
             tasks, self._tasks = self._tasks, []
             for task in tasks:
@@ -97,7 +97,7 @@ class NodeLoop:
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It will find out itself."""
+        """Nothing to do: a timer that is cancelled does nothing when it comes due."""
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of this loop."""
@@ -123,7 +123,7 @@ class NodeLoop:
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """A bug of the process: the world will fail with it."""
+        """Keep an exception that nothing has caught: the world fails with it."""
         error = context.get("exception")
         self.errors.append(f"{context.get('message')}: {type(error).__name__} {error}")
 
@@ -136,7 +136,7 @@ class LoopScheduler(NodeScheduler):
         self._loop = loop
 
     def after(self, delay_ms: float, call: Callable[[], object]) -> Any:
-        """When the process's own clock has gone so far, and not a microsecond before."""
+        """Call when the process's own clock has gone so far, and not a microsecond earlier."""
         speed = getattr(self._node.clock, "speed", 1.0)
         return super().after(delay_ms / speed + 0.002, call)
 

@@ -45,6 +45,8 @@ KINDS = (
 """See docs/simulation.md."""
 RESTART_MS = 300
 """Within this time a replica comes back before another one can have taken over."""
+HAND_OVER_MS = 300
+"""Between the two requests that a leader hands over."""
 CLOCK_MS = 1_000
 """How wrong a wall clock may be."""
 LEAVES_MS = 8_000
@@ -315,7 +317,9 @@ class _World:
         elif kind == "follower":
             self._cut_follower(target, rng)
         elif kind == "hand-over":
+            # The first request may find no member of the in-sync set alive: a leader reads who is there when asked.
             target.hear(target.replication.step_down)
+            target.scheduler.after(HAND_OVER_MS, target.replication.step_down)
         elif kind == "clock":
             target.disk.clock.offset_ms = rng.randrange(-CLOCK_MS, CLOCK_MS)
         elif kind == "drain":

@@ -1,4 +1,4 @@
-"""Errors of a cluster, put back one at a time: those of the article, and those that a change could bring."""
+"""Errors of a cluster, put back one at a time: those of the specification, and those that a change may bring."""
 
 from __future__ import annotations
 
@@ -208,17 +208,20 @@ def _fetch_without_stores(fetch: type[SnapshotFetch], *arguments: Any, with_stor
 
 
 MUTANTS: dict[str, tuple[str, Mutate]] = {
-    "by-id-alone": ("E6: a repeat is known by its id alone, whomever it is for", _by_id_alone),
-    "register-and-hope": ("E8: registered is noticed, so a broker runs at once", _register_and_hope),
-    "drop-what-is-smaller": ("E11: a smaller number of a gateway is stale", _drop_what_is_smaller),
+    "by-id-alone": ("E6: a repeat is recognized by its id alone, whichever session it is for", _by_id_alone),
+    "register-and-hope": ("E8: a broker runs as soon as it is registered", _register_and_hope),
+    "drop-what-is-smaller": (
+        "E11: a route with a smaller number of its gateway counts as stale",
+        _drop_what_is_smaller,
+    ),
     "routers-as-written": ("E17: brokers find routers modulo their own count", _routers_as_written),
-    "exact-partition": ("E18: a new partition keeps what has its number", _exact_partition),
-    "clean-at-once": ("E19: what has moved is dropped on the flip", _clean_at_once),
-    "leave-by-user": ("E43: who leaves at one gateway is out at all", _leave_by_user),
-    "shown-again": ("a room that becomes big is heard both ways", _shown_again),
-    "split-at-once": ("proxies send to slices alone, which nobody has joined yet", _split_at_once),
-    "left-at-once": ("gateways tell of slices only as soon as a room is split", _left_at_once),
-    "settled-by-any": ("one slice speaks for all of a big room", _settled_by_any),
+    "exact-partition": ("E18: a new partition keeps only what has its number", _exact_partition),
+    "clean-at-once": ("E19: rooms that have moved are dropped at the cutover", _clean_at_once),
+    "leave-by-user": ("E43: a user who leaves at one gateway leaves at all gateways", _leave_by_user),
+    "shown-again": ("messages of a room that becomes big are shown twice, through both kinds of routes", _shown_again),
+    "split-at-once": ("proxies send to slices alone, before any gateway has joined them", _split_at_once),
+    "left-at-once": ("gateways report slices only, as soon as a room is split", _left_at_once),
+    "settled-by-any": ("an ack of one slice counts for all slices of a big room", _settled_by_any),
     "swap-without-compare": ("the control record is written whatever its version (E27)", _swap_without_compare),
     "serve-unapplied": ("a replica serves before its fence record is applied (E28)", _serve_unapplied),
     "stale-leader": ("a replica that does not hold the lease accepts gateways", _stale_leader),
@@ -228,7 +231,7 @@ MUTANTS: dict[str, tuple[str, Mutate]] = {
     "snapshot-without-inboxes": ("a snapshot leaves the inboxes out", _snapshot_without_inboxes),
     "snapshot-torn": ("a snapshot counts as soon as a part of it is there", _snapshot_torn),
     "snapshot-without-stores": ("a snapshot has the journal and no messaging stores", _snapshot_without_stores),
-    "acked-on-receipt": ("a relay confirms what gateways do not have yet", _acked_on_receipt),
+    "acked-on-receipt": ("a relay acks messages that gateways do not have yet", _acked_on_receipt),
 }
 
 
@@ -237,9 +240,9 @@ MUTANTS_OF_SHARDS = frozenset({
     "snapshot-without-inboxes",
     "snapshot-torn", "snapshot-without-stores",
 })  # fmt: skip
-"""Those that need no rooms to be caught."""
+"""Those that are caught without rooms."""
 
 
 def mutated(name: str) -> AbstractContextManager[object]:
-    """The world with this error in it; without a name, as it is."""
+    """Put an error into the world; with an empty name, none."""
     return MUTANTS[name][1]() if name else nullcontext()

@@ -121,9 +121,10 @@ class Person:
         self._open[text] = self._to[text] = to
         self._try(text)
 
-    def schedule(self, to: str, text: str) -> None:
-        """Have a message sent in a while."""
-        self._due[text] = self._cluster.clock.now_ms() + 500 + int(SCHEDULE_MS * self._rng.random())
+    def schedule(self, to: str, text: str, *, in_ms: int = 0) -> None:
+        """Have a message sent in a while, or ``in_ms`` from now."""
+        in_ms = in_ms or 500 + int(SCHEDULE_MS * self._rng.random())
+        self._due[text] = self._cluster.clock.now_ms() + in_ms
         self.send(to, text)
 
     def sent_to(self, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Many clusters on all cores, as ``messaging.runs`` has it for whole platforms."""
+"""Many simulated clusters on all cores, for ``pixiu sim``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WORDS = (
 
 
 class Runs:
-    """One kind of cluster, as ``pixiu sim`` runs it."""
+    """One kind of simulated cluster."""
 
     def __init__(self, world: str, *, has_rooms: bool) -> None:
         self._world = world

@@ -1,6 +1,6 @@
-"""TCP between two processes of a simulated cluster: all of it in order, late, or an end that both hear of.
+"""TCP between two processes of a simulated cluster: bytes arrive late and in order, or the connection ends.
 
-While the way is cut nothing passes, and nothing is lost: it comes when the cut is over, if the ends still wait for it.
+While the network is cut nothing passes and nothing is lost: it arrives after the cut, if the connection still exists.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HIGH_BYTES = 64 * 1024
 
 
 class _Way:
-    """One direction; the ``WatchedLink`` of whoever writes into it."""
+    """One direction of a connection: the ``WatchedLink`` of the process that writes into it."""
 
     def __init__(self, stream: Stream, source: Process, target: Process) -> None:
         self.receiver: WatchedReceiver | None = None
@@ -49,7 +49,7 @@ class _Way:
         return self._bytes
 
     def close(self) -> None:
-        """This end hangs up, and hears no more; the other one hears of it behind what was written."""
+        """Close this end. It gets no further call; the other end is told after what was written."""
         stream = self._stream
         stream.let_go(self)
         if not stream.is_over and not stream.is_closing:
@@ -57,14 +57,14 @@ class _Way:
             self.later(lambda: stream.end(self._target, "the peer hung up"))
 
     def later(self, call: Callable[[], object]) -> None:
-        """In order, when the network lets it through."""
+        """Make a call at the other end, in order, when the network lets it through."""
         cluster = self._stream.cluster
         now_ms = cluster.clock.now_us / 1000
         self._due_ms = due_ms = max(now_ms + cluster.delay_ms(), self._due_ms)
         cluster.scheduler.after(due_ms - now_ms, partial(self._pass, call))
 
     def _pass(self, call: Callable[[], object]) -> None:
-        """It has come through, or waits for the end of a cut."""
+        """Make the call, or wait for the end of a cut."""
         stream = self._stream
         cluster = stream.cluster
         if stream.is_over:
@@ -88,7 +88,7 @@ class _Way:
 
 
 class Stream:
-    """A connection."""
+    """A connection between two processes."""
 
     def __init__(self, cluster: Cluster, source: Process, target: Process) -> None:
         self.cluster = cluster
@@ -101,19 +101,19 @@ class Stream:
         target.streams.append(self)
 
     def open(self, theirs: WatchedReceiver, ours: WatchedReceiver) -> None:
-        """Both ends are told."""
+        """Tell both ends that the connection is open."""
         self.there.receiver = self.back.writer = theirs
         self.back.receiver = self.there.writer = ours
         theirs.opened(self.back)
         self.back.later(lambda: None if self.is_over else ours.opened(self.there))
 
     def let_go(self, way: _Way) -> None:
-        """Whoever writes into this way has hung up: it is told nothing more, whatever the other end does."""
+        """The end that writes into ``way`` has closed: it gets no further call, whatever the other end does."""
         opposite = self.back if way is self.there else self.there
         way.writer = opposite.receiver = None
 
     def end(self, told: Process, reason: str) -> None:
-        """It is over, and one end hears of it."""
+        """End the connection, and tell one end."""
         if self.is_over:
             return
         self.is_over = True
@@ -126,7 +126,7 @@ class Stream:
             told.hear(lambda: receiver.lost(reason))
 
     def died(self, dead: Process) -> None:
-        """One end is gone: the other hears of it, unless the way is cut."""
+        """One process is dead: the other end is told, after a cut if there is one."""
         source, target = self._ends
         other = target if dead is source else source
         cluster = self.cluster
@@ -146,7 +146,7 @@ class _Dialled:
         self.stream: Stream | None = None
 
     def close(self) -> None:
-        """Give it up."""
+        """Give up the attempt, or close the connection."""
         self.is_given_up = True
         if self.stream is not None:
             self.stream.there.close()

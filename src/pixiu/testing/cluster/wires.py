@@ -33,7 +33,7 @@ class Environment:
     reorder: float = 0.0
     watch_loss: float = 0.0
     late: float = 0.0
-    """The chance that something takes up to ``late_ms_max``."""
+    """The chance that a message takes up to ``late_ms_max``."""
     late_ms_max: float = 5_000.0
     registry_ms: float = 0.0
     """The registry's answers take up to this long, some of them fifty times as long."""
@@ -43,7 +43,7 @@ class Environment:
 
 
 class NodeScheduler:
-    """The shared loop as one process has it: nothing runs once it is dead, and what is due while it is frozen waits."""
+    """The loop of one process. Nothing runs once the process is dead; what comes due while it is frozen waits."""
 
     def __init__(self, node: Process, scheduler: SimulatedScheduler) -> None:
         self._node = node
@@ -56,15 +56,15 @@ class NodeScheduler:
         self._mine = self._run  # made once: half of a world's time is calls through here
 
     def soon(self, call: Callable[[], object]) -> None:
-        """At the end of this turn, if it lives."""
+        """At the end of this turn, if the process still runs."""
         self._soon(partial(self._mine, call))
 
     def after(self, delay_ms: float, call: Callable[[], object]) -> Any:
-        """Later, if it lives by then."""
+        """Later, if the process still runs then."""
         return self._after(delay_ms, partial(self._mine, call))
 
     def offload(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-        """Do work beside the loop: a little later, one piece after the other, and none once the process is dead."""
+        """Do work beside the loop: a little later, one piece at a time, and none once the process is dead."""
         self._offloaded.append((work, done))
         if len(self._offloaded) == 1:
             self.after(self.disk_ms(), self._work)
@@ -82,7 +82,7 @@ class NodeScheduler:
             self.after(self.disk_ms(), self._work)
 
     def _run(self, call: Callable[[], object]) -> None:
-        """Its turn. What waits refers to nothing that refers back: a world makes no garbage that must be looked for."""
+        """Make a call of the process. Waiting calls form no reference cycles, which would keep the collector busy."""
         node = self._node
         if node.is_dead:
             return
@@ -93,7 +93,7 @@ class NodeScheduler:
 
 
 class SimulatedDatagrams:
-    """One process's socket."""
+    """The datagram socket of one process."""
 
     def __init__(self, cluster: Cluster, node: Node) -> None:
         self.is_full = False
@@ -108,7 +108,7 @@ class SimulatedDatagrams:
 
 
 class SimulatedBulk:
-    """Streams that lose nothing while both ends are there and the way is not cut."""
+    """Streams for large messages: they lose nothing while both processes run and the network is not cut."""
 
     def __init__(self, cluster: Cluster, node: Node) -> None:
         self.secrets = SECRETS
@@ -117,7 +117,7 @@ class SimulatedBulk:
         self._node = node
 
     def send(self, boot: int, address: str, contents: Sequence[bytes]) -> bool:
-        """Frames of a stream. False if there is nobody to take them, or one of them is too large."""
+        """Send frames. False if the process that is meant does not run, or one of them is too large."""
         target = self._cluster.nodes_by_address.get(address)
         if any(len(each) > FRAME_BYTES_MAX for each in contents):
             return False

@@ -1,10 +1,10 @@
-"""A cluster of rooms in virtual time.
+"""The live-room roles of a cluster in virtual time.
 
-Proxies, brokers, routers, gateways and publishers over a network that loses, repeats and reorders, with a registry
-whose hints may be lost; processes crash, freeze and come back.
+Proxies, brokers, routers, relays, gateways and publishers communicate over a network that loses, repeats and reorders
+datagrams. The registry may lose hints. Processes crash, are frozen, and start again.
 
-What runs here is what runs in production, down to the sealed datagram; only sockets, ZooKeeper and clients' connections
-are replaced. The oracle is simple: what each session was shown, what each gateway knows of its own sessions.
+The code of the roles is that of production, down to the sealed datagram. Only sockets, ZooKeeper and the connections of
+clients are replaced. A test compares what each session was shown with what each gateway knows of its own sessions.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ROOT = "/pubsub"
 
 
 class Node(Process):
-    """One process of the cluster that is on its links."""
+    """One process that sends and receives datagrams."""
 
     def __init__(self, cluster: Cluster, role: str, partition: int = 0) -> None:
         super().__init__(cluster, role, partition)
@@ -75,13 +75,13 @@ class Node(Process):
             self.way.datagram(data, address)
 
     def new_life(self) -> int:
-        """A number above all earlier ones."""
+        """Return a number above all earlier ones."""
         self.lives += 1
         return self.boot + self.lives
 
 
 class GatewayNode(Node):
-    """A gateway whose clients are in the test: ``shown`` is what each session was written, in order."""
+    """A gateway whose clients are in the test: ``shown`` is what was written to each session, in order."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster, "gateway")
@@ -124,7 +124,7 @@ class GatewayNode(Node):
     def say(
         self, session_id: int, room: str, text: str, *, is_reliable: bool = False, priority: str = "normal"
     ) -> list[object]:
-        """A session talks. Returns a list that will hold the answer."""
+        """A session sends a room message. Returns a list that will hold the answer."""
         answers: list[object] = []
         talk_class = "reliable" if is_reliable else "live"
         params: dict[str, object] = {"room": room, "text": text, "class": talk_class, "priority": priority}
@@ -143,7 +143,7 @@ class GatewayNode(Node):
 
 
 class Cluster:
-    """All of it, driven by one seed."""
+    """All processes, the network and the registry, driven by one seed."""
 
     def __init__(
         self, rng: random.Random, *, environment: Environment | None = None, brokers: int = 1, routers: int = 1,
@@ -175,7 +175,7 @@ class Cluster:
         self.routers_by_node: dict[int, Router] = {}
         self.datagrams = 0
         self.declared_dead: set[int] = set()
-        """Everyone whom somebody took for dead, for a while or for good."""
+        """Boot ids of processes that another process has declared dead, for a while or for good."""
         self._due: dict[tuple[str, str], float] = {}
         setup = self.registry.open()
         for role, count in (("broker", brokers), ("router", routers), ("relay", max(relays, 1))):
@@ -248,7 +248,7 @@ class Cluster:
         return node
 
     def add_probe(self, rules: ProbeRules | None = None) -> tuple[Node, Probe]:
-        """Start a probe, which others take for a gateway."""
+        """Start a probe. Other processes treat it as a gateway."""
         node = Node(self, "gateway")
         probe = Probe(
             node.endpoint, node.directory, node.member, node.clock, node.scheduler, node.bigs,
@@ -269,7 +269,7 @@ class Cluster:
         return node, publishing
 
     def publishing(self, node: Node) -> Publishing:
-        """A process's way to publish."""
+        """The publishing end of a process."""
         return Publishing(
             node.endpoint, node.directory, node.clock, node.scheduler,
             PublishingRules(taken_ms=1_000, resend_ms=100, reliable_ms=60_000),
@@ -277,7 +277,7 @@ class Cluster:
         )  # fmt: skip
 
     def double(self, role: str, *, replicas: int = 1) -> Stand | PixiuError:
-        """The operator's tool: from now on there are twice as many partitions, or the reason why not."""
+        """Double the partitions of a role, as the operator's tool does. Returns the reason if that is refused."""
         answers: list[Stand | PixiuError] = []
         session = self.registry.open()
         flip(
@@ -311,7 +311,7 @@ class Cluster:
         self.scheduler.run_for(milliseconds)
 
     def run_until(self, condition: Callable[[], bool], *, within_ms: float = 30_000) -> bool:
-        """Let time pass until something is so; False if it is not in time."""
+        """Let time pass until a condition holds; False if it does not hold in time."""
         until_us = self.clock.now_us + int(within_ms * 1000)
         while not condition():
             if self.clock.now_us >= until_us:
@@ -328,7 +328,7 @@ class Cluster:
         return environment.delay_ms_min + (environment.delay_ms_max - environment.delay_ms_min) * rng.random()
 
     def is_cut(self, source: Process, target: Process) -> bool:
-        """Does nothing pass from one to the other?"""
+        """Whether the network from one process to the other is cut."""
         return (source.address, target.address) in self.environment.cuts
 
     def carry(self, source: Node, address: str, data: bytes) -> None:
@@ -358,7 +358,7 @@ class Cluster:
 
     @property
     def truth(self) -> set[tuple[int, int, int]]:
-        """Who is in which room where, by the gateways that live."""
+        """Which session is in which room at which gateway, as the running gateways know it."""
         return {
             (row.room, row.session_id, row.gateway)
             for gateway in self.gateways
@@ -367,7 +367,7 @@ class Cluster:
         }
 
     def known_to(self, tables: Sequence[Any]) -> set[tuple[int, int, int]]:
-        """What some tables hold."""
+        """The same, as some tables have it."""
         return {(row.room, row.session_id, row.gateway) for table in tables for row in table.rows()}
 
     @property
@@ -376,7 +376,7 @@ class Cluster:
         return [self.brokers_by_node[node.boot] for node in self.brokers if not node.is_dead]
 
     def is_settled(self) -> bool:
-        """Do all brokers run, and know of their rooms exactly what the gateways say?"""
+        """Whether all brokers run, and know of their rooms exactly what the gateways know."""
         truth = self.truth
         for node in self.brokers:
             broker = self.brokers_by_node[node.boot]
