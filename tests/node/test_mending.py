@@ -43,8 +43,8 @@ class Replicas:
         settings = Settings(
             queue=QueueSettings(port=self.ports[name]),
             replication=ReplicationSettings(
-                name=name, acknowledge="in-sync", heartbeat_ms=50, in_sync_timeout_ms=2_000, reconnect_ms=100,
-                lease_ms=800, renew_ms=100,
+                name=name, acknowledge="in-sync", heartbeat_ms=50, in_sync_timeout_ms=1_000, reconnect_ms=100,
+                lease_ms=1_000, renew_ms=100,
             ),
             log=LogSettings(sample=0),
         )  # fmt: skip

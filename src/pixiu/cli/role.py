@@ -53,7 +53,8 @@ class RoleOrders:
 def _shard(orders: RoleOrders) -> int:
     """A replica of a shard: the log, the stores made from it, and what users do."""
     from pixiu.cli.serve import read_settings
-    from pixiu.node.processes.cluster_end import read_secrets
+    from pixiu.node.logs import is_kafka, noted_log
+    from pixiu.node.processes.cluster_secrets import read_secrets
     from pixiu.node.processes.shard import SHARD_DEFAULTS, run_shard
 
     if orders.data is None:
@@ -64,6 +65,11 @@ def _shard(orders: RoleOrders) -> int:
         options["queue.node_id"] = orders.replica
     settings = read_settings(None, options, list(orders.assignments))
     settings = replace(settings, http=replace(settings.http, port=settings.links.admin_port))
+    if not is_kafka(settings) and (noted := noted_log(orders.data)):
+        raise ConfigError(
+            f"the log of this shard is in Kafka ({orders.data} has applied it), and a log of the replicas' own has other "
+            f"events. Start with --set log={noted}, or use another registry path and other folders"
+        )
 
     def ready(running: "Running") -> None:
         orders.say_ready(running.queue_address, admin=f"http://{running.http_address}", pid=os.getpid())
