@@ -65,7 +65,7 @@ def settings_of(*, has_retention: bool = False, fill_bytes: int = 0) -> Settings
         ),
         topics=TopicSettings(retention_interval_ms=1_000),
         replication=ReplicationSettings(  # ``SHARD_DEFAULTS``
-            acknowledge="in-sync", heartbeat_ms=250, in_sync_timeout_ms=1_500, reconnect_ms=200
+            acknowledge="in-sync", heartbeat_ms=250, in_sync_timeout_ms=1_250, reconnect_ms=200
         ),
     )  # fmt: skip
 
