@@ -1,5 +1,6 @@
 """Whole clusters under faults, seed after seed; see ``pixiu.testing.cluster.environment``."""
 
+import asyncio
 import gc
 import random
 
@@ -91,8 +92,7 @@ def test_turns_of_a_process_leave_nothing_for_the_collector() -> None:
         gc.enable()
 
 
-def test_an_audit_ends_with_the_leadership_of_its_replica() -> None:
-    # It would wait for ever for the host's next record, and the next audit for it.
+def test_an_audit_ends_with_the_leadership_of_its_replica(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(random.Random(5), heartbeat_ms=1_000)
     cluster.add_gateway()
     durable = Durable(cluster, random.Random(6), replicas=2)
@@ -101,6 +101,8 @@ def test_an_audit_ends_with_the_leadership_of_its_replica() -> None:
         assert cluster.run_until(durable.rests, within_ms=60_000), durable.unsettled()
         auditor = durable.leader
         assert auditor is not None
+        assert auditor.host is not None
+        monkeypatch.setattr(auditor.host, "applied", lambda: asyncio.Event().wait())  # the next record never comes
         durable.audit(auditor)
         auditor.freeze()
         cluster.run(5_000)
