@@ -7,7 +7,7 @@ import contextlib
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pixiu.backends.embedded.sessions import EmbeddedSessions, next_life
 from pixiu.backends.embedded.stores import EmbeddedStores
@@ -17,7 +17,7 @@ from pixiu.backends.memory.stores import MemoryStores
 from pixiu.backends.tantivy.searches import ThreadedSearches
 from pixiu.config.engines import EMBEDDED
 from pixiu.config.extras import how_to_install
-from pixiu.model.errors import ConfigError, CorruptData, Gone, PixiuError
+from pixiu.model.errors import ConfigError, CorruptData, Gone, PixiuError, Unavailable
 from pixiu.model.ids import SNOWFLAKE_EPOCH_MS
 from pixiu.model.pixiu_pb2 import Record, Traces
 from pixiu.node.auditing import take_books
@@ -32,7 +32,7 @@ from pixiu.queue.log import EngineLog
 from pixiu.roles.carrier.audit import AUDIT_BATCH, Audit
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
     from pixiu.backends.kafka.topics import Identity
     from pixiu.backends.redis.routes import RedisRoutes
@@ -67,6 +67,8 @@ SESSION_SHIFT = 12
 NOTE_TASKS_MS = 1_000
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,9 @@ class MessagingHost:
         self._session_base = 0
         self._tasks_noted = 0
         self._note_timer: Timer | None = None
+        self._is_stopped = False
+        self._waiting: set[asyncio.Future[Any]] = set()
+        """Work that ends with this host."""
         if opened is None:
             opened = open_stores(settings.engines, root, self.log, "" if replica is None else replica.name)
         self.store, self.stores = opened.store, opened.stores
@@ -384,7 +389,10 @@ class MessagingHost:
             )
 
     async def stop(self) -> None:
-        """Close sessions, and commit what is applied."""
+        """Close sessions, and commit what is applied. Audits and other work that waits for this host end."""
+        self._is_stopped = True
+        for work in self._waiting:
+            work.cancel()
         if self._note_timer is not None:
             self._note_timer.cancel()
         if self.door is not None:
@@ -426,18 +434,36 @@ class MessagingHost:
         await asyncio.sleep(0)  # on its way to the relay
         self.messaging.relay.write_rows()
         flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.log.when_flushed(lambda: flushed.set_result(None))
+        self.log.when_flushed(lambda: None if flushed.done() else flushed.set_result(None))
         await flushed
 
     async def applied(self) -> None:
         """Wait until the stores hold everything that is committed."""
         await self.written()
         caught_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.messaging.carrier.when_applied(self.log.committed, lambda: caught_up.set_result(None))
+        self.messaging.carrier.when_applied(
+            self.log.committed, lambda: None if caught_up.done() else caught_up.set_result(None)
+        )
         await caught_up
 
+    async def _while_running(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await work that would wait for ever once this host has stopped. Raises ``Unavailable`` then."""
+        task = asyncio.ensure_future(work)
+        self._waiting.add(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if self._is_stopped and task.cancelled():
+                raise Unavailable("the messaging of this node has stopped; ask again") from None
+            raise
+        finally:
+            self._waiting.discard(task)
+
     async def settled(self) -> None:
-        """Wait until the stores hold it on disk, too."""
+        """Wait until the stores hold it on disk, too. Raises ``Unavailable`` if this host stops."""
+        await self._while_running(self._settled())
+
+    async def _settled(self) -> None:
         end = self.log.committed
         await self.applied()
         while min(self.stores.applied(lane) for lane in (Lane.ROSTERS, Lane.INBOXES, Lane.TIMELINES)) < end:
@@ -446,7 +472,13 @@ class MessagingHost:
         self.stores.flush()
 
     async def cut(self) -> Cut:
-        """What waits in the stores now, once they hold everything that is committed."""
+        """What waits in the stores now, once they hold everything that is committed.
+
+        Raises ``Unavailable`` if this host stops.
+        """
+        return await self._while_running(self._cut())
+
+    async def _cut(self) -> Cut:
         await self.applied()
         with self.messaging.carrier.cutting() as cutting:
             for _ in cutting.slices():
@@ -454,9 +486,14 @@ class MessagingHost:
         return cutting.cut
 
     async def audit(self, *, at_least: int = 0, before: int | None = None) -> AuditReport:
-        """Take a cut now, replay the log up to it, a batch at a time, between other work, and compare."""
-        audit = Audit(MemoryStores(), at_least=at_least, before=before)
-        return await take_books(audit, await self.cut(), self.stores, scan=self._scan, reach=self._reach)
+        """Take a cut now, replay the log up to it, a batch at a time, between other work, and compare.
+
+        Raises ``Unavailable`` if this host stops.
+        """
+        return await self._while_running(self._audit(Audit(MemoryStores(), at_least=at_least, before=before)))
+
+    async def _audit(self, audit: Audit) -> AuditReport:
+        return await take_books(audit, await self._cut(), self.stores, scan=self._scan, reach=self._reach)
 
     async def _scan(self, after: int, through: int) -> AsyncIterator[list[LogRecord]]:
         # From the beginning by ``scan``, which says what retention has removed of it.

@@ -1,5 +1,6 @@
 """Whole clusters under faults, seed after seed; see ``pixiu.testing.cluster.environment``."""
 
+import asyncio
 import gc
 import random
 
@@ -91,8 +92,7 @@ def test_turns_of_a_process_leave_nothing_for_the_collector() -> None:
         gc.enable()
 
 
-def test_an_audit_ends_with_the_leadership_of_its_replica() -> None:
-    # It would wait for ever for the host's next record, and the next audit for it.
+def test_an_audit_ends_with_the_leadership_of_its_replica(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(random.Random(5), heartbeat_ms=1_000)
     cluster.add_gateway()
     durable = Durable(cluster, random.Random(6), replicas=2)
@@ -101,6 +101,8 @@ def test_an_audit_ends_with_the_leadership_of_its_replica() -> None:
         assert cluster.run_until(durable.rests, within_ms=60_000), durable.unsettled()
         auditor = durable.leader
         assert auditor is not None
+        assert auditor.host is not None
+        monkeypatch.setattr(auditor.host, "applied", lambda: asyncio.Event().wait())  # the next record never comes
         durable.audit(auditor)
         auditor.freeze()
         cluster.run(5_000)
@@ -113,11 +115,22 @@ def test_an_audit_ends_with_the_leadership_of_its_replica() -> None:
         durable.end()
 
 
-def test_a_mutant_is_caught_and_named() -> None:
-    caught = SHARDS.run_seeds(range(20), mutant="swap-without-compare")
-    assert caught.failed is not None
-    assert "journals" in caught.failed.failure or "I6" in caught.failed.failure
+CAUGHT_SOON = {
+    "swap-without-compare": 0, "serve-unapplied": 23, "stale-leader": 0, "pushes-on": 0, "tasks-again": 2,
+    "snapshot-without-inboxes": 2, "snapshot-torn": 2, "snapshot-without-stores": 2,
+}  # fmt: skip
+"""The first seed that caught each mutant when this was written. Another change may need some seeds more."""
+
+
+@pytest.mark.parametrize("mutant", CAUGHT_SOON)
+def test_mutants_of_shards_are_caught_soon(mutant: str) -> None:
+    first = CAUGHT_SOON[mutant]
+    assert SHARDS.run_seeds(range(first, first + 40), mutant=mutant).failed is not None
+
+
+def test_the_worlds_list_their_mutants() -> None:
     assert SHARDS.list_mutants().keys() == MUTANTS_OF_SHARDS <= CLUSTERS.list_mutants().keys()
+    assert CAUGHT_SOON.keys() | {"delays-asleep"} == MUTANTS_OF_SHARDS
 
 
 @pytest.mark.long
@@ -129,7 +142,7 @@ def test_every_mutant_of_shards_is_caught(mutant: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.feature("X48", "X50", "X51", "X55", "X61", "X62")
+@pytest.mark.feature("X48", "X50", "X51", "X62")
 @pytest.mark.timeout(14_400)
 def test_many_seeds_of_shards() -> None:
     summary = SHARDS.run_seeds(range(1_000), jobs=2)
@@ -137,7 +150,7 @@ def test_many_seeds_of_shards() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.feature("X13", "X15", "X28", "X34", "X40", "X48", "X55", "X62", "X71", "X73", "X74")
+@pytest.mark.feature("X13", "X15", "X28", "X34", "X40", "X48", "X62", "X71", "X73", "X74")
 @pytest.mark.timeout(14_400)
 def test_many_seeds() -> None:
     summary = run_seeds(range(1_000), jobs=2)

@@ -20,7 +20,6 @@ from pixiu.machines.routes import RouteRow, RouteTable
 from pixiu.machines.split import Counts
 from pixiu.model.errors import PixiuError
 from pixiu.node.host import MessagingHost
-from pixiu.node.messaging import Messaging
 from pixiu.node.shard import Shard
 from pixiu.ports.registry import Write
 from pixiu.queue.background import Background
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from pixiu.machines.room_link import Ack, Frame
+    from pixiu.node.gateways.hub import GatewayHub
 
     Mutate = Callable[[], AbstractContextManager[object]]
 
@@ -157,17 +157,17 @@ def _serve_unapplied() -> AbstractContextManager[object]:
 
 
 def _stale_leader() -> AbstractContextManager[object]:
-    return patch.object(Shard, "_hub", lambda self: None if self.surface is None else self.surface.hub)
+    def hub(self: Shard) -> GatewayHub | None:
+        return self.surface.hub if self.surface is not None and self.surface.is_open else None
+
+    return patch.object(Shard, "_hub", hub)
 
 
 def _pushes_on() -> AbstractContextManager[object]:
     def ended(self: Shard, _reason: str) -> None:
         self._leads.clear()
 
-    stack = ExitStack()
-    stack.enter_context(patch.object(Shard, "_leading_ended", ended))
-    stack.enter_context(patch.object(Messaging, "_may_serve", lambda _self: True))
-    return stack
+    return patch.object(Shard, "_leading_ended", ended)
 
 
 def _tasks_again() -> AbstractContextManager[object]:
