@@ -67,8 +67,8 @@ def _shard(orders: RoleOrders) -> int:
     settings = replace(settings, http=replace(settings.http, port=settings.links.admin_port))
     if not is_kafka(settings) and (noted := noted_log(orders.data)):
         raise ConfigError(
-            f"the log of this shard is in Kafka ({orders.data} has applied it), and a log of the replicas' own has other "
-            f"events. Start with --set log={noted}, or use another registry path and other folders"
+            f"the log of this shard is in Kafka ({orders.data} has applied it), and the replicas' own log would have "
+            f"other events. Start with --set log={noted}, or use another registry path and other folders"
         )
 
     def ready(running: "Running") -> None:
