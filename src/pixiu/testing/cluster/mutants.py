@@ -20,6 +20,7 @@ from pixiu.machines.routes import RouteRow, RouteTable
 from pixiu.machines.split import Counts
 from pixiu.model.errors import PixiuError
 from pixiu.node.host import MessagingHost
+from pixiu.node.messaging import Messaging
 from pixiu.node.shard import Shard
 from pixiu.ports.registry import Write
 from pixiu.queue.background import Background
@@ -166,8 +167,13 @@ def _stale_leader() -> AbstractContextManager[object]:
 def _pushes_on() -> AbstractContextManager[object]:
     def ended(self: Shard, _reason: str) -> None:
         self._leads.clear()
+        if self.host is not None and self.host.messaging.carrier.tasks is not None:
+            self.host.messaging.carrier.tasks.stop()  # pushes alone
 
-    return patch.object(Shard, "_leading_ended", ended)
+    stack = ExitStack()
+    stack.enter_context(patch.object(Shard, "_leading_ended", ended))
+    stack.enter_context(patch.object(Messaging, "_is_serving", lambda self: self._has_started))
+    return stack
 
 
 def _tasks_again() -> AbstractContextManager[object]:
