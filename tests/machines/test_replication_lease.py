@@ -398,6 +398,17 @@ def test_a_leader_that_finds_damage_hands_over_and_follows() -> None:
     assert replica.state is r.State.IN_SYNC
 
 
+def test_a_leader_that_steps_down_waits_for_others_though_its_name_is_the_smallest() -> None:
+    """Its journal is sound: an engine of its stores is down."""
+    replica = leader()
+    replica.receive(5, r.LeaveAsked(stays=True))
+    replica.receive(6, r.LeadingStopped(replica.log))
+    replica.receive(7, granted(3, 2, "", BOTH, asked=6))
+    for now in range(10, LATE, 100):
+        assert not has(replica.receive(now, seen(3, 2, "", BOTH, asked=now)), r.ChangeControl)
+    assert only(replica.receive(LATE, seen(4, 3, "b", BOTH, asked=LATE)), r.Follow).leader == "b"
+
+
 def test_a_leader_that_handed_over_leads_again_if_nobody_takes_it() -> None:
     """The other one may die at that very moment; or it is there, and does nothing."""
     replica = stepped_down()

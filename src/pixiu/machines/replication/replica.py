@@ -74,6 +74,7 @@ class Replica(Following):
         self._fence_attempts = 0
         self._fence_at_ms = NEVER_MS
         self._is_leaving = self._is_stepping_down = False
+        self._stepped_down_ms = NEVER_MS
         self._damaged: frozenset[str] = frozenset()
 
     @property
@@ -140,7 +141,7 @@ class Replica(Following):
             case e.FenceAnswered():
                 return self._fence_answered(now_ms, event)
             case e.LeaveAsked(stays):
-                return self._step_down() if stays else self._leave_asked()
+                return self._step_down(now_ms) if stays else self._leave_asked()
             case e.FollowTold(leader):
                 return self._follow_told(now_ms, leader)
             case e.Trimmed(oldest_event_id):
@@ -331,6 +332,7 @@ class Replica(Following):
         return self._claim is not None and self._version <= self._claim.version
 
     def _decide(self, now_ms: int) -> Claim | FollowLeader | Wait:
+        has_stepped_down = now_ms - self._stepped_down_ms < 2 * self.settings.takeover_ms
         return decide(
             View(
                 name=self.name, settings=self.settings, log=self.log, highest_epoch=self.highest_epoch,
@@ -338,7 +340,8 @@ class Replica(Following):
                 silent_ms=self._silent_ms(now_ms), is_bound=self._is_bound(now_ms),
                 is_answering=now_ms - self._answered_ms <= self.settings.control_retry_ms,
                 follow=self._follow, is_in_sync=self._is_told_in_sync, led_epoch=self._led_epoch,
-                founders=self._founders, damaged=self._damaged,
+                founders=self._founders,
+                damaged=self._damaged | {self.name} if has_stepped_down else self._damaged,
             )
         )  # fmt: skip
 
@@ -538,14 +541,18 @@ class Replica(Following):
             return self._fence("this node leaves")
         return [] if self.state is State.FENCED else [e.Left()]
 
-    def _step_down(self) -> list[Command]:
-        """Another in-sync member is to lead, if there is one that is not known to be damaged."""
+    def _step_down(self, now_ms: int) -> list[Command]:
+        """Another in-sync member is to lead, if there is one that is not known to be damaged.
+
+        For a while this node claims behind the others, as if its journal were damaged: its name may be the smallest.
+        """
         control = self.control
         if self.state is not State.LEADING or self.settings.election is Election.MANUAL or control is None:
             return []
         if not (control.in_sync & self._live) - {self.name} - self._damaged:
             return []
         self._is_stepping_down = True
+        self._stepped_down_ms = now_ms
         return self._fence("another in-sync member is to lead")
 
     def _hand_over(self, now_ms: int, *, stays: bool) -> list[Command]:
