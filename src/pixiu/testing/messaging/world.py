@@ -10,7 +10,6 @@ away come home and must find what waits for them; and after a last crash the sto
 
 from __future__ import annotations
 
-import logging
 import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -28,6 +27,7 @@ from pixiu.testing.messaging.virtual_time import Outside
 from pixiu.testing.messaging.weather import draw_messaging_weather
 from pixiu.testing.messaging.wires import HTTP, NODE, Wires
 from pixiu.testing.queue.oracle import Violation
+from pixiu.testing.quiet import quiet_logs
 from pixiu.testing.scheduler import SimulatedClock
 
 if TYPE_CHECKING:
@@ -200,18 +200,15 @@ class World:
 
 def run(seed: int, mutant: str = "", *, keep: Sequence[int] | None = None, is_verbose: bool = False) -> Result:
     """Run one seed. ``keep`` names the lines of its script to keep; a mutant puts one literal error back."""
-    disabled = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
     chosen = MUTANTS[mutant]
     world = World(seed, chosen, keep=keep, is_verbose=is_verbose)
     failure = ""
     try:
-        with chosen.put_back():
+        with quiet_logs(), chosen.put_back():
             world.run()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
         failure = f"{type(error).__name__}: {error}"
     finally:
-        logging.disable(disabled)
         if world.node.state != "down":
             world.node.scheduler.close()
     return Result(

@@ -20,6 +20,7 @@ from pixiu.machines.queue_wire.requests import encode_follow, encode_follow_prog
 from pixiu.machines.replication import Election
 from pixiu.testing.network import SimulatedNetwork
 from pixiu.testing.queue.clients import Wire
+from pixiu.testing.quiet import quiet_logs
 from pixiu.testing.replication.host import ProcessScheduler
 from pixiu.testing.replication.mutants import MUTANTS, Mutant
 from pixiu.testing.replication.nemesis import Nemesis
@@ -179,7 +180,8 @@ def run(seed: int, mutant: str | None = None, *, keep: Sequence[int] | None = No
     world = World(seed, MUTANTS[mutant or ""], keep=keep, is_verbose=is_verbose)
     failure = ""
     try:
-        world.run()
+        with quiet_logs():
+            world.run()
     except (Violation, AssertionError, TimeoutError) as error:
         failure = f"{type(error).__name__}: {error}"
     simulation = world.simulation
