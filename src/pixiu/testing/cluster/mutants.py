@@ -24,6 +24,7 @@ from pixiu.node.messaging import Messaging
 from pixiu.node.shard import Shard
 from pixiu.ports.registry import Write
 from pixiu.queue.background import Background
+from pixiu.queue.log import EngineLog
 from pixiu.queue.replication.control import RegistryControl, _row
 from pixiu.queue.storage.snapshot import SnapshotFetch
 from pixiu.roles.proxy.rooms import RoomProxy
@@ -177,7 +178,7 @@ def _pushes_on() -> AbstractContextManager[object]:
 
 
 def _tasks_again() -> AbstractContextManager[object]:
-    return patch.object(MessagingHost, "_tasks_finished", lambda _self: 0)
+    return patch.object(EngineLog, "position", lambda _self, _topic, _name: 0)
 
 
 def _delays_asleep() -> AbstractContextManager[object]:
