@@ -161,16 +161,16 @@ class Load:
         self.client.close()
 
     def _write(self, writer: int) -> None:
-        number = 0
+        number = after = 0  # keys are looked for behind the writer's last record: the log remembers a bounded number
         while not self._is_over:
             text = f"{writer} {number}"
             try:
-                answer = self.client.append("load", text, key=text)
+                answer = self.client.append("load", text, key=text, unless_after=after)
             except PixiuError as error:
                 self.errors.append(str(error))
                 continue
             self.answers.append((time.monotonic(), text, answer))
-            number += 1
+            number, after = number + 1, answer.event_id
 
     def wait_for_more(self, count: int = 20, *, timeout_s: float = 20) -> None:
         """Until some more are accepted."""
