@@ -39,7 +39,7 @@ CLOSE_SECONDS = 2.0
 REASON_BYTES_MAX = 120
 HELLO_BYTES_MAX = 8 * 1024
 """The first frame over TCP: a token and a cursor. Of a stranger no more than that is kept."""
-FRAMES_PER_TURN = 64
+FRAMES_PER_TURN = 256
 """Frames of one client that are read in one turn of the loop; a frame counts once more for every 256 bytes. A read may
 bring thousands of frames, and others would wait for all of them."""
 FRAME_COST_SHIFT = 8
