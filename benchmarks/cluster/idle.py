@@ -1,4 +1,4 @@
-"""What a whole cluster costs while nobody is connected: CPU time of all processes, and their memory."""
+"""What a whole cluster costs while no client is connected: CPU time of all processes, and their memory."""
 
 from __future__ import annotations
 

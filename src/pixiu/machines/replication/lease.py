@@ -17,7 +17,7 @@ Rules:
 4. ``takeover_ms`` is at least a quarter longer than ``lease_ms``. The follower echoes after the leader has sent, so the
    leader has stopped before the follower claims, as long as no clock runs more than 1.25 times as fast as another. The
    clock also counts the time for which a machine was suspended (CLOCK_BOOTTIME).
-5. A replica that was restarted may have forgotten a promise: it takes over from nobody during its first
+5. A replica that was restarted may have forgotten a promise: it takes over from no leader during its first
    ``takeover_ms``.
 6. From asking the registry for a claim until the record has a later version, a replica follows nobody and promises
    nothing: the claim may be granted at any moment, however late. Replicas keep the version of such a claim on disk, so
