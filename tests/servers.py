@@ -56,7 +56,7 @@ class QueueProcess:
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._decided = threading.Event()
-        """The latest process listens, or has ended."""
+        """The latest process listens, or has exited."""
         self._is_listening = False
 
     def __enter__(self) -> Self:

@@ -135,12 +135,12 @@ def measure(bench: Bench) -> Section:
         f"Load average before the rounds: {min(averages):.2f} – {max(averages):.2f}.",
         (
             f"{RATE:,} messages/s for each of them, in bursts of 20 ms; as many people a second come and go for each "
-            f"partition of the routers. All clusters stand at the same time. {rounds} turns of each larger one, each "
+            f"partition of the routers. All clusters run at the same time. {rounds} turns of each larger one, each "
             "between two turns of one of each and held against their mean; ratios, and CPU times, are the medians. "
             "`datagrams` are those that proxies and brokers send for a message, which other load hardly changes. "
             "`idle` is the CPU time in ms a second that a process takes while nothing is said; it is taken off. A "
-            "router replica hears all news, so the news that it handles are what counts. A shard is not measured here: "
-            "it is replicated for safety, not for speed, and each replica writes and applies everything."
+            "router replica receives all changes, so the changes that it handles are what counts. A shard is not "
+            "measured here: it is replicated for safety, not for speed, and each replica writes and applies everything."
         ),
     ]
     return section

@@ -101,7 +101,7 @@ def measure(bench: Bench) -> Section:
     ]
     section.notes = notes_of(averages, every)
     if resyncs := sum(talk.resyncs for talk in every):
-        section.notes.append(f"A server lost its lease under this load: clients were told to resync {resyncs:,} times.")
+        section.notes.append(f"A server lost its lease under this load: clients received `resync` {resyncs:,} times.")
     section.notes.append(
         f"{len(processes)} Pixiu processes are counted, ZooKeeper's are not. Clients, cluster and ZooKeeper share the "
         "cores."

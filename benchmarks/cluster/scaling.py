@@ -1,7 +1,8 @@
 """How many machines for how many people: computed from what this run has measured per core.
 
 Nothing here is measured at that size. Each role's work grows with what people do, and what one core does of that work
-is known; what cannot be divided (the leader of a shard, what one process knows of all others) is where it ends.
+is known. Scaling ends at what cannot be divided: the leader of a shard, and state that one process keeps about all
+others.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Talk:
     failed: int = 0  # refused, never answered, or not sent because the client was away
     lost: int = 0  # accepted, and not delivered long after the end
     turned_away: int = 0  # attempts to reconnect
-    resyncs: int = 0  # clients that were told to ask for what they missed, and did
+    resyncs: int = 0  # `resync` pushes that clients received and answered with a sync
     away: int = 0  # clients that were closed and had not come back by the end
 
     @property
@@ -103,7 +103,7 @@ def run(words: list[str], label: str) -> Talk:
 
 
 def read(line: str) -> Talk:
-    """The line of a crowd that has ended."""
+    """The result line of a crowd."""
     known = {field.name for field in fields(Talk)}
     return Talk(**{name: value for name, value in json.loads(line).items() if name in known})
 

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.engines, pytest.mark.feature("X73", "X75")]
 
 
 class Follower:
-    """Reads a log as the applier does: whenever it is told that there is more."""
+    """Reads a log as the applier does: on every notification of new records."""
 
     def __init__(self, log: KafkaLog) -> None:
         self.log = log

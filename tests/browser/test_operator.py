@@ -95,7 +95,7 @@ def test_a_topic_is_found_opened_by_keyboard_and_followed_live(world: BrowserWor
     page = world.log_in("ops")
     show(page, world.url, "topics")
     row = page.get_by_role("row").filter(has_text="orders")
-    expect(row).to_contain_text("nobody reads it")
+    expect(row).to_contain_text("no subscribers")
     expect(page.get_by_role("row").filter(has_text="pixiu.main")).to_contain_text("Pixiu")
     row.focus()
     page.keyboard.press("Enter")

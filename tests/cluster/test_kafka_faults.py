@@ -114,7 +114,7 @@ async def test_owner_of_the_log_is_killed_frozen_and_drained_during_traffic(kafk
 
 @pytest.mark.feature("X48", "X62", "X73", "X75")
 async def test_new_replica_catches_up_from_kafka_and_serves_after_the_owner(kafka: KafkaServer, tmp_path: Path) -> None:
-    """The new replica is not the supervisor's: nobody starts it again after the kill."""
+    """The supervisor did not start the new replica, so it does not restart it after the kill."""
     log = log_of(kafka)
     with Cluster(tmp_path, text_of(kafka, replicas=1, log=log)) as cluster:
         doors = await at(doors_of, cluster)

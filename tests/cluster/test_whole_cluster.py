@@ -104,7 +104,7 @@ class World:
             assert client.closed is None, f"{client.user} was closed: {client.closed}"
 
     async def talk(self) -> None:
-        """Each hears the other in the room."""
+        """Each receives the other's room messages."""
         self._said += 1
         for speaker, listener in ((self.alice, self.bob), (self.bob, self.alice)):
             text = f"{speaker.user} says {self._said}"
@@ -198,7 +198,7 @@ async def cut_one_gateway(world: World, seconds: float) -> None:
 
 
 async def pause_zookeeper(world: World, seconds: float) -> None:
-    """The replicas grant each other's lease: while ZooKeeper is paused, nothing is refused and nobody is closed."""
+    """Replicas grant each other's lease: pausing ZooKeeper refuses no request and disconnects no client."""
     await asyncio.to_thread(world.cluster.ask, "freeze", "zookeeper-1")
     until = time.monotonic() + seconds
     number = 0

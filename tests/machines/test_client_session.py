@@ -382,7 +382,7 @@ class TestUrgentMessages:
         assert made.received(early, 0) == [Hurry(message(9))]
         assert made.cursor == 0
         (item,) = arrived(made.received(push(4, 9), 0))
-        assert (item.cursor, item.is_shown) == (4, True), "the shelf knows whether the copy was taken"
+        assert (item.cursor, item.is_shown) == (4, True), "the delivery buffer records whether the copy was taken"
         assert made.received(early, 0) == [], "a copy after the message is ignored"
 
     def test_malformed_early_copy_is_ignored(self) -> None:

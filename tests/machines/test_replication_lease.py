@@ -38,7 +38,7 @@ def test_in_sync_follower_claims_after_hearing_nothing_for_takeover_ms() -> None
     late = REGISTRY.takeover_ms + 1
     commands = replica.receive(late, r.Ticked())
     assert only(commands, r.ChangeControl) == r.ChangeControl(1, r.Control(3, "b", frozenset("b")), late, is_claim=True)
-    assert has(commands, r.Unfollow), "a replica follows nobody while it claims"
+    assert has(commands, r.Unfollow), "a replica does not follow a leader while it claims"
     commands = replica.receive(late + 10, granted(2, 3, "b", frozenset("b"), asked=late))
     assert commands == [r.AppendEpoch(3, 1)]
 

@@ -39,7 +39,7 @@ ADDRESS = "127.0.0.1:1"
 
 
 class LogView:
-    """One replica's view of the log: it is told of new records in turns of its own."""
+    """One replica's view of the log: it receives new records in turns of its own."""
 
     def __init__(self, log: MemoryLog, scheduler: SimulatedScheduler) -> None:
         self._log = log

@@ -1,4 +1,4 @@
-"""The file in which a gateway keeps the leaders that it knows."""
+"""The file in which a gateway keeps the last known leaders."""
 
 from __future__ import annotations
 

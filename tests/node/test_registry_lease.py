@@ -24,7 +24,7 @@ TAKEOVER_MS = SETTINGS.lease_ms * 2
 
 
 class Replica:
-    """One replica, and what it was told."""
+    """One replica, and the calls that it received."""
 
     def __init__(self, world: World, name: str) -> None:
         self.name = name

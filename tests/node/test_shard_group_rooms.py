@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.feature("X70")
 def test_message_to_one_user_goes_once_to_the_right_gateway_or_waits_or_is_dropped_and_counted() -> None:
-    """The shard knows where a user is, and tells no other gateway."""
+    """The shard routes to the user's gateway and to no other."""
     world = ClusterWorld()
     one, two = world.gateways
     ann, ben = one.connect(ANN), two.connect(BEN)
@@ -89,7 +89,7 @@ def test_message_in_the_room_of_a_group_is_shown_once_at_every_gateway(kind: str
         ]  # fmt: skip
     ben.ask("quit", group="team")
     assert ben.ask("say", room="g:team", text="still here?")["error"]["code"] == "forbidden"
-    assert len(said_to(ann)) == 3, "what is refused is shown to nobody"
+    assert len(said_to(ann)) == 3, "a refused message is shown to no client"
 
 
 def test_message_in_the_room_of_a_group_is_refused_while_the_shard_is_away_and_rooms_come_back_with_it() -> None:

@@ -52,7 +52,7 @@ def test_users_at_two_gateways_talk() -> None:
     assert len(ann.pushed("receipt")) == 1, "a repeated receipt is not pushed again"
     assert "result" in ann.ask("recall", message_id=sent)
     world.run(20)
-    assert ben.pushed("recall"), "the receiver, at another gateway, is told"
+    assert ben.pushed("recall"), "the receiver, at another gateway, gets the recall"
     shown = ben.ask("history", **{"with": ANN})["result"]["messages"]
     assert "hi" not in [each.get("text") for each in shown]
     again = two.connect(BEN, cursor=ben.cursor)
@@ -253,7 +253,7 @@ def test_typing_and_presence_cross_gateways_and_presence_survives_a_change_of_le
     world.run(300)
     back.connection.lost()
     world.run(100)
-    assert ann.pushed("presence")[-1]["state"] == "offline", "the next leader knows who is followed"
+    assert ann.pushed("presence")[-1]["state"] == "offline", "the next leader has the presence subscriptions"
 
 
 @pytest.mark.feature("R18")
@@ -429,7 +429,7 @@ def test_leader_from_the_memory_gives_way_to_what_the_registry_says() -> None:
     memory = Memory(KnownLeaders(1, {0: Leader(99, "shard-0-99", ADDRESS)}))
     late = without_registry(world, memory)
     world.run(3_000)
-    assert late.connect(ANN).transport.closed == (1013, "unavailable"), "nobody leads there any more"
+    assert late.connect(ANN).transport.closed == (1013, "unavailable"), "that shard has no leader now"
     late.registry.resume()
     world.run(200)
     assert late.leaders.of(0) == Leader(1, "shard-0-1", ADDRESS), "also under a lower epoch"

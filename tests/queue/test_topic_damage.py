@@ -17,7 +17,7 @@ BODIES = [b"%03d" % number * 300 for number in range(60)]
 
 
 def refusal(queue: QueueProcess) -> str:
-    """What a subscriber is told, at once or after the messages before the damage."""
+    """The error that a subscriber gets, at once or after the messages before the damage."""
     with Raw(queue.host, queue.port) as raw:
         raw.send(sub(b"t", 0, b"reader", batch=255))
         while True:

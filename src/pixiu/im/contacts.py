@@ -132,7 +132,7 @@ def contacts(context: Context, actor: Actor, params: Params) -> Answer:
 
     The last pages hold ``invitations`` to groups, oldest first; ``INVITATIONS_MAX`` bounds them. ``cursor`` asks for
     the rows after this page; it is None if ``has_more`` is false. A page costs what is looked at for it, and that is
-    bounded: it may hold fewer rows than asked for, even none, with more behind it.
+    bounded: it may hold fewer rows than requested, or none, although more rows follow.
     """
     after, limit = _position(params.get("cursor")), row_limit(params)
     bytes_left, skipped_max = context.settings.page_bytes_max, max(limit, SKIPPED_MIN)

@@ -154,7 +154,7 @@ class Context:
     """Whose presence a user sees (``gateway.presence``)."""
     recent_lists: RecentLists = field(default_factory=RecentLists)
     charge_rows: Callable[[Actor, int], object] = lambda _actor, _rows: None
-    """Charges the rows of a list answer to the rate of whoever asked, once it is known how many they are."""
+    """Charges the rows of a list answer to the caller's rate limit, after the query returned them."""
     counts: Counts = field(default_factory=Counts)
     joining: Joining = field(default_factory=Joining)
     join_notices: JoinNotices = field(default_factory=JoinNotices)

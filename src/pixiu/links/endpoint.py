@@ -184,9 +184,9 @@ class Endpoint:
 
     @property
     def is_full(self) -> bool:
-        """True while the system takes no more: what is sent now waits, in the order of sending within a class.
+        """True while the socket's send buffer is full. New messages are queued, in order within each class.
 
-        A role that can drop by what messages say keeps them until ``when_free``.
+        A role that drops messages by their content keeps them itself until ``when_free``.
         """
         return self._way.is_full or len(self._turns) > 0
 

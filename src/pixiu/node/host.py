@@ -73,10 +73,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """What one of several nodes with copies of one log is told."""
+    """What a node needs when it is one of several replicas of a log."""
 
     name: str
-    """Unlike that of any other replica. Stores in shared engines are kept under it."""
+    """Unique among the replicas. Stores in shared engines are kept under it."""
     may_serve: Callable[[], bool]
     """Does this replica lead the log, with its lease, at this moment?"""
     log: Identity | None = None
@@ -113,8 +113,8 @@ def open_stores(settings: EngineSettings, root: Path, log: NodeLog, replica: str
 class MessagingHost:
     """The messaging roles of this process over its log and its stores, from start to stop.
 
-    A node alone calls ``start``. A replica calls ``follow``: it applies its copy of the log, and tells nobody. When it
-    leads the log it calls ``serve``. A replica that stops leading stops and closes its host, and makes another one.
+    A standalone node calls ``start``. A replica calls ``follow``, which applies the log and sends nothing to clients,
+    and ``serve`` when it becomes the leader. A replica that loses the lead closes its host and creates a new one.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class MessagingHost:
         replica: Replica | None = None,
         opened: Opened | None = None,
     ) -> None:
-        """``name`` is what others are told of this node. ``opened`` are its stores; without it, those of ``root``."""
+        """``name`` is the node's public name. ``opened`` are its stores; the default opens those of ``root``."""
         self.engine = engine
         """The node's queue. Its journal is the log, unless that is in Kafka."""
         self._settings = settings
@@ -289,7 +289,7 @@ class MessagingHost:
         self._open_door()
 
     def _dump(self) -> Iterator[tuple[bytes, bytes]]:
-        """Everything in the stores at this moment, for a replica that is left behind."""
+        """A snapshot of the stores, for a replica that lags too far behind to follow the log."""
         self.messaging.carrier.commit()
         return self.store.dump()
 

@@ -68,7 +68,7 @@ class NodeLog(Log, Protocol):
 
     @property
     def is_fenced(self) -> bool:
-        """Does another node own the log since this one opened it? Then this one writes no more."""
+        """Whether another node took the log over after this node opened it. This node must not write then."""
         ...
 
     @property

@@ -67,7 +67,7 @@ LEDGER_WAITING_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What one of several replicas that apply the same log is told."""
+    """What messaging needs when it runs on one of several replicas that apply the same log."""
 
     may_serve: Callable[[], bool]
     """Asked before anything is pushed to a client or appended to the log: of all replicas, at most one may."""

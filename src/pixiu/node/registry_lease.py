@@ -86,7 +86,7 @@ class RegistryLease:
 
     @property
     def leader_name(self) -> str:
-        """The replica that leads as far as this one knows, or the empty string."""
+        """The last known leader, or the empty string."""
         return self._serving.holder
 
     def step_down(self) -> None:

@@ -224,7 +224,7 @@ class Shard:
             host.close()
 
     async def _serve(self, host: MessagingHost, surface: Surface) -> None:
-        """Serve until this replica leads no more."""
+        """Serve until this replica is no longer the leader."""
         serving = asyncio.ensure_future(self._begin_to_serve(host))
         ended = asyncio.ensure_future(self._ended.wait())
         try:

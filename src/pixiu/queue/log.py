@@ -140,7 +140,7 @@ class EngineLog:
 
     @property
     def is_fenced(self) -> bool:
-        """Does another node own the log since this one opened it? Replication ends a leader's term before that."""
+        """Always false: replication ends a leader's term before another node takes the log over."""
         return False
 
     @property

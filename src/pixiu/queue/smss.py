@@ -154,7 +154,7 @@ class SmssIntake:
         self._engine.apply_through(copies[-1].last_event_id)
 
     def _add_create(self, block: bytes, record: Record) -> None:
-        self.commit()  # so that the engine knows every topic before this one
+        self.commit()  # so that the engine has every topic before this one
         try:
             check_name(record.topic)
         except RequestError as error:

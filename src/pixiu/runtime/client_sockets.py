@@ -459,7 +459,7 @@ class TcpSocket(asyncio.Protocol, _Socket):
                 self._frame(frame, is_text=self._is_text)
 
     def eof_received(self) -> bool:
-        """The client says no more: neither do we, once its frames are read."""
+        """The client closed its side: close ours once its frames are read."""
         self._has_eof = bool(self._early)
         return self._has_eof
 

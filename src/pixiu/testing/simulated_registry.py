@@ -66,7 +66,7 @@ class SimulatedRegistry:
         self._sessions: dict[int, tuple[str, int, float]] = {}
         self._changed = changed
         self._watch_planned = False
-        self.when_claimed: Callable[[], object] | None = None  # told before the next claim is decided
+        self.when_claimed: Callable[[], object] | None = None  # called before the next claim is decided
         self._held: list[RegistryRequest] | None = None  # what came while the registry is paused
         self._past: list[tuple[float, ControlSeen]] = [(0.0, ControlSeen(0, None))]
         self._read_version: dict[int, int] = {}  # a session's reads never go back

@@ -176,7 +176,7 @@ class KafkaLog:
 
         The log must be known, so that its events are the ones that the stores have applied.
         """
-        assert self._known is not None, "a node that stands by knows which log it follows"
+        assert self._known is not None, "a standby node has a log to follow"
         self.identity = self._known
         self._reading.stand_by(applied)
         self._standby = Standby(
@@ -301,7 +301,7 @@ class KafkaLog:
 
     @property
     def is_fenced(self) -> bool:
-        """Does another node own the log since this one opened it? Then this one writes no more."""
+        """Whether another node took the log over after this node opened it. This node must not write then."""
         return self._failure is not None
 
     @property

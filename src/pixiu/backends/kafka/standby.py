@@ -139,7 +139,7 @@ class Standby:
             raise
 
     def _read_new(self, chunks: list[_Piece]) -> None:
-        """Add what is new. After an error the reader may have passed records that nobody got: it must be dropped."""
+        """Append new records to ``chunks``. After an error, drop the reader: it may have skipped records."""
         if self._reader is None:
             self._open()
         assert self._reader is not None

@@ -866,8 +866,8 @@ export class Client {
   }
 
   /**
-   * An early copy of an urgent message: told at once, before what waits. The message itself follows with its cursor. It is
-   * stored then, in its place, and not told a second time.
+   * An early copy of an urgent message: delivered at once, before queued messages. The message itself follows with its cursor. It is
+   * stored then, in its place, and not delivered a second time.
    */
   _hurry(message) {
     if (this._hurried.has(message.message_id)) return;

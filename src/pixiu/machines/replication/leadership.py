@@ -72,7 +72,7 @@ class Leadership:
 
     @property
     def is_alone(self) -> bool:
-        """Whether the control record, as last seen, has nobody else in sync."""
+        """Whether the last control record read lists this replica as the only one in sync."""
         return self.control.in_sync == {self.name}
 
     def is_granted(self, now_ms: int) -> bool:

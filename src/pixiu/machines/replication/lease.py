@@ -19,19 +19,19 @@ Rules:
    clock also counts the time for which a machine was suspended (CLOCK_BOOTTIME).
 5. A replica that was restarted may have forgotten a promise: it takes over from no leader during its first
    ``takeover_ms``.
-6. From asking the registry for a claim until the record has a later version, a replica follows nobody and promises
+6. From asking the registry for a claim until the record has a later version, a replica does not follow and promises
    nothing: the claim may be granted at any moment, however late. Replicas keep the version of such a claim on disk, so
-   that a restart does not forget it, and the highest epoch that the record had, below which they follow nobody.
+   that a restart does not forget it, and the highest epoch that the record had, below which they do not follow.
 7. A claim is a compare-and-set on the version that the replica saw when the silence began, and any later version begins
    the silence again. So a claim fails if the leader has changed the in-sync set meanwhile.
 8. A promise ends early if its leader gave the record up (names no leader): it stopped first.
 
-Nobody has to promise anything in two cases. A leader alone in its in-sync set holds the **lease of the registry**: it
+No promise is needed in two cases. A leader alone in its in-sync set holds the **lease of the registry**: it
 writes the control record again every ``control_poll_ms``, and the lease counts from when it asked (``Lease``). And a
 shard that is configured with one replica needs no lease.
 
 A replica that the control record names as leader, or that finds a record without a leader, claims at once: when that
-record was made, nobody else held a lease, and nobody has got one since without changing the record.
+record was made, no other replica held a lease, and none has got one since without changing the record.
 """
 
 from __future__ import annotations

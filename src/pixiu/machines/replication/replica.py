@@ -79,7 +79,7 @@ class Replica(Following):
 
     @property
     def leader(self) -> str:
-        """The node that leads as far as this one knows, or the empty string."""
+        """The last known leader, or the empty string."""
         if self.leadership is not None:
             return self.name
         if self._stream is not None:
@@ -277,7 +277,7 @@ class Replica(Following):
 
     @property
     def _must_renew(self) -> bool:
-        """Whether this leader needs the lease of the registry: nobody else can grant it one."""
+        """Whether this leader needs the lease of the registry, because no replica can grant it one."""
         leadership = self.leadership
         is_elected = self.settings.election is Election.REGISTRY
         return is_elected and leadership is not None and leadership.is_alone and self.settings.replicas != 1
@@ -326,7 +326,7 @@ class Replica(Following):
 
     @property
     def _is_claiming(self) -> bool:
-        """Whether a claim of this node may still be granted: it follows nobody and promises nothing."""
+        """Whether the registry may still grant a claim of this node. Until then it neither follows nor promises."""
         if self._orphan_version >= 0:
             return True
         return self._claim is not None and self._version <= self._claim.version
@@ -383,7 +383,7 @@ class Replica(Following):
         return self._follow_leader(now_ms, self._last_leader, is_in_sync=False)
 
     def _claim_control(self, now_ms: int, wanted: Control) -> list[Command]:
-        """Ask for the record. Whatever this node told a leader or a follower before is over until that is decided."""
+        """Claim the control record. Earlier promises and reports of this node do not count until the answer."""
         if self._claim is not None and now_ms - self._claim.asked_ms < self.settings.control_retry_ms:
             return []
         self._claim = Claimed(wanted, max(self._version, 0), now_ms)
@@ -408,7 +408,7 @@ class Replica(Following):
         return self._end_stream()
 
     def _force(self, now_ms: int) -> list[Command]:
-        """The operator wants this node to lead. Only a promise that it made, or may have made, is waited for."""
+        """Promote this node at the operator's request. It waits only for promises that it made, or may have made."""
         control = self.control
         started_ms = now_ms if self._started_ms is None else self._started_ms
         is_led = control is not None and control.leader not in ("", self.name)

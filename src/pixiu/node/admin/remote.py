@@ -37,7 +37,7 @@ class RemoteAdministration:
     """Answers questions of admins in the loop in which it was made."""
 
     def __init__(self, host: MessagingHost, doors: Doors | None = None) -> None:
-        """``doors``: the gateways and the rooms of this replica, for its statistics."""
+        """``doors``: the gateway counters and the room broker of this replica, for its statistics."""
         self._node = node = NodeAdministration(host, doors)
         self._asked: set[asyncio.Task[None]] = set()
         self._answers: Mapping[str, Callable[[Params], Answer | Awaitable[Answer]]] = {

@@ -197,7 +197,7 @@ class Replication:
 
     @property
     def leader_name(self) -> str:
-        """The node that leads as far as this one knows, or the empty string."""
+        """The last known leader, or the empty string."""
         return self._replica.leader
 
     @property

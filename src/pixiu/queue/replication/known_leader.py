@@ -42,7 +42,7 @@ class KnownLeader:
     """The file ``leader`` of one data directory."""
 
     def __init__(self, files: Files) -> None:
-        """Read the file. A missing or damaged one counts as empty: the registry knows better than it."""
+        """Read the file. A missing or damaged file counts as empty: the registry is the authority."""
         self._files = files
         self._known = _read(files)
 

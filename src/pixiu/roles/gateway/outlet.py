@@ -220,7 +220,7 @@ class Outlet:
     def _write_again(self, pushes: list[Push]) -> None:
         """Repeat messages on this connection, unless they or earlier bytes still wait for the client.
 
-        If a store that knows a name is unavailable, the repeat stops: the relay sends the window again later.
+        If a store needed for a name is unavailable, the repeat stops: the relay sends the window again later.
         """
         codec, size = self._codec, 0
         if self.is_behind or self._transport.pending() + self._out_bytes or self.is_delivering:

@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 
 NUMBERS_MAX = 200_000
 ROSTER_SHARD = 0
-"""The shard that knows every public id."""
+"""The shard that holds every public id."""
 RETRY_MS = 500
 REJOIN_MS = 1_000
 """How long a connection waits for its next session after a shard that can be reached has refused one."""

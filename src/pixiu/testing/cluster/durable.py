@@ -188,7 +188,7 @@ class Durable(Watcher):
             try:
                 report = await host.audit()
             except (PixiuError, TimeoutError):
-                return  # it leads no more, or the beginning of its log is gone
+                return  # it lost the lead, or the start of its log was removed
             when_done()
             if not report.balanced:
                 named = [*report.lost, *report.duplicates, "the sums differ"][0]
@@ -248,11 +248,11 @@ class Durable(Watcher):
             self._violated(f"I6: {node.name} accepts a gateway without its lease")
 
     def pushed(self, node: ShardNode) -> None:
-        """A former leader pushes no more once it was told that it leads no more."""
+        """A former leader stops pushing once it has lost the lead."""
         if node.led_until_us:
             since_us = max(node.led_until_us, node.thawed_us)
             if self._cluster.clock.now_us - since_us > PUSH_GRACE_US:
-                self._violated(f"I6: {node.name} leads no more, and pushes to its sessions")
+                self._violated(f"I6: {node.name} lost the lead, and still pushes to its sessions")
 
     def notified(self, node: ShardNode, host: MessagingHost, user: int, message_id: int) -> None:
         """Note what was performed, and how far the log was applied then."""

@@ -70,7 +70,7 @@ class _CallerEnd:
         """See ``paused``."""
 
     def lost(self, reason: str) -> None:
-        """The connection could not be made, or has ended."""
+        """The connection failed or was closed."""
         receiver, self._receiver, self._link = self._receiver, None, None
         if receiver is not None:
             receiver.lost(reason)
@@ -140,7 +140,7 @@ class ServerEnd:
             self._link.write(data)
 
     def close(self) -> None:
-        """Close, after what is written; the connection is told in a later turn, as by asyncio."""
+        """Close after pending writes; the connection is notified in a later turn, as in asyncio."""
         link, self._link = self._link, None
         if link is not None:
             link.close()

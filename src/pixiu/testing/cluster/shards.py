@@ -113,7 +113,7 @@ class MachineDisk:
         return store
 
     def detach(self) -> None:
-        """The process is dead: stores that it had open reach the disk no more."""
+        """The process is dead: its open stores no longer reach the disk."""
         for store in self._opened:
             store.detach()
         self._opened.clear()
@@ -126,7 +126,7 @@ class MachineDisk:
 
 
 class DiskStore(SimulatedKeyValue):
-    """A store that nobody may use after it is closed."""
+    """A store that rejects use after it is closed."""
 
     def __init__(self, content: StoreContent) -> None:
         super().__init__(content)
@@ -179,7 +179,7 @@ class ShardNode(Process):
         self.scheduler = self.loop.scheduler
         self.scheduler.disk_ms = lambda: cluster.rng.random() * cluster.environment.disk_ms
         self.led_until_us = 0
-        """When it was told that it leads no more; 0: it has not led, or leads."""
+        """When it lost the lead; 0 if it leads or never led."""
         self.is_ending = False
         self.engine: Engine
         self.server: QueueServer
@@ -346,7 +346,7 @@ class ShardNode(Process):
 
 
 class Watcher:
-    """Told what a replica does. The judge overrides what it looks at."""
+    """Receives what a replica does. The judge overrides what it checks."""
 
     def committed(self, node: ShardNode) -> None:
         """Something was committed; a leader has acknowledged it."""

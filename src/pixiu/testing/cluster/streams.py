@@ -49,7 +49,7 @@ class _Way:
         return self._bytes
 
     def close(self) -> None:
-        """Close this end. It gets no further call; the other end is told after what was written."""
+        """Close this end. It gets no further call; the other end reads what was written, then the close."""
         stream = self._stream
         stream.let_go(self)
         if not stream.is_over and not stream.is_closing:
@@ -126,7 +126,7 @@ class Stream:
             told.hear(lambda: receiver.lost(reason))
 
     def died(self, dead: Process) -> None:
-        """One process is dead: the other end is told, after a cut if there is one."""
+        """One process is dead: the other end sees the close, after a network cut if there is one."""
         source, target = self._ends
         other = target if dead is source else source
         cluster = self.cluster

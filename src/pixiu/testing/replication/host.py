@@ -114,7 +114,7 @@ class _Client:
             self._sockets.send(self.peer, self.wire, "close")
 
     def timed_out(self) -> None:
-        """Nobody has accepted it in time."""
+        """No process accepted it in time."""
         if not self._is_open:
             self.ended("timed out")
 
@@ -163,7 +163,7 @@ class _Served:
     abort = close
 
     def pause_reading(self) -> None:
-        """Take no more for now."""
+        """Refuse data for now, as a full socket does."""
         self._is_paused = True
 
     def resume_reading(self) -> None:
@@ -290,7 +290,7 @@ class RegistryLink:
         """Clients of this world look for themselves."""
 
     def stands(self, state: str) -> None:
-        """Nobody reads it."""
+        """Unused."""
 
     def shows_damage(self, *, is_damaged: bool) -> None:
         """The world says who is damaged."""

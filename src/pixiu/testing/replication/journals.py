@@ -90,7 +90,7 @@ class JournalView:
         return tuple(start for start, end in zip(starts, ends, strict=True) if start.first_event_id < end)
 
     def state(self) -> LogState:
-        """What the machine is told."""
+        """The event that the machine receives."""
         assert self.engine is not None
         return log_state_of(self.engine)
 

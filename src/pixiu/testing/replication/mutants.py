@@ -270,7 +270,7 @@ MUTANTS: dict[str, Mutant] = {
         "follows, reports and promises between asking for the record and the answer", _PromisesWhileClaiming
     ),
     "clock-stops-in-suspend": Mutant(
-        "measures the lease by a clock that stands still while the machine is suspended",
+        "measures the lease by a clock that is paused while the machine is suspended",
         faults=Faults(clock_stops_in_suspend=True),
     ),
     "no-clock-bound": Mutant("waits for the lease's length by its own clock, and no longer", _WaitsTooShort),

@@ -74,10 +74,10 @@ class Nemesis:
             case "failover":
                 self._world.operator.fail_over(blow.for_ms)
             case "pause":
-                # The registry answers nobody, and then everybody; some sessions may be over by then.
+                # The registry answers no request, then all of them; some sessions may be over by then.
                 self._pause_registry(blow.for_ms)
             case "bereft":
-                # A follower dies while the registry is away, so that nobody can take it out of the in-sync set.
+                # A follower dies while the registry is away, so that no replica can remove it from the in-sync set.
                 self._pause_registry(blow.for_ms)
                 self._world.simulation.after(blow.for_ms * 0.2, self._crash_if_up, node, blow.for_ms * 0.5)
             case "skew":

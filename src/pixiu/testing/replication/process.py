@@ -279,7 +279,7 @@ class SimulatedProcess:
 
     @property
     def local_ms(self) -> int:
-        """The same, as the machine is told it."""
+        """The same, as the machine's event."""
         return int(self.local_time_ms)
 
     def set_clock_rate(self, rate: float) -> None:

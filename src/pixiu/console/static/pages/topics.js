@@ -7,13 +7,13 @@ import { Badge, Button, Card, Empty, ErrorBox, Icon, Loaded, PageFrame, Table, T
 addWords({
   en: {
     'topics.text': 'Every message goes through the log; each topic is a view of it.', 'topics.none': 'No topics yet', 'topics.none.how': 'Make one, and publish to it:', 'topics.name': 'Topic', 'topics.size': 'Size', 'topics.newest': 'Newest event', 'topics.readers': 'Readers', 'topics.lag': 'Lag',
-    'topics.created': 'Created', 'topics.own': 'Pixiu', 'topics.ends': 'ends {at}', 'topics.even': 'up to date', 'topics.behind': '{n} event behind|{n} events behind', 'topics.nobody': 'nobody reads it', 'topics.more': 'Show more',
+    'topics.created': 'Created', 'topics.own': 'Pixiu', 'topics.ends': 'ends {at}', 'topics.current': 'up to date', 'topics.behind': '{n} event behind|{n} events behind', 'topics.unread': 'no subscribers', 'topics.more': 'Show more',
     'topics.back': 'All topics', 'topics.tail': 'Newest messages', 'topics.live': 'live', 'topics.paused': 'paused', 'topics.pause': 'Pause', 'topics.go': 'Go on', 'topics.as': 'Show as', 'topics.as.text': 'Text', 'topics.as.hex': 'Hex',
     'topics.empty': 'Nothing was said here yet', 'topics.empty.how': 'What comes in appears here at once.', 'topics.sealed': 'Pixiu’s own topics show who and when. What people say is not shown to admins.', 'topics.cut': 'beginning of {size}', 'topics.skipped': 'More came than can be shown: some are passed over here.', 'topics.reader': 'Reader', 'topics.at': 'Has event', 'topics.state': 'State', 'topics.here': 'connected', 'topics.away': 'away',
   },
   zh: {
     'topics.text': '每条消息都经过日志；每个主题都是它的一个视图。', 'topics.none': '还没有主题', 'topics.none.how': '创建一个主题并发布消息：', 'topics.name': '主题', 'topics.size': '大小', 'topics.newest': '最新事件', 'topics.readers': '读者', 'topics.lag': '延迟',
-    'topics.created': '创建于', 'topics.own': '系统', 'topics.ends': '{at} 到期', 'topics.even': '已跟上', 'topics.behind': '落后 {n} 个事件', 'topics.nobody': '无人读取', 'topics.more': '显示更多',
+    'topics.created': '创建于', 'topics.own': '系统', 'topics.ends': '{at} 到期', 'topics.current': '已跟上', 'topics.behind': '落后 {n} 个事件', 'topics.unread': '无订阅者', 'topics.more': '显示更多',
     'topics.back': '全部主题', 'topics.tail': '最新消息', 'topics.live': '实时', 'topics.paused': '已暂停', 'topics.pause': '暂停', 'topics.go': '继续', 'topics.as': '显示方式', 'topics.as.text': '文本', 'topics.as.hex': '十六进制',
     'topics.empty': '这里还没有消息', 'topics.empty.how': '新消息会立即出现在这里。', 'topics.sealed': '系统主题只显示何人何时。用户所说的内容不向管理员显示。', 'topics.cut': '共 {size}，仅显示开头', 'topics.skipped': '消息太多，此处略过一些。', 'topics.reader': '读者', 'topics.at': '已读到事件', 'topics.state': '状态', 'topics.here': '已连接', 'topics.away': '离线',
   },
@@ -30,10 +30,10 @@ const worst = (topic) => Math.max(0, ...topic.subscribers.map((each) => each.lag
 
 const LagBadge = ({ lag, t }) => (lag
   ? html`<${Badge} tone=${lag > LAG_GOOD ? 'gold' : ''}>${t('topics.behind', { n: number(lag) })}<//>`
-  : html`<${Badge} tone="good">${t('topics.even')}<//>`);
+  : html`<${Badge} tone="good">${t('topics.current')}<//>`);
 
 function Lag({ topic, t }) {
-  if (!topic.subscribers.length) return html`<span class="muted small">${t('topics.nobody')}</span>`;
+  if (!topic.subscribers.length) return html`<span class="muted small">${t('topics.unread')}</span>`;
   const lag = worst(topic);
   return html`<${LagBadge} lag=${lag} t=${t} />`;
 }

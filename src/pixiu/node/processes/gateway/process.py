@@ -137,7 +137,7 @@ class GatewayPart:
         process.metrics.add(HTTP, api.counters.snapshot)
 
     async def start(self) -> None:
-        """Listen. Clients that connect while their shard cannot be reached are told when to try again."""
+        """Listen. A client that connects while its shard is unreachable receives a time to retry after."""
         process = self._process
         options = process.options
         self._gateway.start()

@@ -45,7 +45,7 @@ class ProxyPart:
 
     def reasons(self) -> dict[str, str]:
         """Why it does not serve, by part."""
-        return {} if self._proxy.is_complete else {"brokers": "a partition of the brokers has nobody"}
+        return {} if self._proxy.is_complete else {"brokers": "a partition of the brokers has no running process"}
 
     def notes(self) -> dict[str, str]:
         """What is missing and does not keep it from serving."""
@@ -61,4 +61,4 @@ class ProxyPart:
 
     def _look(self) -> None:
         if not self._process.member.path:
-            log.warning("a partition of the brokers has nobody; this proxy waits for it")
+            log.warning("a partition of the brokers has no running process; this proxy waits for one")
