@@ -11,7 +11,7 @@ import pytest
 
 from pixiu.machines.replication import LeaveAsked
 from pixiu.testing.replication import world as worlds
-from pixiu.testing.replication.weather import NEMESIS_MS
+from pixiu.testing.replication.environment import NEMESIS_MS
 from pixiu.testing.replication.world import World, explain, list_mutants, main, run
 from pixiu.testing.shrink import shrink
 

@@ -35,7 +35,7 @@ __all__ = ["app"]
 
 app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, no_args_is_help=True,
-    help="Run a whole cluster on this machine, and try what it bears.",
+    help="Run a whole cluster on this machine, and inject faults into it.",
 )  # fmt: skip
 
 DEFAULT_DATA = Path("pixiu-cluster")
@@ -235,13 +235,13 @@ def kill(name: Name, data: Data = None, json: Json = False) -> None:
 
 @app.command(epilog=examples("pixiu cluster freeze shard-0-0"))
 def freeze(name: Name, data: Data = None, json: Json = False) -> None:
-    """Let a process stand still (SIGSTOP): it is there, and does nothing."""
+    """Pause a process (SIGSTOP): it stays registered, but does nothing."""
     _act("freeze", name, data, json)
 
 
 @app.command(epilog=examples("pixiu cluster thaw shard-0-0"))
 def thaw(name: Name, data: Data = None, json: Json = False) -> None:
-    """Let a frozen process go on."""
+    """Resume a frozen process (SIGCONT)."""
     _act("thaw", name, data, json)
 
 
@@ -252,7 +252,7 @@ def drain(
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Let a process hand over and end. Its folder stays; pixiu cluster start NAME starts it again."""
+    """Stop a process after it has handed over its work. Its folder stays; pixiu cluster start NAME starts it again."""
     _act("drain", name, data, json, force=force)
 
 

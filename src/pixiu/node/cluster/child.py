@@ -107,7 +107,7 @@ class Child:
         self._set(ChildState.RUNNING if self.is_ready.is_set() else ChildState.STARTING, "goes on")
 
     async def drain(self) -> None:
-        """Let it hand over and end, for good."""
+        """Stop the process for good, after it has handed over its work."""
         self._set(ChildState.DRAINING, "hands over")
         await self.stop()
         self._set(ChildState.DRAINED, "has left")

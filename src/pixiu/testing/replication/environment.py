@@ -1,7 +1,7 @@
-"""What one seed puts a replicated journal through: its weather, and a script of blows.
+"""What one seed puts a replicated journal through: its environment, and a script of faults.
 
-Each seed draws its own weather, since fixed rates hide races. The script is drawn first and is plain data, so a
-shrinker can drop blows from it and everything else stays replayable.
+Each seed draws its own environment, since fixed rates hide races. The script is drawn first and is plain data, so a
+shrinker can drop faults from it and everything else stays replayable.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pixiu.testing.network import Links
 if TYPE_CHECKING:
     import random
 
-__all__ = ["Blow", "Weather", "draw_script", "draw_weather"]
+__all__ = ["Blow", "Environment", "draw_environment", "draw_script"]
 
 HEARTBEAT_MS = 100
 SESSION_TIMEOUT_MS = 900.0
@@ -39,7 +39,7 @@ class Blow:
 
 
 @dataclass(slots=True)
-class Weather:
+class Environment:
     """How this seed's world behaves between the blows."""
 
     node_count: int
@@ -65,8 +65,8 @@ class Weather:
         self.watch_loss = 0.0
 
 
-def draw_weather(rng: random.Random) -> Weather:
-    """Weather for one seed."""
+def draw_environment(rng: random.Random) -> Environment:
+    """Environment for one seed."""
     node_count = rng.choice((1, 2, 3, 3, 3, 3, 3, 3, 3, 3, 5))
     election = rng.choice((Election.REGISTRY, Election.REGISTRY, Election.REGISTRY, Election.MANUAL))
     acknowledge = rng.choice((Acknowledge.IN_SYNC, Acknowledge.IN_SYNC, Acknowledge.IN_SYNC, Acknowledge.LOCAL))
@@ -82,7 +82,7 @@ def draw_weather(rng: random.Random) -> Weather:
         delay_ms_max=rng.choice((2.0, 8.0, 40.0, 120.0)),
         straggle=rng.choice((0.0, 0.0, 0.02)),
     )
-    return Weather(
+    return Environment(
         node_count=node_count,
         settings=settings,
         queue_settings=_queue_settings(rng, settings),
@@ -126,15 +126,15 @@ def _draw_kinds(rng: random.Random, election: Election) -> tuple[str, ...]:
     return tuple(kind for kind in kinds for _ in range(rng.choice((0, 1, 1, 4))))
 
 
-def draw_script(rng: random.Random, weather: Weather) -> tuple[Blow, ...]:
+def draw_script(rng: random.Random, environment: Environment) -> tuple[Blow, ...]:
     """The blows, in order of time."""
-    if not weather.kinds:
+    if not environment.kinds:
         return ()
     blows = []
     for _ in range(rng.choice((0, 3, 6, 9, 12, 15))):
-        kind = rng.choice(weather.kinds)
-        count = rng.randint(1, weather.node_count) if kind in ("split", "exile") else 1
-        nodes = tuple(sorted(rng.sample(range(weather.node_count), count)))
+        kind = rng.choice(environment.kinds)
+        count = rng.randint(1, environment.node_count) if kind in ("split", "exile") else 1
+        nodes = tuple(sorted(rng.sample(range(environment.node_count), count)))
         at_ms = int(rng.uniform(300, NEMESIS_MS))
         blows.append(Blow(at_ms, kind, nodes, int(rng.choice((60, 300, 900, 2_000)) * rng.uniform(0.5, 1.5))))
     return tuple(sorted(blows, key=lambda blow: blow.at_ms))

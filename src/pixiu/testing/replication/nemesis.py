@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pixiu.machines.replication import State
-from pixiu.testing.replication.weather import SESSION_TIMEOUT_MS, TAKEOVER_MS
+from pixiu.testing.replication.environment import SESSION_TIMEOUT_MS, TAKEOVER_MS
 from pixiu.testing.simulated_registry import REGISTRY
 
 if TYPE_CHECKING:
+    from pixiu.testing.replication.environment import Blow
     from pixiu.testing.replication.process import SimulatedProcess
-    from pixiu.testing.replication.weather import Blow
     from pixiu.testing.replication.world import World
 
 __all__ = ["Nemesis"]
@@ -231,7 +231,7 @@ class Nemesis:
         """Everything behaves from now on. What is down comes back; what is up stays up, or a stall would be hidden."""
         self._world.note("heal")
         self._is_healing = True
-        self._world.weather.calm()
+        self._world.environment.calm()
         self._world.registry.when_claimed = None
         self._world.registry.resume()
         self._world.registry.watch_loss = self._world.registry.stale_ms = 0.0

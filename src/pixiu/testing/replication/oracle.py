@@ -26,7 +26,7 @@ class Oracle:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._is_strict = world.weather.settings.acknowledge is Acknowledge.IN_SYNC
+        self._is_strict = world.environment.settings.acknowledge is Acknowledge.IN_SYNC
         self.committed: dict[int, Record] = {}  # by first event_id: what some node has shown
         self._committed_through = 0
         self.acked: dict[str, Record] = {}
@@ -91,7 +91,7 @@ class Oracle:
     def _require_on_all(self, control: Control, record: Record) -> None:
         """On every member, and on min_isr nodes: a set that shrank a moment ago may be smaller than that."""
         holders = {node.name for node in self._world.nodes.values() if _holds(node, record)}
-        if len(holders) < self._world.weather.settings.min_isr:
+        if len(holders) < self._world.environment.settings.min_isr:
             raise Violation(f"acknowledged below min_isr: {record} is only on {sorted(holders)}")
         if not control.in_sync <= holders:
             raise Violation(f"acknowledged but not on in-sync {sorted(control.in_sync - holders)}: {record}")

@@ -97,7 +97,7 @@ class _Driver(Replication):
 
     def _append(self) -> None:
         process = self.process
-        if process.world.rng.random() < process.world.weather.append_error:
+        if process.world.rng.random() < process.world.environment.append_error:
             if not process.world.faults.append_error_advances:
                 self._events.append(r.AppendFailed(log_state_of(self._engine)))
             return
@@ -159,7 +159,7 @@ class SimulatedProcess:
         is_new_copy = self._install()
         store = SimulatedKeyValue(self.content, None, self._disk_time)
         scheduler = ProcessScheduler(self)
-        engine = Engine(world.weather.queue_settings, self.disk, store, self.clock, scheduler, key=KEY)
+        engine = Engine(world.environment.queue_settings, self.disk, store, self.clock, scheduler, key=KEY)
         engine.follower_keys = (KEY,)
         follow = world.leader_to_follow(self.name)
         engine.recover(is_follower=not world.is_manual or follow is not None)
@@ -175,7 +175,7 @@ class SimulatedProcess:
         )
         driver.process = self
         driver._replica = world.make_replica(self.name, log_state_of(engine))
-        driver._tick_ms = world.weather.tick_ms
+        driver._tick_ms = world.environment.tick_ms
         driver.when_leading = lambda epoch: world.oracle.leads(self, epoch)
         engine.replication = driver
         self.engine = self.log.engine = engine
@@ -289,7 +289,7 @@ class SimulatedProcess:
 
     def flush_time_ms(self) -> float:
         """How long a flush takes now."""
-        low, high = self.world.weather.flush_ms
+        low, high = self.world.environment.flush_ms
         return (low + (high - low) * self.world.rng.random()) * self.flush_factor
 
     def _disk_time(self) -> None:

@@ -21,13 +21,13 @@ from pixiu.machines.replication import Election
 from pixiu.testing.network import SimulatedNetwork
 from pixiu.testing.queue.clients import Wire
 from pixiu.testing.quiet import quiet_logs
+from pixiu.testing.replication.environment import NEMESIS_MS, SESSION_TIMEOUT_MS, Blow, draw_environment, draw_script
 from pixiu.testing.replication.host import ProcessScheduler
 from pixiu.testing.replication.mutants import MUTANTS, Mutant
 from pixiu.testing.replication.nemesis import Nemesis
 from pixiu.testing.replication.operators import Operator
 from pixiu.testing.replication.oracle import Oracle, Violation
 from pixiu.testing.replication.process import SimulatedProcess
-from pixiu.testing.replication.weather import NEMESIS_MS, SESSION_TIMEOUT_MS, Blow, draw_script, draw_weather
 from pixiu.testing.shrink import shrink
 from pixiu.testing.simulated_registry import REGISTRY, RegistryRequest, SimulatedRegistry
 from pixiu.testing.simulation import Simulation
@@ -64,24 +64,24 @@ class World:
 
     def __init__(self, seed: int, mutant: Mutant, *, keep: Sequence[int] | None, is_verbose: bool) -> None:
         self.rng = random.Random(seed)
-        self.weather = draw_weather(self.rng)
-        script = draw_script(self.rng, self.weather)
+        self.environment = draw_environment(self.rng)
+        script = draw_script(self.rng, self.environment)
         self.script = script if keep is None else tuple(script[index] for index in keep)
         self.mutant = mutant
         self.faults = mutant.faults
-        self.is_manual = self.weather.settings.election is Election.MANUAL
+        self.is_manual = self.environment.settings.election is Election.MANUAL
         self.simulation = Simulation(self.rng, steps_max=STEPS_MAX, is_verbose=is_verbose)
         self.note = self.simulation.note
-        self.network = SimulatedNetwork(self.simulation, self.weather.links, self._deliver)
-        names = [f"n{number + 1}" for number in range(self.weather.node_count)]
+        self.network = SimulatedNetwork(self.simulation, self.environment.links, self._deliver)
+        names = [f"n{number + 1}" for number in range(self.environment.node_count)]
         self.nodes = {name: SimulatedProcess(self, index, name) for index, name in enumerate(names)}
         self.oracle = Oracle(self)
         self.registry = SimulatedRegistry(
             self.simulation, self.network, session_timeout_ms=SESSION_TIMEOUT_MS, changed=self.oracle.control_changed
         )
-        self.registry.watch_loss = self.weather.watch_loss
-        self.registry.stale_ms = self.weather.stale_ms
-        self.registry.watch_delay_ms = self.weather.watch_delay_ms
+        self.registry.watch_loss = self.environment.watch_loss
+        self.registry.stale_ms = self.environment.stale_ms
+        self.registry.watch_delay_ms = self.environment.watch_delay_ms
         self.nemesis = Nemesis(self)
         self.operator = Operator(self)
         self._writes = self._wires = 0
@@ -92,7 +92,7 @@ class World:
 
     def make_replica(self, name: str, log: LogState) -> Replica:
         """The machine under test, or the mutant of it."""
-        return self.mutant.replica(name, self.weather.settings, log)
+        return self.mutant.replica(name, self.environment.settings, log)
 
     def leader_to_follow(self, name: str) -> str | None:
         """Manual: how the operator starts a node."""
@@ -127,7 +127,7 @@ class World:
     def run(self) -> None:
         """All of it; raises Violation."""
         simulation = self.simulation
-        for node, rate in zip(self.nodes.values(), self.weather.clock_rates, strict=True):
+        for node, rate in zip(self.nodes.values(), self.environment.clock_rates, strict=True):
             node.clock_rate = rate
             node.clock_offset_ms = self.rng.uniform(0, 100_000)
             simulation.after(self.rng.uniform(0, 50), node.start)
@@ -141,7 +141,7 @@ class World:
         acked_before = len(self.oracle.acked)
         simulation.run(until_ms=simulation.now_ms + LAST_WRITES_MS)
         self._is_writing = False
-        deadline_ms = simulation.now_ms + self.weather.settle_ms
+        deadline_ms = simulation.now_ms + self.environment.settle_ms
         while reason := self.oracle.unsettled() or self._unquiet():
             if simulation.now_ms >= deadline_ms:
                 raise Violation(f"no rest after healing: {reason}")
@@ -172,7 +172,7 @@ class World:
         node = self.nodes[self._likely_leader]
         if not node.submit(f"value {self._writes}"):
             self._likely_leader = self.rng.choice(list(self.nodes))
-        self.simulation.after(self.weather.write_every_ms * self.rng.uniform(0.2, 1.8), self._write)
+        self.simulation.after(self.environment.write_every_ms * self.rng.uniform(0.2, 1.8), self._write)
 
 
 def run(seed: int, mutant: str | None = None, *, keep: Sequence[int] | None = None, is_verbose: bool = False) -> Result:
